@@ -10,7 +10,7 @@ use tidegate_access_cli::{acl, cert, passwd};
 use tidegate_config_cli::args::ConfigArgs;
 use tidegate_config_cli::command::ConfigCommand;
 
-use crate::commands::{core, hub, lab, orchestrator};
+use crate::commands::{lab, orchestrator};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
 
@@ -76,8 +76,8 @@ pub(crate) enum Command {
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[command(subcommand)]
     Fleet(tidegate_fleet_cli::fleet::FleetCommand),
-    Core(Box<core::Args>),
-    Hub(Box<hub::HubArgs>),
+    Core(Box<tidegate_gateway::command::Args>),
+    Hub(Box<tidegate_connectors::command::HubArgs>),
     Lab(lab::Args),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),

@@ -3,13 +3,10 @@
 //! The composition root: the command line, and the start and the end of a broker out of its parts. The parts are in
 //! crates of their own.
 
-mod bridges;
 mod cli;
 mod cluster;
 mod commands;
-mod context;
 mod durable;
-mod hub;
 mod mirror;
 mod observer;
 

@@ -1,8 +1,6 @@
 //! One file per command.
 
 mod completions;
-pub(crate) mod core;
-pub(crate) mod hub;
 pub(crate) mod lab;
 pub(crate) mod orchestrator;
 mod run;
@@ -35,8 +33,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
-        Some(Command::Core(args)) => core::run(&args).into(),
-        Some(Command::Hub(args)) => hub::run(&args).into(),
+        Some(Command::Core(args)) => tidegate_gateway::command::run(&args).into(),
+        Some(Command::Hub(args)) => tidegate_connectors::command::run(&args).into(),
         Some(Command::Lab(args)) => lab::run(&args).into(),
         Some(Command::Up(args)) => up::run(&args).into(),
         Some(Command::Manager(args)) => manager::run(&args).into(),

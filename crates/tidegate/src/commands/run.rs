@@ -11,10 +11,8 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
-use crate::bridges::Bridges;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
-use crate::hub::{Door, Pipelines};
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use tidegate_administration::console::{self, Admin};
@@ -26,6 +24,8 @@ use tidegate_config::hub::HUB_LISTENER;
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
 use tidegate_config_cli::args::ConfigArgs;
+use tidegate_connectors::bridges::Bridges;
+use tidegate_connectors::hub::{Door, Pipelines};
 use tidegate_homes::{HomesKeeper, Orchestrator, share_bans};
 use tidegate_identity::access::{self, Names, Tenancy};
 use tidegate_identity::authentication::{self, Authentication, Visitors};
@@ -114,7 +114,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
-    let core = crate::context::start(config, &node, &status)?;
+    let core = tidegate_gateway::core::start(config, &node, &status)?;
     let http = HttpListeners::start(config, &node, &serving, (entrances.2, cluster.is_some()))?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
@@ -307,7 +307,7 @@ fn settle(
     let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
     let config = tidegate_config::orchestrator::with_name(&config)?;
     let config = tidegate_config::orchestrator::with_relay(config)?;
-    let (config, door) = crate::hub::with_door(config)?;
+    let (config, door) = tidegate_connectors::hub::with_door(config)?;
     // A node tells others the address of its last listener.
     Ok((tidegate_config::cluster::with_relay(config)?, door))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use tidegate_node::release_program_pages;
 
-use crate::context::{Service, Services, start_services};
+use crate::core::{Service, Services, start_services};
 use tidegate_administration::BrokerStatus;
 use tidegate_administration::console::{self, Admin};
 use tidegate_config::Config;
@@ -38,7 +38,7 @@ file (context.bus) or into the environment (TIDEGATE__CONTEXT__BUS) instead.";
 /// Run services for mobile nodes beside their gateways: which node at which gateway, and in which groups
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub struct Args {
     /// Which services
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Service::Points, Service::Groups])]
     services: Vec<Service>,
@@ -72,7 +72,7 @@ impl Args {
 }
 
 /// Runs until it is told to stop.
-pub(crate) fn run(args: &Args) -> Exit {
+pub fn run(args: &Args) -> Exit {
     let config = match tidegate_config_cli::load(&args.sources()) {
         Ok(config) => config,
         Err(exit) => return exit,

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tidegate_hub::{Message, Steps, TopicFilterBuf, TopicNameBuf};
+use tidegate_mqtt::TopicError;
 
 use tidegate_config::sections::hub::Pipeline;
 use tidegate_config_cli::args::ConfigArgs;
@@ -43,11 +44,24 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Why `--message` is not a message.
+#[derive(Debug, thiserror::Error)]
+enum MessageError {
+    #[error("--message is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("--message has no `topic`")]
+    NoTopic,
+    #[error("the topic `{topic}`: {source}")]
+    Topic { topic: String, source: TopicError },
+    #[error("`qos` is 0, 1 or 2")]
+    QoS,
+}
+
 /// A message as a person writes it.
-fn read(text: &str) -> Result<Message, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("--message is not JSON: {error}"))?;
-    let topic = value.get("topic").and_then(Value::as_str).ok_or("--message has no `topic`")?;
-    TopicNameBuf::new(topic).map_err(|error| format!("the topic `{topic}`: {error}"))?;
+fn read(text: &str) -> Result<Message, MessageError> {
+    let value: Value = serde_json::from_str(text)?;
+    let topic = value.get("topic").and_then(Value::as_str).ok_or(MessageError::NoTopic)?;
+    TopicNameBuf::new(topic).map_err(|source| MessageError::Topic { topic: topic.to_owned(), source })?;
     let payload = match value.get("payload") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::String(text)) => text.clone().into_bytes(),
@@ -60,7 +74,7 @@ fn read(text: &str) -> Result<Message, String> {
         id: "try".to_owned(),
         topic: topic.to_owned(),
         client_id: value.get("clientid").and_then(Value::as_str).map(str::to_owned),
-        qos: u8::try_from(qos).ok().filter(|qos| *qos <= 2).ok_or("`qos` is 0, 1 or 2")?,
+        qos: u8::try_from(qos).ok().filter(|qos| *qos <= 2).ok_or(MessageError::QoS)?,
         retain: value.get("retain").and_then(Value::as_bool).unwrap_or_default(),
         timestamp: value.get("timestamp").and_then(Value::as_u64).unwrap_or_else(now),
         user_properties: properties.into_iter().flatten().map(pair).collect(),

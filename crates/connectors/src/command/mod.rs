@@ -30,7 +30,7 @@ More: docs/hub.md.";
 /// Run pipelines beside a broker, and ask for their statuses: topics to files, databases, buses and services
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct HubArgs {
+pub struct HubArgs {
     #[command(subcommand)]
     action: Option<HubAction>,
 
@@ -94,7 +94,7 @@ enum HubAction {
 }
 
 /// Runs pipelines, or the command of an operator.
-pub(crate) fn run(args: &HubArgs) -> Exit {
+pub fn run(args: &HubArgs) -> Exit {
     let done = match &args.action {
         None => return serve::run(args),
         Some(HubAction::Try { file, message, pipeline, json }) => {

@@ -9,22 +9,39 @@ mod door;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_hub::Hub;
+use tidegate_hub::{Hub, HubError};
 use tidegate_node::Node;
 
-pub(crate) use self::control::HubPart;
-pub(crate) use self::door::{Door, with_door};
+pub use self::control::HubPart;
+pub use self::door::{Door, with_door};
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
-use tidegate_config::hub::CLIENT_PREFIX;
+use tidegate_config::hub::{CLIENT_PREFIX, PipelineError};
 use tidegate_placement::{Attempts, Placement};
 
 /// How long the start of a broker that is alone waits for the subscriptions of pipelines.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(30);
 
+/// Why pipelines do not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartPipelinesError {
+    /// Their listener is not open.
+    #[error("the listener of pipelines is not open")]
+    NotOpen,
+    /// The settings of a pipeline cannot be made.
+    #[error(transparent)]
+    Settings(#[from] PipelineError),
+    /// A pipeline does not start.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// A pipeline cannot subscribe.
+    #[error("a pipeline cannot subscribe: {0}")]
+    Subscribe(String),
+}
+
 /// The pipelines of a broker, a node or an orchestrator.
 #[derive(Debug, Default)]
-pub(crate) struct Pipelines(Option<Placed>);
+pub struct Pipelines(Option<Placed>);
 
 /// The pipelines of the configuration, and which of them run here.
 #[derive(Debug)]
@@ -39,43 +56,42 @@ impl Pipelines {
     /// each has its subscriptions: from then on, they get each message that the broker acknowledges.
     ///
     /// # Errors
-    /// In words for people, when messages would not be kept, a file cannot be read, a sink cannot be used, or a
-    /// pipeline cannot subscribe.
-    pub(crate) fn start(
+    /// When a file cannot be read, a sink cannot be used, or a pipeline cannot subscribe.
+    pub fn start(
         config: &Config,
         node: &Node,
         door: Option<&Door>,
         placement: Placement,
         status: &BrokerStatus,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartPipelinesError> {
         let Some(door) = door else { return Ok(Self::default()) };
         // A mistake is an error at the start, even where another process runs the pipeline.
-        let settings = config.pipeline_settings(&door.way(node)?).map_err(|error| error.to_string())?;
+        let settings = config.pipeline_settings(&door.way(node).ok_or(StartPipelinesError::NotOpen)?)?;
         let hub = if placement.may_change() { Hub::new(settings) } else { Hub::start(settings) };
-        let hub = Arc::new(hub.map_err(|error| error.to_string())?);
+        let hub = Arc::new(hub?);
         if !hub.wait_until_subscribed(Instant::now() + SUBSCRIBED_WITHIN) {
             let error = hub.status().into_iter().find_map(|pipeline| pipeline.error);
-            return Err(format!("a pipeline cannot subscribe: {}", error.unwrap_or_default()));
+            return Err(StartPipelinesError::Subscribe(error.unwrap_or_default()));
         }
         status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
         Ok(Self(Some(Placed { hub, placement, attempts: Mutex::default() })))
     }
 
     /// Starts each pipeline that has come to this process, and stops each that has gone. Waits for none of them.
-    pub(crate) fn follow(&self) {
+    pub fn follow(&self) {
         if let Some(placed) = self.0.as_ref().filter(|placed| placed.placement.may_change()) {
             placed.hub.names().for_each(|name| placed.follow(name));
         }
     }
 
     /// Reads how many records sinks have taken.
-    pub(crate) fn sink_deliveries(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
+    pub fn sink_deliveries(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let hub = self.0.as_ref().map(|placed| Arc::clone(&placed.hub));
         move || hub.as_ref().map_or(0, |hub| hub.sink_deliveries())
     }
 
     /// Ends the batches under way, within `grace`.
-    pub(crate) fn stop(&self, grace: Duration) {
+    pub fn stop(&self, grace: Duration) {
         if let Some(placed) = &self.0 {
             placed.hub.stop(grace);
         }

@@ -1,5 +1,6 @@
 //! Messages between the clients of this broker and applications on the bus.
 
+use super::CoreError;
 use tidegate_context::name_of;
 use tidegate_context::records::{Annotations, Delivery, NodeMessage, Packing};
 use tidegate_context::service::{
@@ -24,8 +25,8 @@ const USER_PROPERTY: u8 = 0x26;
 /// Starts the service.
 ///
 /// # Errors
-/// In words for people.
-pub(super) fn start(config: &Config, node: &Node, courier: &Courier, member: &str) -> Result<Running, String> {
+/// When the bus cannot be used.
+pub(super) fn start(config: &Config, node: &Node, courier: &Courier, member: &str) -> Result<Running, CoreError> {
     let context = &config.context;
     let bell = Bell::default();
     let (handle, prefix) = (node.handle(), config.addresses.prefix.clone());
@@ -46,8 +47,7 @@ pub(super) fn start(config: &Config, node: &Node, courier: &Courier, member: &st
         },
         sharing: if shared { Sharing::Shared(member.to_owned()) } else { Sharing::Each },
     };
-    start_applications(courier.clone(), settings, Box::new(host), bell)
-        .map_err(|error| format!("the records of applications: {error}"))
+    start_applications(courier.clone(), settings, Box::new(host), bell).map_err(CoreError::Applications)
 }
 
 /// This broker, as the service sees it.

@@ -10,7 +10,7 @@ use tidegate_context::service::{CoreCounters, Stage, Watch};
 use super::figures::core_numbers;
 
 /// The services of a process, and their bus.
-pub(crate) struct Services {
+pub struct Services {
     bus: Bus,
     address: String,
     watches: Vec<Watch>,
@@ -28,30 +28,30 @@ impl std::fmt::Debug for Services {
 
 /// What keeps services from working.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lack {
+pub struct Lack {
     /// In words for people.
-    pub(crate) what: String,
+    pub what: String,
     /// Whether it may pass without anybody changing something.
-    pub(crate) passes: bool,
+    pub passes: bool,
 }
 
 impl Services {
-    pub(crate) fn new(bus: Bus, address: String, watches: Vec<Watch>, counters: Arc<CoreCounters>) -> Self {
+    pub(super) fn new(bus: Bus, address: String, watches: Vec<Watch>, counters: Arc<CoreCounters>) -> Self {
         Self { bus, address, watches, counters }
     }
 
     /// Whether the bus can be reached.
-    pub(crate) fn reach_bus(&self) -> bool {
+    pub fn reach_bus(&self) -> bool {
         self.bus.connection().is_connected()
     }
 
     /// Which services there are.
-    pub(crate) fn names(&self) -> String {
+    pub fn names(&self) -> String {
         self.watches.iter().map(Watch::service).collect::<Vec<_>>().join(",")
     }
 
     /// What keeps some of them from working; nothing when all work, or stand by for others.
-    pub(crate) fn lack(&self) -> Option<Lack> {
+    pub fn lack(&self) -> Option<Lack> {
         let mut waiting = Vec::new();
         for watch in &self.watches {
             if let Stage::Begins(hindrance) = watch.stage() {

@@ -1,4 +1,4 @@
-//! The core for mobile nodes: this broker as a gateway, and the services where they run here. `crates/context` decides.
+//! The gateway and the services of a process.
 
 mod applications;
 mod figures;
@@ -7,13 +7,14 @@ mod idle_keys;
 mod machine;
 mod services;
 
+use std::io;
 use std::sync::Arc;
 
-use tidegate_bus::{Address, Bus, Settings};
+use tidegate_bus::{Address, AddressError, Bus, BusError, Settings};
 use tidegate_context::RecordLimits;
 use tidegate_context::service::{
-    Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
-    start_manager,
+    Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, ServiceError, start_definer,
+    start_gateway, start_manager,
 };
 use tidegate_engine::ListenerId;
 use tidegate_node::Node;
@@ -21,16 +22,52 @@ use tidegate_node::Node;
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::bus_access::{BusAccess, lease_on};
-use tidegate_config::context::{are_on_bus, bus_of, gateway_name, points, read_definitions, topics};
+use tidegate_config::context::{
+    GroupsError, WrongKey, are_on_bus, bus_of, gateway_name, points, read_definitions, topics,
+};
 use tidegate_config::sections::context::{Context, CoreServices};
 
 use figures::CorePart;
 use host::NodeHost;
-pub(crate) use services::Services;
+pub use services::{Lack, Services};
 
-/// What runs of the core in this process. Dropping it ends it.
+/// Why the core does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum CoreError {
+    /// The address of the bus is wrong.
+    #[error("context.bus: {0}")]
+    Address(AddressError),
+    /// The bus cannot be used.
+    #[error("the bus {address}: {source}")]
+    Bus {
+        /// The bus.
+        address: String,
+        /// The cause.
+        source: BusError,
+    },
+    /// The topics of contexts are wrong.
+    #[error("the topics of contexts are none")]
+    Topics,
+    /// The points of access are wrong.
+    #[error(transparent)]
+    Points(#[from] WrongKey),
+    /// The files of groups are wrong.
+    #[error(transparent)]
+    Groups(#[from] GroupsError),
+    /// A service does not start.
+    #[error("a service of the core: {0}")]
+    Service(#[from] ServiceError),
+    /// The service for messages to applications does not start.
+    #[error("the records of applications: {0}")]
+    Applications(ServiceError),
+    /// The gateway has no thread.
+    #[error("cannot start a thread for the gateway: {0}")]
+    Thread(io::Error),
+}
+
+/// The running parts of the core in this process. Dropping it ends them.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub struct Core {
     /// The gateway before the services, so that it is the first to go.
     _running: Vec<Running>,
 }
@@ -38,8 +75,8 @@ pub(crate) struct Core {
 /// Starts what the configuration asks for beside a broker.
 ///
 /// # Errors
-/// In words for people.
-pub(crate) fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) -> Result<Option<Core>, String> {
+/// When a key, a file or the bus cannot be used, or the system gives no thread.
+pub fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) -> Result<Option<Core>, CoreError> {
     let context = &config.context;
     if !context.enabled {
         return Ok(None);
@@ -70,7 +107,7 @@ fn member_name(name: &str) -> String {
 
 /// A service of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Service {
+pub enum Service {
     /// The manager of points of access: which node at which gateway
     Points,
     /// The group definers, one for each file of groups
@@ -80,8 +117,8 @@ pub(crate) enum Service {
 /// Starts services without a broker.
 ///
 /// # Errors
-/// In words for people.
-pub(crate) fn start_services(config: &Config, member: &str, which: &[Service]) -> Result<(Core, Services), String> {
+/// When a key, a file or the bus cannot be used, or the system gives no thread.
+pub fn start_services(config: &Config, member: &str, which: &[Service]) -> Result<(Core, Services), CoreError> {
     idle_keys::tell_idle_keys(config, which.contains(&Service::Points));
     let courier = open(config)?;
     let running = services(&config.context, &member_name(member), &courier, which)?;
@@ -92,8 +129,8 @@ pub(crate) fn start_services(config: &Config, member: &str, which: &[Service]) -
 }
 
 /// The address of the bus of the core.
-fn address_of(config: &Config) -> Result<Address, String> {
-    bus_of(config).unwrap_or("embedded").parse().map_err(|error| format!("context.bus: {error}"))
+fn address_of(config: &Config) -> Result<Address, CoreError> {
+    bus_of(config).unwrap_or("embedded").parse().map_err(CoreError::Address)
 }
 
 /// How the bus of the core is spoken to.
@@ -109,16 +146,17 @@ fn settings(config: &Config, address: &Address) -> Settings {
     })
 }
 
-fn open(config: &Config) -> Result<Courier, String> {
+fn open(config: &Config) -> Result<Courier, CoreError> {
     let context = &config.context;
     let address = address_of(config)?;
     let settings = settings(config, &address);
-    let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
+    let bus = Bus::open(&address, settings, Arc::new(|_| {}))
+        .map_err(|source| CoreError::Bus { address: address.to_string(), source })?;
     let limits = RecordLimits { keep_for: context.records_keep, max_bytes: context.records_max_bytes.0 };
     Ok(Courier::new(bus, u32::from(context.partitions)).with_limits(limits))
 }
 
-fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &Courier) -> Result<Running, String> {
+fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &Courier) -> Result<Running, CoreError> {
     let context = &config.context;
     let address = context.address.clone().unwrap_or_else(|| {
         let for_nodes = |id: ListenerId| config.listeners.get(usize::from(id.0)).is_some_and(|it| it.mobile_nodes);
@@ -139,32 +177,26 @@ fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &C
         clustered: !config.cluster.name.is_empty(),
     };
     let bell = Bell::default();
-    let topics = topics(config).ok_or("the topics of contexts are none")?;
+    let topics = topics(config).ok_or(CoreError::Topics)?;
     let host = NodeHost::new(node.handle(), &config.addresses.prefix, topics, Arc::clone(status), &bell);
-    start_gateway(courier.clone(), settings, Box::new(host), bell)
-        .map_err(|error| format!("cannot start a thread for the gateway: {error}"))
+    start_gateway(courier.clone(), settings, Box::new(host), bell).map_err(CoreError::Thread)
 }
 
-fn services(context: &Context, member: &str, courier: &Courier, which: &[Service]) -> Result<Vec<Running>, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("a service of the core: {error}");
+fn services(context: &Context, member: &str, courier: &Courier, which: &[Service]) -> Result<Vec<Running>, CoreError> {
     // Before anything runs, so that a mistake is told at once.
-    let definitions = if which.contains(&Service::Groups) {
-        read_definitions(context).map_err(|error| error.to_string())?
-    } else {
-        Vec::new()
-    };
+    let definitions = if which.contains(&Service::Groups) { read_definitions(context)? } else { Vec::new() };
     let mut running = Vec::new();
     if which.contains(&Service::Points) {
         // Once here, so that a mistake is an error at the start.
-        points(context).map_err(|error| error.to_string())?;
+        points(context)?;
         let (context, settings) =
             (context.clone(), ManagerSettings { member: member.to_owned(), cycle: context.cycle });
-        running.push(start_manager(courier.clone(), &settings, move || points(&context).ok()).map_err(|e| failed(&e))?);
+        running.push(start_manager(courier.clone(), &settings, move || points(&context).ok())?);
     }
     for definition in definitions {
         let settings = DefinerSettings { member: member.to_owned() };
         let started = start_definer(courier.clone(), &settings, Arc::new(definition));
-        running.push(started.map_err(|error| failed(&error))?);
+        running.push(started?);
     }
     Ok(running)
 }
@@ -178,7 +210,7 @@ mod tests {
     fn a_wrong_bus_is_named() {
         let mut config = Config::default();
         config.context.bus = Some("http://127.0.0.1".to_owned());
-        assert!(open(&config).unwrap_err().contains("context.bus"));
+        assert!(open(&config).unwrap_err().to_string().contains("context.bus"));
     }
 
     #[test]

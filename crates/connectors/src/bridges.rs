@@ -3,17 +3,29 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_bridge::{Bridge, BridgeSettings, Side};
+use tidegate_bridge::{Bridge, BridgeError, BridgeSettings, Side};
 use tidegate_console::{BridgeNumbers, Status};
 use tidegate_node::Node;
 
 use tidegate_administration::{BrokerStatus, Part};
 use tidegate_config::Config;
+use tidegate_config::bridges::BridgeConfigError;
 use tidegate_placement::{Attempts, Placement};
+
+/// Why bridges do not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartBridgesError {
+    /// The settings of a bridge cannot be made.
+    #[error(transparent)]
+    Settings(#[from] BridgeConfigError),
+    /// A bridge does not start.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+}
 
 /// The bridges of a broker, a node or an orchestrator.
 #[derive(Debug, Default)]
-pub(crate) struct Bridges {
+pub struct Bridges {
     all: Vec<BridgeSettings>,
     placement: Placement,
     running: Arc<Mutex<Vec<Bridge>>>,
@@ -33,16 +45,16 @@ impl Bridges {
     /// come in by a listener of this broker, which has to be open.
     ///
     /// # Errors
-    /// In words for people, when a file cannot be read, or the system has no sockets or threads left.
-    pub(crate) fn start(
+    /// When a file cannot be read, or the system has no sockets or threads left.
+    pub fn start(
         config: &Config,
         node: &Node,
         placement: Placement,
         status: &BrokerStatus,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartBridgesError> {
         let mut all = Vec::new();
         for bridge in &config.bridges {
-            all.push(config.bridge_settings(bridge, node).map_err(|error| error.to_string())?);
+            all.push(config.bridge_settings(bridge, node)?);
             if bridge.any_host_name {
                 tracing::warn!(
                     bridge = bridge.name,
@@ -53,7 +65,7 @@ impl Bridges {
         let bridges = Self { all, placement, running: Arc::default(), moving: Mutex::default() };
         if !bridges.placement.may_change() {
             let running: Result<Vec<_>, _> = bridges.all.iter().map(Bridge::start).collect();
-            *bridges.running() = running.map_err(|error| error.to_string())?;
+            *bridges.running() = running?;
         }
         status.parts().register(Arc::new(BridgesPart(Arc::clone(&bridges.running))));
         Ok(bridges)
@@ -64,7 +76,7 @@ impl Bridges {
     }
 
     /// Starts each bridge that has come to this process, and stops each that has gone. Waits for none of them.
-    pub(crate) fn follow(&self) {
+    pub fn follow(&self) {
         if !self.placement.may_change() {
             return;
         }
@@ -89,7 +101,7 @@ impl Bridges {
     }
 
     /// Disconnects from all brokers, within `grace`.
-    pub(crate) fn stop(&self, grace: Duration) {
+    pub fn stop(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         let moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let running = self.running();

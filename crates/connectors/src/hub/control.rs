@@ -17,7 +17,7 @@ const MAX_SESSIONS: usize = 1_000;
 
 /// The pipelines, as a part of the broker's status.
 #[derive(Clone, Debug)]
-pub(crate) struct HubPart(pub(crate) Arc<Hub>);
+pub struct HubPart(pub(crate) Arc<Hub>);
 
 impl Part for HubPart {
     fn add_to(&self, status: &mut Status) {

@@ -8,7 +8,7 @@ use tidegate_hub::net::{Address, SocketOptions};
 use tidegate_node::{HostPort, ListenAddress, Node};
 
 use tidegate_config::Config;
-use tidegate_config::hub::{CLIENT_PREFIX, HUB_LISTENER, Way, check_kept};
+use tidegate_config::hub::{CLIENT_PREFIX, HUB_LISTENER, NoStoreError, Way, check_kept};
 use tidegate_config::sections::Listener;
 
 /// Words of 64 bits of a password.
@@ -16,7 +16,7 @@ const PASSWORD_WORDS: u64 = 4;
 
 /// The listener, and the password that opens it.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub struct Door {
     listener: ListenerId,
     password: String,
     /// Whether the origin of a message is known: brokers of a fleet do not say it.
@@ -26,12 +26,12 @@ pub(crate) struct Door {
 /// The configuration with a listener for pipelines, where there are some.
 ///
 /// # Errors
-/// In words for people, when messages would not be kept as a pipeline wants it.
-pub(crate) fn with_door(mut config: Config) -> Result<(Config, Option<Door>), String> {
+/// When a pipeline keeps messages on disk, and the broker has no store.
+pub fn with_door(mut config: Config) -> Result<(Config, Option<Door>), NoStoreError> {
     if config.pipelines.is_empty() {
         return Ok((config, None));
     }
-    check_kept(&config).map_err(|error| error.to_string())?;
+    check_kept(&config)?;
     let listener = ListenerId(u16::try_from(config.listeners.len()).unwrap_or(u16::MAX));
     config.listeners.push(Listener {
         address: ListenAddress::Tcp(HostPort { host: "127.0.0.1".to_owned(), port: 0 }),
@@ -50,12 +50,12 @@ pub(crate) fn with_door(mut config: Config) -> Result<(Config, Option<Door>), St
 
 impl Door {
     /// Whether it is this listener that a client comes by.
-    pub(crate) fn is_at(&self, listener: ListenerId) -> bool {
+    pub fn is_at(&self, listener: ListenerId) -> bool {
         listener == self.listener
     }
 
     /// Lets only a pipeline in, with all rights.
-    pub(crate) fn decide(&self, request: &AuthRequest) -> Verdict {
+    pub fn decide(&self, request: &AuthRequest) -> Verdict {
         let given = request.password.as_deref().unwrap_or_default();
         // As long as the password in any case, so that time does not tell how much of it is right.
         let differs = self.password.bytes().zip(given.iter().chain(std::iter::repeat(&0)));
@@ -67,10 +67,10 @@ impl Door {
         Verdict::Accept(engine::Accepted { identity: Some(Arc::new(identity)), ..engine::Accepted::default() })
     }
 
-    /// How pipelines get to it.
-    pub(super) fn way(&self, node: &Node) -> Result<Way, String> {
-        let at = node.socket_of(|id| id == self.listener).ok_or("the listener of pipelines is not open")?;
-        Ok(Way {
+    /// How pipelines connect; `None` if the listener is not open.
+    pub(super) fn way(&self, node: &Node) -> Option<Way> {
+        let at = node.socket_of(|id| id == self.listener)?;
+        Some(Way {
             address: Address::Tcp { host: at.ip().to_string(), port: at.port() },
             socket: SocketOptions::default(),
             user_name: Some(HUB_LISTENER.to_owned()),
