@@ -4,7 +4,6 @@
 //! crates of their own.
 
 mod cli;
-mod cluster;
 mod commands;
 mod durable;
 mod mirror;

@@ -12,6 +12,7 @@ use tidegate_bus::{Address, Bus};
 use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings};
 
 use tidegate_administration::{BrokerStatus, Part};
+use tidegate_cluster_node::StoreOnBus;
 use tidegate_config::Config;
 use tidegate_console::Status;
 
@@ -41,7 +42,7 @@ struct Target {
 }
 
 /// Whether the nodes of the cluster find the files when this one dies.
-pub(crate) fn is_for_cluster(config: &Config) -> bool {
+fn is_for_cluster(config: &Config) -> bool {
     let (mirror, cluster) = (&config.mirror, &config.cluster);
     let is_said = mirror.bus.is_some()
         && mirror.bus == cluster.bus
@@ -53,7 +54,7 @@ pub(crate) fn is_for_cluster(config: &Config) -> bool {
 fn target(config: &Config) -> Option<Target> {
     if tidegate_config::mirror::is_implied(config) {
         let (bus, name) = (config.cluster.bus.clone().unwrap_or_default(), config.cluster.name.clone());
-        return Some(Target { key: "cluster.bus", bus, name, settings: crate::cluster::bus_settings(config) });
+        return Some(Target { key: "cluster.bus", bus, name, settings: tidegate_cluster_node::bus_settings(config) });
     }
     let mirror = &config.mirror;
     let settings = tidegate_bus::Settings {
@@ -140,9 +141,10 @@ impl Mirrored {
         self.lost.get().is_some()
     }
 
-    /// Whether the directory had the files before.
-    pub(crate) fn was_here(&self) -> bool {
-        self.was_here
+    /// The files, for the node of a cluster.
+    pub(crate) fn for_cluster(&self, config: &Config) -> StoreOnBus {
+        let (disk, is_for_cluster) = (self.disk(), is_for_cluster(config));
+        StoreOnBus { disk, was_here: self.was_here, is_for_cluster }
     }
 
     /// Sees to it that a stop does not wait for a bus that is away, beyond this time.

@@ -56,7 +56,7 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("mqtt-cli", 2),
     ceiling("node", 18),
     ceiling("store", 10),
-    ceiling("tidegate", 4),
+    ceiling("tidegate", 2),
     ceiling("torture", 2),
 ];
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
-use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
@@ -19,6 +18,7 @@ use tidegate_administration::console::{self, Admin};
 use tidegate_administration::control::answer_others;
 use tidegate_administration::metering::Metering;
 use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
+use tidegate_cluster_node::{ClusterNode, Joining, NotJoined};
 use tidegate_config::Config;
 use tidegate_config::hub::HUB_LISTENER;
 use tidegate_config::orchestrator::RELAY_LISTENER;
@@ -79,10 +79,10 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let console = console::start(config, &status, Some(Arc::clone(&operations) as _))?;
     let rules = access::load(config)?;
     // It waits for the bus where the store may be, too.
-    let joining = match crate::cluster::join(config, &status, &mut signals) {
+    let joining = match tidegate_cluster_node::join(config, &status, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
-        Err(NotJoined::Failed(why)) => return Err(why.into()),
+        Err(NotJoined::Failed(error)) => return Err(error.into()),
     };
     let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
     // A reload compares with the written configuration; everything else needs the numbers that tenants have.
@@ -107,7 +107,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let keeper = homes.clone();
     let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
-    let cluster = joining.map(|joining| joining.begin(config, &node, admin, mirrored.as_ref())).transpose()?;
+    let cluster = joining
+        .map(|joining| joining.begin(config, &node, admin, mirrored.as_ref().map(|it| it.for_cluster(config))))
+        .transpose()?;
     if let Some(cluster) = &cluster {
         placement = cluster.api().placement();
         status.parts().register_cluster(Arc::new(cluster.api()));

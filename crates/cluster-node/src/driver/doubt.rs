@@ -12,6 +12,7 @@ use tidegate_cluster::{Doubts, Sign};
 use tidegate_node::{LinkState, PeerStatus};
 
 use super::control::Event;
+use super::error::NodeError;
 use super::status::Shared;
 
 /// Time between two looks.
@@ -23,10 +24,10 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(300);
 ///
 /// # Errors
 /// In words for people, when the system gives no thread.
-pub(super) fn begin(shared: Arc<Shared>, events: Sender<Event>) -> Result<Sender<()>, String> {
+pub(super) fn begin(shared: Arc<Shared>, events: Sender<Event>) -> Result<Sender<()>, NodeError> {
     let (keeps_on, ended) = channel();
     let begun = Builder::new().name("cluster-doubt".into()).spawn(move || run(&shared, &events, &ended));
-    begun.map(|_| keeps_on).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
+    begun.map(|_| keeps_on).map_err(NodeError::Thread)
 }
 
 fn run(shared: &Shared, events: &Sender<Event>, ended: &Receiver<()>) {

@@ -184,7 +184,9 @@ impl Restorer {
         let open = || {
             let report = fetch(&self.bus, &log, &directory, fence)?;
             tracing::info!(node, records = report.records, bytes = report.bytes, "the store of a dead node is fetched");
-            let memory = MemoryFile::of(directory.to_str(), None).load().map_err(Hindrance::Lasting)?;
+            let memory = MemoryFile::of(directory.to_str(), None)
+                .load()
+                .map_err(|error| Hindrance::Lasting(error.to_string()))?;
             let disk = RealDisk::create(&directory).map_err(|error| Hindrance::Passing(error.to_string()))?;
             // No process needs these files after this one.
             let durability = Durability::Relaxed { window: Duration::from_secs(60) };

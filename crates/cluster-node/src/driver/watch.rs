@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::SIGTERM;
 use tidegate_cluster::{Sight, Verdict, Watchdog};
 
+use super::error::NodeError;
 use super::status::{Shared, describe};
 
 /// Time between two looks.
@@ -19,11 +20,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// In words for people, when the system gives no thread.
-pub(super) fn begin(shared: Arc<Shared>) -> Result<Sender<()>, String> {
+pub(super) fn begin(shared: Arc<Shared>) -> Result<Sender<()>, NodeError> {
     let (keeps_on, ended) = channel();
     let watch = move || run(&shared, &ended);
     let begun = Builder::new().name("cluster-watch".into()).spawn(watch);
-    begun.map(|_| keeps_on).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
+    begun.map(|_| keeps_on).map_err(NodeError::Thread)
 }
 
 fn run(shared: &Shared, ended: &Receiver<()>) {

@@ -10,6 +10,7 @@ use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place
 use zeroize::Zeroizing;
 
 use super::NotJoined;
+use super::error::NodeError;
 use super::tenants::{self, Names, Verdict};
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
@@ -54,7 +55,7 @@ pub(super) fn lease(config: &Config) -> Duration {
 }
 
 /// How the bus of a cluster is spoken to.
-pub(crate) fn settings(config: &Config) -> Settings {
+pub fn settings(config: &Config) -> Settings {
     let (cluster, lease) = (&config.cluster, lease(config));
     BusAccess::of_cluster(cluster).put(Settings {
         prefix: cluster.prefix.clone(),
@@ -117,7 +118,8 @@ fn make(
                     missing.push(spec);
                 }
                 Err(error) => {
-                    return Err(NotJoined::Failed(format!("log {} on the bus {address}: {error}", spec.name)));
+                    let (log, address) = (spec.name.to_string(), address.to_string());
+                    return Err(NodeError::Log { log, address, source: error }.into());
                 }
             }
         }
@@ -136,12 +138,11 @@ impl Logs {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, NotJoined> {
         let cluster = &config.cluster;
-        let address: Address =
-            cluster.bus.as_deref().unwrap_or_default().parse().map_err(|error| format!("cluster.bus: {error}"))?;
+        let address: Address = cluster.bus.as_deref().unwrap_or_default().parse().map_err(NodeError::BusAddress)?;
         let bus = Bus::open(&address, settings(config), Arc::new(|_| {}))
-            .map_err(|error| format!("the bus {address}: {error}"))?;
+            .map_err(|source| NodeError::Bus { address: address.to_string(), source })?;
         status.waits_for(&address, &bus);
-        let place = |name: &str| LogName::new(name).map(|name| Place::new(name, 0)).map_err(|error| error.to_string());
+        let place = |name: &str| LogName::new(name).map(|name| Place::new(name, 0));
         let logs = Self {
             bus,
             table: place("cluster-table")?,
@@ -198,12 +199,12 @@ impl Logs {
 
     /// The secret of the cluster: the first that any node has put on the bus.
     pub(super) fn agree_on_secret(&self, stop: &mut dyn FnMut() -> bool) -> Result<Zeroizing<Vec<u8>>, NotJoined> {
-        let failed = |error: BusError| NotJoined::Failed(format!("the secret on the bus: {error}"));
+        let failed = NodeError::SharedSecret;
         let bounds = wait(|done| self.bus.bounds(&self.secret, done), stop)?.map_err(failed)?;
         if bounds.next <= bounds.first {
             let mut made_up = vec![0; SECRET_BYTES];
             let filled = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut made_up));
-            filled.map_err(|error| format!("no randomness for a secret: {error}"))?;
+            filled.map_err(NodeError::Randomness)?;
             wait(|done| self.bus.append(&self.secret, Append::new(made_up), done), stop)?.map_err(failed)?;
         }
         let (sender, woken) = channel();
@@ -243,7 +244,7 @@ impl Logs {
         wanted: &[String],
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<String>, NotJoined> {
-        let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
+        let failed = NodeError::Tenants;
         let mut names = self.read_tenants(stop)?;
         let missing: Vec<String> = wanted.iter().filter(|name| !names.contains(name)).cloned().collect();
         if !missing.is_empty() {
@@ -261,7 +262,7 @@ impl Logs {
 
     /// The names in the log.
     fn read_tenants(&self, stop: &mut dyn FnMut() -> bool) -> Result<Vec<String>, NotJoined> {
-        let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
+        let failed = NodeError::Tenants;
         let end = wait(|done| self.bus.bounds(&self.tenants, done), stop)?.map_err(failed)?.next;
         let (sender, woken) = channel();
         let wake: Wake = Arc::new(move || {

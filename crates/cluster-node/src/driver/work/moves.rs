@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 
 use super::{Event, Worker};
-use crate::cluster::parts::{self, Kind};
-use crate::cluster::pause;
+use crate::driver::error::PartitionMoveError;
+use crate::driver::parts::{self, Kind};
+use crate::driver::pause;
 use tidegate_homes::owed_entry;
 use tidegate_homes::parcel::Parcel;
 
@@ -50,15 +51,15 @@ impl Worker {
     }
 
     /// This node cannot do its part as the old home.
-    pub(super) fn refuse_departure(&mut self, id: u64, to: &str, error: &str) {
+    pub(super) fn refuse_departure(&mut self, id: u64, to: &str, error: &PartitionMoveError) {
         self.departing.remove(&id);
         self.shared.counters.note_failed();
-        tracing::warn!(to, why = error, "partitions were not moved; they are served here on");
+        tracing::warn!(to, why = %error, "partitions were not moved; they are served here on");
         let _ = self.events.send(Event::Refused(id));
     }
 
     /// Sends the images of leaving partitions.
-    pub(super) fn send(&mut self, id: u64, partitions: Partitions, to: &str) -> Result<(), String> {
+    pub(super) fn send(&mut self, id: u64, partitions: Partitions, to: &str) -> Result<(), PartitionMoveError> {
         let began = Instant::now();
         let images = self.images(id, partitions)?;
         let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
@@ -72,27 +73,27 @@ impl Worker {
         Ok(())
     }
 
-    fn send_parcel(&self, id: u64, kind: Kind, parcel: &Parcel) -> Result<usize, String> {
+    fn send_parcel(&self, id: u64, kind: Kind, parcel: &Parcel) -> Result<usize, PartitionMoveError> {
         let parcel = parcel.write();
         if parcel.len() > parts::MAX_BYTES {
-            return Err(format!("they take {} bytes, more than {}", parcel.len(), parts::MAX_BYTES));
+            return Err(PartitionMoveError::TooLong(parcel.len()));
         }
         for part in parts::cut(id, kind, &parcel) {
-            self.logs.append_image(part).map_err(|error| error.to_string())?;
+            self.logs.append_image(part)?;
         }
         Ok(parcel.len())
     }
 
     /// Images of held partitions, once all of their queues are in memory.
-    fn images(&self, id: u64, partitions: Partitions) -> Result<Vec<PartitionImage>, String> {
+    fn images(&self, id: u64, partitions: Partitions) -> Result<Vec<PartitionImage>, PartitionMoveError> {
         let deadline = Instant::now() + LOAD_TIMEOUT;
         loop {
             let images = self.node.snapshot_for_node(partitions, parts::MAX_BYTES as u64, id);
-            if let Some(images) = images.map_err(|error| error.to_string())? {
+            if let Some(images) = images? {
                 return Ok(images);
             }
             if Instant::now() > deadline {
-                return Err("queues could not be read from the store in time".to_owned());
+                return Err(PartitionMoveError::NotRead);
             }
             pause(LOAD_PAUSE);
         }
@@ -114,15 +115,15 @@ impl Worker {
     }
 
     /// Says whether it was sent.
-    fn send_rest(&self, id: u64) -> Result<bool, String> {
+    fn send_rest(&self, id: u64) -> Result<bool, PartitionMoveError> {
         let Some(departing) = self.departing.get(&id) else { return Ok(false) };
-        if !self.node.is_cut(id).map_err(|error| error.to_string())? {
+        if !self.node.is_cut(id)? {
             if departing.since.elapsed() > CUT_TIMEOUT {
-                return Err("not all nodes have reached the new home in time".to_owned());
+                return Err(PartitionMoveError::NotCut);
             }
             return Ok(false);
         }
-        let pieces = self.node.take_transfer_rest(id).map_err(|error| error.to_string())?;
+        let pieces = self.node.take_transfer_rest(id)?;
         let bytes = self.send_parcel(id, Kind::Rest, &Parcel { head: json!({ "from": self.name }), pieces })?;
         self.shared.counters.note_out(departing.partitions.iter().count());
         let ms = u64::try_from(departing.since.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -155,7 +156,7 @@ impl Worker {
             }
             (Err(error), _) => {
                 self.shared.counters.note_failed();
-                tracing::warn!(why = error, "partitions that came were not taken in; they stay where they were");
+                tracing::warn!(why = %error, "partitions that came were not taken in; they stay where they were");
                 self.forget(expected);
                 let _ = self.events.send(Event::Refused(id));
             }
@@ -163,43 +164,44 @@ impl Worker {
     }
 
     /// Takes images in, and asks all nodes to send here from now on.
-    fn arrive(&self, id: u64, expected: Partitions, parcel: &[u8]) -> Result<(), String> {
+    fn arrive(&self, id: u64, expected: Partitions, parcel: &[u8]) -> Result<(), PartitionMoveError> {
         let parcel = read_parcel(parcel)?;
         let list = |name: &str| parcel.head.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let partition = |value: &Value| Some(PartitionId(u16::try_from(value.as_u64()?).ok()?));
         let partitions: Vec<PartitionId> = list("partitions").iter().filter_map(partition).collect();
         let named: Partitions = partitions.iter().copied().collect();
         if named != expected || partitions.len() != parcel.pieces.len() {
-            return Err("the parcel does not have the expected partitions".to_owned());
+            return Err(PartitionMoveError::OtherPartitions);
         }
         let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(list("owed")).collect();
         let images = partitions.into_iter().zip(parcel.pieces.clone());
         let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
-        let arrived = self.node.arrive_from_node(images.collect(), id).map_err(|error| error.to_string())?;
+        let arrived = self.node.arrive_from_node(images.collect(), id)?;
         for (partition, owed) in arrived.owed {
             let (before, after) = (owed_before.get(&partition), without_retained(owed));
             if before != Some(&after) {
                 self.shared.counters.note_mismatch();
-                return Err(format!("partition {}: {before:?} was owed before, {after} after", partition.0));
+                let before = before.cloned();
+                return Err(PartitionMoveError::OtherOwed { partition: partition.0, before, after });
             }
         }
         Ok(())
     }
 
     /// Delivers what the old home has got since.
-    fn complete(&self, id: u64, parcel: &[u8]) -> Result<(), String> {
+    fn complete(&self, id: u64, parcel: &[u8]) -> Result<(), PartitionMoveError> {
         let parcel = read_parcel(parcel)?;
-        let messages = self.node.finish_transfer(id, parcel.pieces).map_err(|error| error.to_string())?;
+        let messages = self.node.finish_transfer(id, parcel.pieces)?;
         tracing::debug!(messages, "the messages that came meanwhile were delivered");
         Ok(())
     }
 }
 
-fn read_parcel(parcel: &[u8]) -> Result<Parcel, String> {
-    Parcel::read(parcel).ok_or_else(|| "the bytes are no parcel of this version".to_owned())
+fn read_parcel(parcel: &[u8]) -> Result<Parcel, PartitionMoveError> {
+    Parcel::read(parcel).ok_or(PartitionMoveError::NoParcel)
 }
 
 /// The messages owed to sessions. Of retained messages a newer one may be here already.
-pub(in crate::cluster) fn without_retained(owed: Owed) -> Value {
+pub(in crate::driver) fn without_retained(owed: Owed) -> Value {
     json!(owed_entry(&Owed { retained: 0, ..owed }))
 }

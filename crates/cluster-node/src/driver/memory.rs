@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tidegate_cluster::Table;
 use tidegate_mirror::MirrorDisk;
 
+use super::error::NodeError;
 use tidegate_mirror::kept_file;
 
 /// The file in the data directory.
@@ -80,18 +81,16 @@ impl MemoryFile {
     ///
     /// # Errors
     /// When there is a file that cannot be read: the node must not guess its partitions.
-    pub(super) fn load(&self) -> Result<Memory, String> {
+    pub(super) fn load(&self) -> Result<Memory, NodeError> {
         let Some(directory) = &self.directory else { return Ok(Memory::default()) };
         let path = directory.join(FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
-            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+            Err(source) => return Err(NodeError::Memory { path, source }),
         };
         let value: Option<Value> = serde_json::from_str(&text).ok();
-        let damaged =
-            || format!("{} is damaged, or of another version; without it the node begins empty", path.display());
-        value.as_ref().and_then(Memory::from_json).ok_or_else(damaged)
+        value.as_ref().and_then(Memory::from_json).ok_or(NodeError::DamagedMemory(path))
     }
 
     /// Saves; when this returns, it is on the disk as a whole, and on the bus where the store is. That waits for the
@@ -121,6 +120,6 @@ mod tests {
         };
         assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));
         assert_eq!(Memory::from_json(&json!({ "version": 2, "holdings": [] })), None);
-        assert_eq!(MemoryFile::of(None, None).load(), Ok(Memory::default()));
+        assert_eq!(MemoryFile::of(None, None).load().unwrap(), Memory::default());
     }
 }

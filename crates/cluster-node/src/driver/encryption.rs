@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use super::error::NodeError;
 use rcgen::CertifiedKey;
 use tidegate_node::LinkTls;
 
@@ -12,8 +13,8 @@ use tidegate_config::sections::cluster::LinkEncryption;
 /// How the links of this node are encrypted, if they are.
 ///
 /// # Errors
-/// In words for people, when a file cannot be used.
-pub(super) fn link_tls(config: &Config, listen: SocketAddr) -> Result<Option<LinkTls>, String> {
+/// When a file cannot be used.
+pub(super) fn link_tls(config: &Config, listen: SocketAddr) -> Result<Option<LinkTls>, NodeError> {
     let cluster = &config.cluster;
     match cluster.tls {
         LinkEncryption::Off => {
@@ -27,15 +28,15 @@ pub(super) fn link_tls(config: &Config, listen: SocketAddr) -> Result<Option<Lin
         }
         LinkEncryption::Secret => {
             let made = rcgen::generate_simple_self_signed(Vec::new());
-            let CertifiedKey { cert, signing_key } = made.map_err(|error| format!("cluster.tls: {error}"))?;
+            let CertifiedKey { cert, signing_key } = made?;
             let tls = LinkTls::of_nobody(cert.der().to_vec(), signing_key.serialize_der());
-            tls.map(Some).map_err(|error| format!("cluster.tls: {error}"))
+            Ok(Some(tls?))
         }
         LinkEncryption::Files => {
             let file = |file: &Option<String>| file.clone().unwrap_or_default();
             let [ca, certificate, key] = [&cluster.tls_ca, &cluster.tls_certificate, &cluster.tls_key].map(file);
             let tls = LinkTls::of_authority(Path::new(&ca), Path::new(&certificate), Path::new(&key));
-            tls.map(Some).map_err(|error| format!("cluster.tls: {error}"))
+            Ok(Some(tls?))
         }
     }
 }

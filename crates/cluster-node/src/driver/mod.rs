@@ -8,6 +8,7 @@
 mod control;
 mod doubt;
 mod encryption;
+mod error;
 mod following;
 mod lead;
 mod logs;
@@ -30,18 +31,19 @@ use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
 use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
 
 use self::control::{Control, Event};
+pub use self::error::NodeError;
 use self::logs::Logs;
-pub(crate) use self::logs::settings as bus_settings;
+pub use self::logs::settings as bus_settings;
 use self::memory::MemoryFile;
 use self::restore::Restorer;
-pub(crate) use self::status::ClusterApi;
+pub use self::status::ClusterApi;
 use self::status::Shared;
-use crate::mirror::Mirrored;
 use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::sections::orchestrator::Redirect;
 use tidegate_identity::tenant_numbers::Agree;
+use tidegate_mirror::MirrorDisk;
 use tidegate_process::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.
@@ -53,7 +55,7 @@ const _: () = assert!(AGREEMENT_PATIENCE.as_secs() + 10 < RELOAD_PATIENCE.as_sec
 const STILL_WAITING: Duration = Duration::from_secs(10);
 
 /// The state of a node of a cluster before it runs.
-pub(crate) struct Joining {
+pub struct Joining {
     logs: Logs,
     name: NodeName,
     incarnation: u64,
@@ -61,7 +63,17 @@ pub(crate) struct Joining {
     redirect: bool,
 }
 
-/// What does not change while the node runs.
+/// The store of the node, whose files are on a bus.
+pub struct StoreOnBus {
+    /// The files.
+    pub disk: Arc<MirrorDisk>,
+    /// Whether the data directory had the files before: then the process that had them last has ended.
+    pub was_here: bool,
+    /// Whether the other nodes find the files when this one dies.
+    pub is_for_cluster: bool,
+}
+
+/// The fixed properties of the running node.
 struct Setup {
     name: NodeName,
     incarnation: u64,
@@ -75,16 +87,16 @@ struct Setup {
 }
 
 /// Why the node has not joined.
-pub(crate) enum NotJoined {
+pub enum NotJoined {
     /// It got a signal to stop.
     Stopped,
-    /// In words for people.
-    Failed(String),
+    /// Something cannot be used.
+    Failed(NodeError),
 }
 
-impl From<String> for NotJoined {
-    fn from(text: String) -> Self {
-        Self::Failed(text)
+impl<E: Into<NodeError>> From<E> for NotJoined {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
     }
 }
 
@@ -92,17 +104,13 @@ impl From<String> for NotJoined {
 ///
 /// # Errors
 /// When something of the configuration cannot be used, or the process gets a signal to stop meanwhile.
-pub(crate) fn join(
-    config: &Config,
-    status: &BrokerStatus,
-    signals: &mut BrokerSignals,
-) -> Result<Option<Joining>, NotJoined> {
+pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals) -> Result<Option<Joining>, NotJoined> {
     if config.cluster.name.is_empty() {
         return Ok(None);
     }
-    let name = NodeName::new(&config.cluster.name).map_err(|error| format!("cluster.name: {error}"))?;
-    let listen = tidegate_config::cluster::listen(config).map_err(|error| error.to_string())?;
-    let configured = tidegate_config::cluster::secret(config).map_err(|error| error.to_string())?;
+    let name = NodeName::new(&config.cluster.name).map_err(NodeError::Name)?;
+    let listen = tidegate_config::cluster::listen(config)?;
+    let configured = tidegate_config::cluster::secret(config)?;
     let logs = Logs::open(config, status, &mut || signals.stop_is_asked())?;
     let secret = if let Some(secret) = configured {
         secret
@@ -115,7 +123,7 @@ pub(crate) fn join(
         logs.agree_on_secret(&mut || signals.stop_is_asked())?
     };
     status.has_bus();
-    let secret = Secret::new(&secret).map_err(|error| format!("cluster.secret_file: {error}"))?;
+    let secret = Secret::new(&secret).map_err(NodeError::Secret)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
@@ -126,12 +134,12 @@ pub(crate) fn join(
 
 impl Joining {
     /// How this node agrees with the others on the numbers of tenants.
-    pub(crate) fn tenant_agreement(&self) -> Arc<Agree> {
+    pub fn tenant_agreement(&self) -> Arc<Agree> {
         let logs = self.logs.clone();
         Arc::new(move |wanted: &[String]| {
             let deadline = Instant::now() + AGREEMENT_PATIENCE;
             logs.agree_on_tenants(wanted, &mut || Instant::now() > deadline).map_err(|error| match error {
-                NotJoined::Failed(why) => why.into(),
+                NotJoined::Failed(error) => error.into(),
                 NotJoined::Stopped => {
                     format!("the numbers of tenants on the bus: no answer within {AGREEMENT_PATIENCE:?}; see whether its servers run").into()
                 }
@@ -140,12 +148,12 @@ impl Joining {
     }
 
     /// The cluster settings of the node.
-    pub(crate) fn settings(&self) -> ClusterSettings {
+    pub fn settings(&self) -> ClusterSettings {
         self.settings.clone()
     }
 
     /// No client is served before there is a table with this node in it.
-    pub(crate) fn homes_at_start(&self) -> Arc<NodeHomes> {
+    pub fn homes_at_start(&self) -> Arc<NodeHomes> {
         let table = EngineHomes {
             homes: [Home::Nowhere; PARTITIONS as usize],
             references: Vec::new(),
@@ -159,31 +167,32 @@ impl Joining {
     /// Becomes a member, now that the node runs.
     ///
     /// # Errors
-    /// In words for people, when the system gives no thread or the memory file cannot be read.
-    pub(crate) fn begin(
+    /// When the system gives no thread, the memory file cannot be read, or the node has no address for others.
+    pub fn begin(
         self,
         config: &Config,
         node: &Node,
         admin: Option<String>,
-        mirrored: Option<&Mirrored>,
-    ) -> Result<ClusterNode, String> {
+        store: Option<StoreOnBus>,
+    ) -> Result<ClusterNode, NodeError> {
         let Self { logs, name, incarnation, redirect, .. } = self;
         let directory = config.store.directory.as_deref();
-        let memory = MemoryFile::of(directory, mirrored.map(Mirrored::disk));
+        let is_mirrored = store.is_some();
+        let is_new = store.as_ref().is_some_and(|store| !store.was_here);
+        let kept = store.as_ref().is_some_and(|store| store.is_for_cluster);
+        let memory = MemoryFile::of(directory, store.map(|store| store.disk));
         let mut remembered = memory.load()?;
-        if mirrored.is_some_and(|mirrored| !mirrored.was_here()) {
+        if is_new {
             // A memory that comes from the bus does not say that its last owner has ended.
             remembered.life = None;
         }
-        let kept = mirrored.is_some() && crate::mirror::is_for_cluster(config);
         if !kept {
             tracing::warn!(
-                todo = advice_to_keep(config, mirrored.is_some()),
+                todo = advice_to_keep(config, is_mirrored),
                 "what this node has of sessions and retained messages is lost to the cluster when it dies"
             );
         }
-        let addresses: Addresses =
-            tidegate_config::cluster::advertised(config, node, admin).map_err(|error| error.to_string())?;
+        let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
         let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());
@@ -194,7 +203,7 @@ impl Joining {
         let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
-        let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;
+        let thread = thread.map_err(NodeError::Thread)?;
         let looks = [watch::begin(Arc::clone(&shared))?, doubt::begin(Arc::clone(&shared), events.clone())?];
         let watch = Mutex::new(Some(looks));
         Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)), watch })
@@ -202,7 +211,7 @@ impl Joining {
 }
 
 /// A node that is, or wants to be, a member of its cluster.
-pub(crate) struct ClusterNode {
+pub struct ClusterNode {
     shared: Arc<Shared>,
     events: Sender<Event>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -218,13 +227,13 @@ impl std::fmt::Debug for ClusterNode {
 
 impl ClusterNode {
     /// For the console.
-    pub(crate) fn api(&self) -> ClusterApi {
+    pub fn api(&self) -> ClusterApi {
         ClusterApi(Arc::clone(&self.shared))
     }
 
     /// Waits until all clients are served: until the node is a member, follows the table, is linked to the others, and
     /// all partitions have their homes. Returns whether that is so; not when the process gets a signal to stop.
-    pub(crate) fn wait_until_ready(&self, signals: &mut BrokerSignals) -> bool {
+    pub fn wait_until_ready(&self, signals: &mut BrokerSignals) -> bool {
         let mut told = Instant::now();
         while let Some(hindrance) = self.shared.hindrance() {
             if signals.stop_is_asked() {
@@ -240,12 +249,12 @@ impl ClusterNode {
     }
 
     /// Why the process ends on its own account, if it does.
-    pub(crate) fn astray(&self) -> Option<&str> {
+    pub fn astray(&self) -> Option<&str> {
         self.shared.astray()
     }
 
     /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
-    pub(crate) fn leave(&self, limit: Duration) {
+    pub fn leave(&self, limit: Duration) {
         let began = Instant::now();
         let _ = self.events.send(Event::Leave);
         while !self.shared.has_nothing_to_hand_over() {
@@ -262,7 +271,7 @@ impl ClusterNode {
     }
 
     /// Leaves the cluster as it is.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         drop(self.watch.lock().unwrap_or_else(PoisonError::into_inner).take());
         let _ = self.events.send(Event::End);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

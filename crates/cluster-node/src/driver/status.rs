@@ -283,7 +283,7 @@ fn lease_ms(lease: &Duration) -> u64 {
 
 /// What answers for a node of a cluster.
 #[derive(Clone)]
-pub(crate) struct ClusterApi(pub(super) Arc<Shared>);
+pub struct ClusterApi(pub(super) Arc<Shared>);
 
 impl std::fmt::Debug for ClusterApi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -293,7 +293,7 @@ impl std::fmt::Debug for ClusterApi {
 
 impl ClusterApi {
     /// Which work this node does: that of the partitions that it serves, as long as it is a member for certain.
-    pub(crate) fn placement(&self) -> Placement {
+    pub fn placement(&self) -> Placement {
         let shared = Arc::clone(&self.0);
         Placement::of(move |partition| {
             let state = shared.state();

@@ -15,6 +15,7 @@ use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{NodeHandle, NodeName};
 
 use super::control::Event;
+use super::error::NodeError;
 use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
 use super::parts::Kind;
@@ -64,14 +65,14 @@ pub(super) fn begin(
     restorer: Restorer,
     shared: Arc<Shared>,
     events: Sender<Event>,
-) -> Result<Sender<Work>, String> {
+) -> Result<Sender<Work>, NodeError> {
     let (work, inbox) = channel();
     let name = name.to_string();
     let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
     let worker =
         Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0 };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
-    begun.map(|_| work).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
+    begun.map(|_| work).map_err(NodeError::Thread)
 }
 
 struct Worker {
