@@ -22,6 +22,7 @@ Examples:
   tidegate --quic 14567                       one for MQTT over QUIC, too
   tidegate --data /var/lib/tidegate           one that keeps what it has acknowledged
   tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
+  tidegate --node a --bus embedded:///var/lib/tidegate/bus
   tidegate --node a --bus nats://127.0.0.1:4222
                                               a node of a cluster
   tidegate sub -t 'sensors/#' -v              show what is published

@@ -4,8 +4,7 @@ mod check;
 mod settings;
 
 pub use check::{NoStoreError, check, check_kept};
-pub use settings::PipelineError;
-pub use settings::Way;
+pub use settings::{OnBus, PipelineError, Way};
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;
