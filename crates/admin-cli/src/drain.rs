@@ -8,6 +8,7 @@ use tidegate_admin::{DrainRequest, GetDrain};
 
 use crate::admin_client::AdminArgs;
 use tidegate_terminal::{Exit, print_and_exit, report};
+use tidegate_units::duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,7 @@ pub struct Args {
     server_reference: Option<String>,
 
     /// Give up after this time; clients stay away all the same
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::read_flag)]
     limit: Duration,
 
     #[command(flatten)]
@@ -82,7 +83,7 @@ fn wait(args: &Args, until: Option<Instant>) -> Exit {
                 report(&format_args!(
                     "not drained within {}: {} clients are left and {} messages are owed, {} of them in the store \
                      for clients that are away",
-                    humantime::format_duration(args.limit),
+                    duration::show_length(args.limit),
                     left.clients,
                     left.owed,
                     left.kept

@@ -1,11 +1,12 @@
 //! Where a node of a cluster listens, and the addresses that it tells others.
 
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tidegate_bus::Address;
 use tidegate_cluster::Addresses;
-use tidegate_node::{HostPort, ListenAddress, LocalAddress, Node};
+use tidegate_node::{AddressError, HostPort, ListenAddress, LocalAddress, Node};
 use zeroize::Zeroizing;
 
 use crate::Config;
@@ -97,13 +98,49 @@ fn resolve(at: &HostPort) -> Option<SocketAddr> {
     at.resolve().ok()?.first().copied()
 }
 
+/// Why a node cannot be set up for its cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeSetupError {
+    /// A key has no address.
+    #[error("{key}: `{text}` is no address")]
+    Address {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        text: String,
+    },
+    /// A key has an address that no listener can have.
+    #[error("cluster.relay: {0}")]
+    Relay(AddressError),
+    /// The file with the secret cannot be read.
+    #[error("cluster.secret_file {path}: {source}")]
+    Secret {
+        /// The file.
+        path: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The node has no listener for other nodes.
+    #[error("the node does not listen for others")]
+    NoListener,
+    /// The node has no listener for clients that others relay.
+    #[error("the node does not listen for clients that others hand over")]
+    NoRelay,
+    /// `cluster.advertise` names a host without an address.
+    #[error("cluster.advertise: `{0}` has no address")]
+    Advertise(String),
+    /// The listener is on all addresses of the machine, and the configuration names none.
+    #[error("other nodes cannot use {0}: say by cluster.advertise which address of this machine they reach")]
+    Unspecified(SocketAddr),
+}
+
 /// Where other nodes are waited for: where it is said, or a free port where the first listener is.
 ///
 /// # Errors
 /// When `cluster.listen` is no address.
-pub fn listen(config: &Config) -> Result<SocketAddr, String> {
+pub fn listen(config: &Config) -> Result<SocketAddr, NodeSetupError> {
     if let Some(text) = &config.cluster.listen {
-        return parse(text).ok_or_else(|| format!("cluster.listen: `{text}` is no address"));
+        return parse(text).ok_or_else(|| NodeSetupError::Address { key: "cluster.listen", text: text.clone() });
     }
     let first = config.listeners.iter().find_map(|listener| resolve(listener.address.host_port()?));
     Ok(SocketAddr::new(first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |at| at.ip()), 0))
@@ -113,25 +150,28 @@ pub fn listen(config: &Config) -> Result<SocketAddr, String> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn secret(config: &Config) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
+pub fn secret(config: &Config) -> Result<Option<Zeroizing<Vec<u8>>>, NodeSetupError> {
     let Some(path) = &config.cluster.secret_file else { return Ok(None) };
-    let text = fs::read(path).map(Zeroizing::new).map_err(|error| format!("cluster.secret_file {path}: {error}"))?;
+    let failed = |source| NodeSetupError::Secret { path: path.clone(), source };
+    let text = fs::read(path).map(Zeroizing::new).map_err(failed)?;
     Ok(Some(Zeroizing::new(text.trim_ascii().to_vec())))
 }
 
 /// The configuration with a listener for clients that other nodes hand over.
 ///
 /// # Errors
-/// In words for people, when there is no address for it.
-pub fn with_relay(config: Config) -> Result<Config, String> {
+/// When there is no address for it.
+pub fn with_relay(config: Config) -> Result<Config, NodeSetupError> {
     if config.cluster.name.is_empty() {
         return Ok(config);
     }
     let at = match config.cluster.relay.as_deref() {
-        Some(text) => parse(text).ok_or_else(|| format!("cluster.relay: `{text}` is no address"))?,
+        Some(text) => {
+            parse(text).ok_or_else(|| NodeSetupError::Address { key: "cluster.relay", text: text.to_owned() })?
+        }
         None => SocketAddr::new(listen(&config)?.ip(), 0),
     };
-    let address = format!("tcp://{at}").parse().map_err(|error| format!("cluster.relay: {error}"))?;
+    let address = format!("tcp://{at}").parse().map_err(NodeSetupError::Relay)?;
     let networks = config.cluster.networks.clone();
     Ok(crate::orchestrator::with_relay_at(config, address, networks))
 }
@@ -140,21 +180,17 @@ pub fn with_relay(config: Config) -> Result<Config, String> {
 ///
 /// # Errors
 /// When there is no address that other nodes can reach.
-pub fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result<Addresses, String> {
-    let bound = node.handle().cluster_address().ok_or("the node does not listen for others")?;
+pub fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result<Addresses, NodeSetupError> {
+    let bound = node.handle().cluster_address().ok_or(NodeSetupError::NoListener)?;
     // The listener for clients that are handed over is the last one.
     let relay = node.local_addresses().iter().rev().find_map(|address| match address {
         LocalAddress::Tcp(at) => Some(*at),
         _ => None,
     });
-    let relay = relay.ok_or("the node does not listen for clients that others hand over")?;
+    let relay = relay.ok_or(NodeSetupError::NoRelay)?;
     let told = |at: SocketAddr| match &config.cluster.advertise {
-        Some(host) => {
-            parse(&format!("{host}:{}", at.port())).ok_or_else(|| format!("cluster.advertise: `{host}` has no address"))
-        }
-        None if at.ip().is_unspecified() => Err(format!(
-            "other nodes cannot use {at}: say by cluster.advertise which address of this machine they reach"
-        )),
+        Some(host) => parse(&format!("{host}:{}", at.port())).ok_or_else(|| NodeSetupError::Advertise(host.clone())),
+        None if at.ip().is_unspecified() => Err(NodeSetupError::Unspecified(at)),
         None => Ok(at),
     };
     let first = node.local_addresses().iter().find_map(|address| match address {

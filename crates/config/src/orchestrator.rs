@@ -5,13 +5,14 @@ mod identity;
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_admin::homes::Place;
 use tidegate_engine::{UplinkOptions, UplinkSettings};
 use tidegate_mqtt::Version;
-use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
+use tidegate_node::{BrokerSettings, FleetError, HostPort, ListenAddress, NodeHandle};
 
 use self::broker_tls::BrokerTlsError;
 pub use self::identity::check_identity;
@@ -274,12 +275,42 @@ fn read_peer(text: &str) -> Result<Place, PeerAddressError> {
     })
 }
 
+/// Why an orchestrator cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum OrchestratorError {
+    /// The file with its name cannot be used.
+    #[error("the orchestrator's name in {}: {source}", path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The file with its name holds no name.
+    #[error("the orchestrator's name in {}: it is empty or too long; delete the file, or set orchestrator.name", .0.display())]
+    NoName(PathBuf),
+    /// An address of a broker is wrong.
+    #[error(transparent)]
+    BrokerAddress(#[from] BrokerAddressError),
+    /// TLS to a broker cannot be set up.
+    #[error("broker {name}: {source}")]
+    BrokerTls {
+        /// The broker.
+        name: String,
+        /// The cause.
+        source: BrokerTlsError,
+    },
+    /// The node does not take a broker.
+    #[error(transparent)]
+    Node(#[from] FleetError),
+}
+
 /// The configuration with a listener for clients that other orchestrators relay, where there is one.
 ///
 /// # Errors
-/// In words for people, when its address is none.
-pub fn with_relay(config: Config) -> Result<Config, String> {
-    let Some(address) = config.relay_address().map_err(|error| error.to_string())? else { return Ok(config) };
+/// When its address is invalid.
+pub fn with_relay(config: Config) -> Result<Config, PeerAddressError> {
+    let Some(address) = config.relay_address()? else { return Ok(config) };
     let networks = config.orchestrator.relay_networks.clone();
     Ok(with_relay_at(config, address, networks))
 }
@@ -311,8 +342,8 @@ pub fn with_relay_at(mut config: Config, address: ListenAddress, networks: Netwo
 /// new one.
 ///
 /// # Errors
-/// In words for people, when the data directory cannot be used.
-pub fn with_name(config: &Config) -> Result<Config, String> {
+/// When the data directory cannot be used.
+pub fn with_name(config: &Config) -> Result<Config, OrchestratorError> {
     let mut config = config.clone();
     if !config.orchestrator.enabled || !config.orchestrator.name.is_empty() {
         return Ok(config);
@@ -328,31 +359,31 @@ fn new_name() -> String {
     format!("tidegate-{:016x}", RandomState::new().build_hasher().finish())
 }
 
-fn kept_name(directory: &Path) -> Result<String, String> {
+fn kept_name(directory: &Path) -> Result<String, OrchestratorError> {
     let path = directory.join(NAME_FILE);
-    let wrong = |error: &dyn std::fmt::Display| format!("the orchestrator's name in {}: {error}", path.display());
+    let wrong = |source: io::Error| OrchestratorError::Name { path: path.clone(), source };
     match fs::read_to_string(&path) {
         Ok(name) if !name.trim().is_empty() && name.len() <= MAX_NAME => Ok(name.trim().to_owned()),
-        Ok(_) => Err(wrong(&"it is empty or too long; delete the file, or set orchestrator.name")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Ok(_) => Err(OrchestratorError::NoName(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = new_name();
-            fs::create_dir_all(directory).map_err(|error| wrong(&error))?;
-            fs::write(&path, &name).map_err(|error| wrong(&error))?;
+            fs::create_dir_all(directory).map_err(wrong)?;
+            fs::write(&path, &name).map_err(wrong)?;
             Ok(name)
         }
-        Err(error) => Err(wrong(&error)),
+        Err(error) => Err(wrong(error)),
     }
 }
 
 /// Gives a running node the brokers that the configuration names.
 ///
 /// # Errors
-/// In words for people.
-pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), String> {
+/// When an address or a certificate of a broker cannot be used, or the node does not answer.
+pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), OrchestratorError> {
     if !config.orchestrator.enabled {
         return Ok(());
     }
-    let brokers = config.fleet_brokers().map_err(|error| error.to_string())?;
+    let brokers = config.fleet_brokers()?;
     if brokers.is_empty() {
         tracing::warn!(
             "the orchestrator has no broker yet: what clients publish waits or is dropped until one is named by --broker or the admin API"
@@ -360,10 +391,10 @@ pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), String> {
     }
     for address in brokers {
         let name = address.name.clone();
-        let broker = config.broker_settings(address).map_err(|error| format!("broker {name}: {error}"))?;
-        node.set_broker(broker).map_err(|error| error.to_string())?;
+        let broker = config.broker_settings(address).map_err(|source| OrchestratorError::BrokerTls { name, source })?;
+        node.set_broker(broker)?;
     }
-    node.settle_former_brokers().map_err(|error| error.to_string())
+    Ok(node.settle_former_brokers()?)
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 use crate::Config;
 use crate::path::KeyPath;
 
+/// Why a part refuses a new configuration.
+pub type PrepareError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A part of the broker that takes a new configuration while it runs.
 pub trait Reloadable: Send + Sync {
     /// What it is, for people.
@@ -14,8 +17,8 @@ pub trait Reloadable: Send + Sync {
     /// Reads and checks what a new configuration names, also when no key has changed, since files may have.
     ///
     /// # Errors
-    /// When anything cannot be used, in words for people. Nothing changes then.
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String>;
+    /// When anything cannot be used. Nothing changes then.
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError>;
 }
 
 /// Something that was found right and waits to be put in force.

@@ -6,11 +6,13 @@
 
 mod arrive;
 mod leave;
+mod members;
 pub mod parcel;
 mod state;
 mod table;
 mod view;
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,10 +27,12 @@ use tidegate_engine::{Home, Homes as EngineHomes, Millis, Now, PARTITIONS, Parti
 use tidegate_node::{Clock, NodeHandle, NodeHomes};
 
 use self::leave::Progress;
+pub use self::members::{Orchestrator, share_bans};
 use self::state::{State, StateFile};
 use self::table::Table;
 pub use self::view::{HomesApi, owed_entry};
 use tidegate_config::Config;
+use tidegate_config::orchestrator::PeerAddressError;
 use tidegate_identity::access::Tenancy;
 use tidegate_placement::Placement;
 
@@ -47,6 +51,25 @@ pub(crate) struct Counters {
     taken_anew: AtomicU64,
     /// Sessions of copies that were given up for newer ones.
     given_up: AtomicU64,
+}
+
+/// Why the homes of clients cannot be taken up.
+#[derive(Debug, thiserror::Error)]
+pub enum HomesError {
+    /// The remembered state cannot be read or written.
+    #[error("the homes of clients in {path}: {source}")]
+    State {
+        /// The file.
+        path: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The token cannot be read.
+    #[error("cannot read admin.token_file: {0}")]
+    Token(io::Error),
+    /// An address of another orchestrator is wrong.
+    #[error(transparent)]
+    Peer(#[from] PeerAddressError),
 }
 
 /// Knows the homes, and moves them.
@@ -75,22 +98,21 @@ impl HomesKeeper {
     /// Takes up the remembered state and the configuration.
     ///
     /// # Errors
-    /// In words for people, when the remembered state cannot be read.
-    pub fn open(config: &Config) -> Result<Arc<Self>, String> {
+    /// When the remembered state or the token cannot be read, or an address of a peer is invalid.
+    pub fn open(config: &Config) -> Result<Arc<Self>, HomesError> {
         let orchestrator = &config.orchestrator;
         let file = StateFile::of(config.store.directory.as_deref());
-        let unreadable = |error: &dyn std::fmt::Display| format!("the homes of clients in {}: {error}", file.path());
-        let mut state = file.load().map_err(|error| unreadable(&error))?;
+        let mut state = file.load().map_err(|source| HomesError::State { path: file.path(), source })?;
         let token = config.admin.token_file.as_ref().map(|path| read_token(Path::new(path)));
-        let token = token.transpose().map_err(|error| format!("cannot read admin.token_file: {error}"))?;
-        settle_table(&mut state, &orchestrator.name, config.peers().map_err(|error| error.to_string())?);
+        let token = token.transpose().map_err(HomesError::Token)?;
+        settle_table(&mut state, &orchestrator.name, config.peers()?);
         let mut left_behind = Partitions::NONE;
         if let Some(arriving) = state.arriving.take() {
             // Messages that came for it since are not known any more: its sender still has everything.
             state::remember(&mut state.given_up, &arriving.id);
             left_behind = arriving.partitions;
         }
-        file.save(&state).map_err(|error| unreadable(&error))?;
+        file.save(&state).map_err(|source| HomesError::State { path: file.path(), source })?;
         Ok(Arc::new(Self {
             name: orchestrator.name.clone(),
             redirect: orchestrator.redirect == tidegate_config::sections::orchestrator::Redirect::V5,

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tidegate_engine::Durability;
 use tidegate_mirror::MirrorDisk;
@@ -18,17 +18,63 @@ pub const NAME: &str = "tenants";
 /// Numbers that there are, beside that of the default tenant.
 const MAX_NUMBERS: usize = u16::MAX as usize;
 
+/// Why a cluster does not agree on numbers of tenants.
+pub type AgreeError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Agrees with the other nodes of a cluster on numbers: takes the names that this node has, in their order, and returns
 /// the names that the cluster has.
-pub type Agree = dyn Fn(&[String]) -> Result<Vec<String>, String> + Send + Sync;
+pub type Agree = dyn Fn(&[String]) -> Result<Vec<String>, AgreeError> + Send + Sync;
+
+/// Why tenants have no numbers.
+#[derive(Debug, thiserror::Error)]
+pub enum NumbersError {
+    /// The file of numbers cannot be read.
+    #[error("cannot read the numbers of tenants in {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The file of numbers cannot be written.
+    #[error("cannot write the numbers of tenants in {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// No number is left.
+    #[error("all {MAX_NUMBERS} numbers of tenants are given away{}", in_place(.0.as_ref()))]
+    NoneLeft(Option<String>),
+    /// The cluster does not answer.
+    #[error(transparent)]
+    NotAgreed(AgreeError),
+    /// The cluster has other numbers than the data directory.
+    #[error(
+        "tenants have other numbers in the data directory ({known}) than in the cluster ({agreed}). If the bus has lost its data, start the nodes with the older data first. If this directory \
+             is of another cluster, start the node with an empty one"
+    )]
+    Other {
+        /// The names in the data directory.
+        known: String,
+        /// The names in the cluster.
+        agreed: String,
+    },
+}
+
+/// The place whose numbers are given away, behind the message.
+fn in_place(place: Option<&String>) -> String {
+    place.map(|place| format!(" in {place}")).unwrap_or_default()
+}
 
 /// The configuration with its tenants in the order of their numbers. Where a tenant is gone, one that nobody belongs to
 /// keeps its place. Called once the store is open, so that no other broker writes the file.
 ///
 /// # Errors
-/// In words for people: when the file cannot be read, is not what this function writes, or cannot be written; when the
-/// cluster has other numbers.
-pub fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk>) -> Result<Config, String> {
+/// When the file cannot be read, is not what this function writes, or cannot be written; when the cluster has other
+/// numbers, or does not answer.
+pub fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk>) -> Result<Config, NumbersError> {
     let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
     let Some(directory) = directory else {
         let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
@@ -36,38 +82,30 @@ pub fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk
     };
     let directory = Path::new(directory);
     let path = directory.join(NAME);
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        format!("cannot {what} the numbers of tenants in {}: {error}", path.display())
-    };
-    let known = read(&path).map_err(|error| failed("read", &error))?;
+    let known = read(&path).map_err(|source| NumbersError::Read { path: path.clone(), source })?;
     let names = with_new(known.clone(), config.tenants.iter().map(|tenant| tenant.name.as_str()));
     if names.len() > MAX_NUMBERS {
-        return Err(failed("add to", &format_args!("all {MAX_NUMBERS} are given away")));
+        return Err(NumbersError::NoneLeft(Some(path.display().to_string())));
     }
     let names = agreed(&known, names, agree)?;
     // A mirror may be new to a directory that has the file. It sends nothing that the bus has.
     if names != known || mirror.is_some() && !names.is_empty() {
-        write(directory, &names, mirror).map_err(|error| failed("write", &error))?;
+        write(directory, &names, mirror).map_err(|source| NumbersError::Write { path, source })?;
     }
     Ok(with_names(config, names))
 }
 
 /// The names as the cluster has them, if there is one. Its order has to begin with the numbers that are in use here.
-fn agreed(known: &[String], names: Vec<String>, agree: Option<&Agree>) -> Result<Vec<String>, String> {
+fn agreed(known: &[String], names: Vec<String>, agree: Option<&Agree>) -> Result<Vec<String>, NumbersError> {
     let Some(agree) = agree.filter(|_| !names.is_empty()) else { return Ok(names) };
-    let agreed = agree(&names)?;
+    let agreed = agree(&names).map_err(NumbersError::NotAgreed)?;
     if agreed.len() > MAX_NUMBERS {
-        return Err(format!("all {MAX_NUMBERS} numbers of tenants are given away in the cluster"));
+        return Err(NumbersError::NoneLeft(Some("the cluster".to_owned())));
     }
     if agreed.starts_with(known) {
         Ok(agreed)
     } else {
-        Err(format!(
-            "tenants have other numbers in the data directory ({}) than in the cluster ({}). If the bus has lost its data, start the nodes with the older data first. If this directory \
-             is of another cluster, start the node with an empty one",
-            known.join(", "),
-            agreed.join(", ")
-        ))
+        Err(NumbersError::Other { known: known.join(", "), agreed: agreed.join(", ") })
     }
 }
 
@@ -75,24 +113,24 @@ fn agreed(known: &[String], names: Vec<String>, agree: Option<&Agree>) -> Result
 /// on disk, and those that are new get others.
 ///
 /// # Errors
-/// In words for people: when the file cannot be written, or no number is left.
+/// When the file cannot be written, or no number is left.
 pub fn settle_again(
     config: &Config,
     known: &[String],
     agree: Option<&Agree>,
     mirror: Option<&MirrorDisk>,
-) -> Result<Config, String> {
+) -> Result<Config, NumbersError> {
     let names = with_new(known.to_vec(), config.tenants.iter().map(|tenant| tenant.name.as_str()));
     let has_new = names.len() > known.len();
     if names.len() > MAX_NUMBERS {
-        return Err(format!("all {MAX_NUMBERS} numbers of tenants are given away"));
+        return Err(NumbersError::NoneLeft(None));
     }
     let names = agreed(known, names, agree.filter(|_| has_new))?;
     if let Some(directory) = config.store.directory.as_ref().filter(|_| has_new)
         && config.durability() != Durability::Memory
     {
-        write(Path::new(directory), &names, mirror)
-            .map_err(|error| format!("cannot write the numbers of tenants into {directory}: {error}"))?;
+        let path = Path::new(directory).join(NAME);
+        write(Path::new(directory), &names, mirror).map_err(|source| NumbersError::Write { path, source })?;
     }
     Ok(with_names(config, names))
 }
@@ -161,12 +199,12 @@ mod tests {
         }
 
         /// The names of the tenants by their numbers, for a configuration with these.
-        fn settle(&self, tenants: &[&str]) -> Result<Vec<String>, String> {
+        fn settle(&self, tenants: &[&str]) -> Result<Vec<String>, NumbersError> {
             self.settle_in(tenants, None)
         }
 
         /// The same in a cluster.
-        fn settle_in(&self, tenants: &[&str], agree: Option<&Agree>) -> Result<Vec<String>, String> {
+        fn settle_in(&self, tenants: &[&str], agree: Option<&Agree>) -> Result<Vec<String>, NumbersError> {
             let mut config = Config::default();
             config.store.directory = self.0.to_str().map(str::to_owned);
             let tenant = |name: &&str| Tenant { name: (*name).to_owned(), max_sessions: 7, ..Tenant::default() };
@@ -203,7 +241,7 @@ mod tests {
         let folder = Folder::new("damaged");
         for (text, what) in [("a\nb", "no end"), ("a\n\nb\n", "line 2"), ("a\nb\na\n", "line 3")] {
             fs::write(folder.0.join(NAME), text).unwrap();
-            let error = folder.settle(&["a"]).unwrap_err();
+            let error = folder.settle(&["a"]).unwrap_err().to_string();
             assert!(error.contains(what) && error.contains("tenants"), "{error}");
             assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), text, "it is left alone");
         }
@@ -239,7 +277,7 @@ mod tests {
     fn a_node_with_other_numbers_than_its_cluster_is_refused() {
         let folder = Folder::new("other");
         folder.settle(&["b", "a"]).unwrap();
-        let error = folder.settle_in(&["a", "b"], Some(&cluster(&["a"]))).unwrap_err();
+        let error = folder.settle_in(&["a", "b"], Some(&cluster(&["a"]))).unwrap_err().to_string();
         assert!(error.contains("(b, a)") && error.contains("(a, b)"), "{error}");
         assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), "b\na\n", "it is left alone");
     }

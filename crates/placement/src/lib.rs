@@ -5,6 +5,7 @@
 mod attempts;
 
 use std::fmt;
+use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -48,6 +49,11 @@ impl Placement {
     }
 }
 
+/// The system gives no thread for a [`Follower`].
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start a thread that looks at other members: {0}")]
+pub struct ThreadError(io::Error);
+
 /// Looks at the other members again and again, on a thread of its own, until it is stopped.
 #[derive(Debug, Default)]
 pub struct Follower(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
@@ -56,8 +62,8 @@ impl Follower {
     /// Has `follow` called after each pause.
     ///
     /// # Errors
-    /// In words for people, when the system gives no thread.
-    pub fn begin(follow: impl Fn() + Send + 'static) -> Result<Self, String> {
+    /// When the system gives no thread.
+    pub fn begin(follow: impl Fn() + Send + 'static) -> Result<Self, ThreadError> {
         let (keeps_on, ended) = channel();
         let run = move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
@@ -65,7 +71,7 @@ impl Follower {
             }
         };
         let thread = Builder::new().name("placement".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| format!("cannot start a thread that looks at other members: {error}"))?;
+        let thread = thread.map_err(ThreadError)?;
         Ok(Self(Mutex::new(Some((keeps_on, thread)))))
     }
 

@@ -5,3 +5,6 @@ pub mod control_groups;
 pub mod physical_memory;
 pub mod service_manager;
 pub mod signals;
+
+/// Why a serving process does not start, or ends with an error: the error of the part that failed.
+pub type StartError = Box<dyn std::error::Error + Send + Sync>;

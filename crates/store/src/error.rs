@@ -172,3 +172,9 @@ pub enum SubmitError {
     #[error("the store has been stopped")]
     Stopped,
 }
+
+/// Puts the path of the store's directory into a message of the store, in place of `DIR`: the store does not know its
+/// path, and a command in the message can be copied afterwards.
+pub fn with_directory(message: &str, directory: &str) -> String {
+    message.replace(" DIR", &format!(" {directory}"))
+}

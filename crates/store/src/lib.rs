@@ -44,7 +44,7 @@ mod table;
 mod threads;
 
 pub use disk::{Disk, DiskFile, Failure, LockError, LockGuard, RealDisk, SimulatedDisk};
-pub use error::{Fenced, OpenError, ReadError, SubmitError};
+pub use error::{Fenced, OpenError, ReadError, SubmitError, with_directory};
 pub use load::Loaded;
 pub use merge::MergeError;
 pub use operation::{Operation, OperationError, Operations};

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use tidegate_engine::{Durability, Sweep};
 use tidegate_node::Node;
-use tidegate_store::{Disk, Opened, RealDisk, Settings, Store, open};
+use tidegate_store::{Disk, Opened, RealDisk, Settings, Store, open, with_directory};
 
-use crate::commands::store::with_directory;
 use crate::mirror::{self, Mirrored};
-use crate::status::BrokerStatus;
+use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_process::physical_memory;
 
@@ -73,17 +72,6 @@ fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Se
         max_pending_bytes,
         ..Settings::default()
     }
-}
-
-/// Whether the directory of the store could be made and written, as far as that can be said without doing it.
-///
-/// # Errors
-/// In words for people.
-pub(crate) fn check_directory(config: &Config) -> Result<(), String> {
-    let Some(directory) = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory) else {
-        return Ok(());
-    };
-    RealDisk::check(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))
 }
 
 /// Whoever may look into the directory reads what clients have sent.

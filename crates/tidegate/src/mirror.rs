@@ -11,8 +11,10 @@ use signal_hook::consts::SIGTERM;
 use tidegate_bus::{Address, Bus};
 use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings};
 
-use crate::status::BrokerStatus;
+use tidegate_administration::{BrokerStatus, Part};
+use tidegate_cluster_node::StoreOnBus;
 use tidegate_config::Config;
+use tidegate_console::Status;
 
 /// How long a stop waits for the bus, beyond the time that clients have.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -40,7 +42,7 @@ struct Target {
 }
 
 /// Whether the nodes of the cluster find the files when this one dies.
-pub(crate) fn is_for_cluster(config: &Config) -> bool {
+fn is_for_cluster(config: &Config) -> bool {
     let (mirror, cluster) = (&config.mirror, &config.cluster);
     let is_said = mirror.bus.is_some()
         && mirror.bus == cluster.bus
@@ -52,7 +54,7 @@ pub(crate) fn is_for_cluster(config: &Config) -> bool {
 fn target(config: &Config) -> Option<Target> {
     if tidegate_config::mirror::is_implied(config) {
         let (bus, name) = (config.cluster.bus.clone().unwrap_or_default(), config.cluster.name.clone());
-        return Some(Target { key: "cluster.bus", bus, name, settings: crate::cluster::bus_settings(config) });
+        return Some(Target { key: "cluster.bus", bus, name, settings: tidegate_cluster_node::bus_settings(config) });
     }
     let mirror = &config.mirror;
     let settings = tidegate_bus::Settings {
@@ -90,12 +92,23 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
     status.waits_for(&address, &bus);
     let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
     status.has_bus();
-    status.mirrors(Arc::clone(&opened.disk));
+    status.parts().register(Arc::new(MirrorPart(Arc::clone(&opened.disk))));
     Ok(Some(Mirrored { disk: opened.disk, lost, was_here }))
 }
 
+/// The mirror, as a part of the broker's status.
+struct MirrorPart(Arc<MirrorDisk>);
+
+impl Part for MirrorPart {
+    fn hindrance(&self) -> Option<String> {
+        hindrance(self.0.status())
+    }
+
+    fn add_to(&self, _: &mut Status) {}
+}
+
 /// Why nothing that has to be kept is acknowledged at the moment, in one line; `None` when it is.
-pub(crate) fn hindrance(status: MirrorStatus) -> Option<String> {
+fn hindrance(status: MirrorStatus) -> Option<String> {
     let MirrorStatus { waiting, is_interrupted, stalled, .. } = status;
     let stands_still = stalled > MAX_STALL;
     (is_interrupted || stands_still).then(|| {
@@ -128,9 +141,10 @@ impl Mirrored {
         self.lost.get().is_some()
     }
 
-    /// Whether the directory had the files before.
-    pub(crate) fn was_here(&self) -> bool {
-        self.was_here
+    /// The files, for the node of a cluster.
+    pub(crate) fn for_cluster(&self, config: &Config) -> StoreOnBus {
+        let (disk, is_for_cluster) = (self.disk(), is_for_cluster(config));
+        StoreOnBus { disk, was_here: self.was_here, is_for_cluster }
     }
 
     /// Sees to it that a stop does not wait for a bus that is away, beyond this time.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
 use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, TracingObserver};
 
-use crate::hub::Door;
+use tidegate_connectors::hub::Door;
 use tidegate_identity::authentication::passing;
 use tidegate_identity::authentication::{Authentication, Visitors, is_told};
 

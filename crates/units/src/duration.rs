@@ -1,17 +1,40 @@
 //! Lengths of time with a unit, such as `"30s"`.
 
+use std::time::Duration;
+
 /// The units in which a length is written, the longest first, in milliseconds.
 const UNITS: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Milliseconds of a text such as `"90s"` or `"1h 30m"`; `None` when it is no duration, `Some(0)` for a bare 0.
-pub fn parse(text: &str) -> Option<u64> {
+/// The length of a text such as `"90s"` or `"1h 30m"`, in whole milliseconds; `None` for an invalid text, zero for a
+/// bare 0. A finer length is invalid: it would be truncated.
+pub fn parse_length(text: &str) -> Option<Duration> {
     if text == "0" {
-        return Some(0);
+        return Some(Duration::ZERO);
     }
-    let length = humantime::parse_duration(text).ok()?;
-    // A length that is finer than a millisecond would be cut in silence.
-    let whole = length.subsec_nanos() % 1_000_000 == 0;
-    u64::try_from(length.as_millis()).ok().filter(|_| whole)
+    humantime::parse_duration(text).ok().filter(|length| length.subsec_nanos() % 1_000_000 == 0)
+}
+
+/// The same in milliseconds.
+pub fn parse(text: &str) -> Option<u64> {
+    u64::try_from(parse_length(text)?.as_millis()).ok()
+}
+
+/// An invalid length of time in a flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no length of time: write 500ms, 15s or 1h 30m")]
+pub struct LengthError(String);
+
+/// [`parse_length`] for flags of a command line.
+///
+/// # Errors
+/// When the text is invalid.
+pub fn read_flag(text: &str) -> Result<Duration, LengthError> {
+    parse_length(text).ok_or_else(|| LengthError(text.to_owned()))
+}
+
+/// The text of a length, without the part below a millisecond, in the longest unit that divides it.
+pub fn show_length(length: Duration) -> String {
+    show(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The text of so many milliseconds, in the longest unit that divides them.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use tidegate_units::suggestion::nearest;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -122,9 +123,7 @@ impl Draft {
 }
 
 fn unknown(key: &str, offset: usize) -> Fault {
-    let nearest = KEYS.iter().min_by_key(|known| strsim::osa_distance(key, known));
-    let near = nearest.filter(|known| strsim::osa_distance(key, known) <= known.len().div_ceil(3));
-    let fix = match near {
+    let fix = match nearest(key, KEYS.iter().copied()) {
         Some(known) => format!("did you mean `{known}`?"),
         None => format!("the keys of a rule are {}", KEYS.join(", ")),
     };

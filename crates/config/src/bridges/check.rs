@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use tidegate_node::HostPort;
 
+use super::settings::BridgeConfigError;
 use crate::Config;
 use crate::finding::Findings;
 use crate::path::KeyPath;
@@ -25,8 +26,8 @@ pub fn check(config: &Config, findings: &mut Findings) {
 }
 
 /// Whether the files that bridges name can be used.
-pub fn check_files(config: &Config) -> impl Iterator<Item = Result<(), String>> {
-    config.bridges.iter().map(|bridge| bridge.check_files().map_err(|error| error.to_string()))
+pub fn check_files(config: &Config) -> impl Iterator<Item = Result<(), BridgeConfigError>> {
+    config.bridges.iter().map(Bridge::check_files)
 }
 
 /// What is wrong with one, and the key that it is about; those `before` it are right.

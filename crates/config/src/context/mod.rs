@@ -1,12 +1,14 @@
 //! The section `[context]`: its bus, its topics, its points of access.
 
 mod check;
+mod groups;
 mod points;
 
 use tidegate_bus::Address;
 use tidegate_context::ContextTopics;
 
 pub use check::check;
+pub use groups::{GroupsError, read_definitions};
 pub use points::{WrongKey, points};
 
 use crate::Config;

@@ -46,7 +46,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
 fn check_bus(findings: &mut Findings, config: &Config) {
     let Some(address) = &config.hub.bus else { return };
     if let Err(error) = OnBus::new(address, "") {
-        findings.push(Problem::new(error), config.source_of("hub", "bus").clone());
+        findings.push(Problem::new(error.to_string()), config.source_of("hub", "bus").clone());
     }
     for (index, pipeline) in config.pipelines.iter().enumerate() {
         let fits = |one: char| one.is_ascii_alphanumeric() || "-_".contains(one);
@@ -260,20 +260,22 @@ fn narrowed(config: &Config, source: &Source, text: &str, error: &StepError) -> 
     inside().unwrap_or_else(|| source.clone())
 }
 
-/// Whether messages of all pipelines are kept as they want it.
+/// A pipeline that keeps messages on disk, at a broker without a store.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "pipeline `{0}` keeps messages on disk, and the broker has no store: start it with --data DIR, or set `keep = \"memory\"` for the pipeline"
+)]
+pub struct NoStoreError(pub String);
+
+/// Checks whether the broker has a store where a pipeline needs one.
 ///
 /// # Errors
-/// In words for people, with the pipeline that wants more.
-pub fn check_kept(config: &Config) -> Result<(), String> {
+/// When it has none; with the pipeline.
+pub fn check_kept(config: &Config) -> Result<(), NoStoreError> {
     let has_store = config.durability() != tidegate_engine::Durability::Memory;
     let is_kept = |it: &&Pipeline| it.source.is_none() && it.keep != Keep::Memory;
     let wants = config.pipelines.iter().find(|pipeline| is_kept(pipeline) && !has_store);
-    wants.map_or(Ok(()), |pipeline| {
-        Err(format!(
-            "pipeline `{}` keeps messages on disk, and the broker has no store: start it with --data DIR, or set `keep = \"memory\"` for the pipeline",
-            pipeline.name
-        ))
-    })
+    wants.map_or(Ok(()), |pipeline| Err(NoStoreError(pipeline.name.clone())))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 mod check;
 mod settings;
 
-pub use check::{check, check_kept};
-pub use settings::{OnBus, Way};
+pub use check::{NoStoreError, check, check_kept};
+pub use settings::{OnBus, PipelineError, Way};
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;

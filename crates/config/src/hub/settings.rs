@@ -5,19 +5,20 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_bus::Address as BusAddress;
+use tidegate_bus::{Address as BusAddress, AddressError};
 use tidegate_engine::OverflowRule;
-use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
+use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
     Batching, FileSettings, HttpSettings, HttpSourceSettings, InfluxSettings, LogSettings, MqttSettings, NatsSettings,
     NatsSourceSettings, PipelineSettings, PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings,
     SqliteSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
 };
+use tidegate_mqtt::TopicError;
 
 use super::CLIENT_PREFIX;
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
-use crate::orchestrator::BrokerAddress;
+use crate::orchestrator::{BrokerAddress, BrokerAddressError};
 use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 
 /// Longest file of a password, a secret or a header, bytes.
@@ -26,6 +27,92 @@ const MAX_SECRET_FILE: u64 = 64 << 10;
 const MAX_AHEAD_BYTES: usize = 1 << 20;
 /// How long a batch waits for a bus that is away.
 const BUS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why the settings of a pipeline or a sink cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// An address of a broker is wrong.
+    #[error(transparent)]
+    Address(#[from] BrokerAddressError),
+    /// TLS to a broker cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] TlsFileError),
+    /// A pipeline names a sink that the configuration does not have.
+    #[error("there is no sink `{0}`")]
+    NoSink(String),
+    /// A topic filter is wrong.
+    #[error(transparent)]
+    Filter(#[from] TopicError),
+    /// A sink cannot be used.
+    #[error("sink `{name}`: {source}")]
+    Sink {
+        /// The sink.
+        name: String,
+        /// The cause.
+        source: Box<PipelineError>,
+    },
+    /// A header has no value.
+    #[error("a header is `NAME: VALUE`")]
+    Header,
+    /// A file that has to be text is not.
+    #[error("{0} is no text")]
+    NoText(String),
+    /// A file of a secret cannot be read.
+    #[error("cannot read the secret in {path}: {source}")]
+    Secret {
+        /// The file.
+        path: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file of a secret has none.
+    #[error("cannot read the secret in {0}: its first line is empty")]
+    EmptySecret(String),
+    /// The address of the bus is wrong.
+    #[error("the bus of the hub: {0}")]
+    BusAddress(AddressError),
+    /// The bus is within one process.
+    #[error("the bus of the hub is within one process: name nats://HOST:PORT or kafka://HOST:PORT")]
+    BusNotShared,
+    /// A pipeline publishes to a broker, and none is named.
+    #[error("pipeline `{pipeline}` publishes to {place}: name the broker with --broker mqtt://HOST:PORT")]
+    NoBroker {
+        /// The pipeline.
+        pipeline: String,
+        /// The sink, or the topic of its dead letters.
+        place: String,
+    },
+    /// A pipeline names a source that the configuration does not have.
+    #[error("there is no source `{0}`")]
+    NoSource(String),
+    /// A source cannot be used.
+    #[error("source `{name}`: {source}")]
+    Source {
+        /// The source.
+        name: String,
+        /// The cause.
+        source: Box<PipelineError>,
+    },
+    /// The address of a web hook cannot be used.
+    #[error("`{listen}`: {source}")]
+    Listen {
+        /// The address.
+        listen: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The address of a web hook has no host.
+    #[error("`{0}` is no address")]
+    NoAddress(String),
+    /// A sink of kind `topic` has no settings before its broker is known.
+    #[error("its broker is not known here")]
+    UnknownBroker,
+    /// Neither a bus nor a broker is named.
+    #[error(
+        "name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT"
+    )]
+    NoOrigin,
+}
 
 /// How pipelines get to their broker.
 #[derive(Clone, Debug)]
@@ -52,9 +139,9 @@ impl Way {
     /// The way of a process of its own to a broker. `member` is its name among the hubs that share the work.
     ///
     /// # Errors
-    /// In words, when the address is invalid or TLS cannot be set up.
-    pub fn to(broker: &str, ca: Option<&str>, member: &str) -> Result<Self, String> {
-        let place = BrokerAddress::of_parts(Some("broker"), broker).map_err(|error| error.to_string())?;
+    /// When the address is invalid or TLS cannot be set up.
+    pub fn to(broker: &str, ca: Option<&str>, member: &str) -> Result<Self, PipelineError> {
+        let place = BrokerAddress::of_parts(Some("broker"), broker)?;
         let (address, socket) = socket_of(&place, ca)?;
         Ok(Self {
             address,
@@ -108,11 +195,11 @@ impl OnBus {
     /// A process of the hub.
     ///
     /// # Errors
-    /// In words, when the address is no bus, or no bus that processes can share.
-    pub fn new(address: &str, member: &str) -> Result<Self, String> {
-        let address: BusAddress = address.parse().map_err(|error| format!("the bus of the hub: {error}"))?;
+    /// When the address is no bus, or no bus that processes can share.
+    pub fn new(address: &str, member: &str) -> Result<Self, PipelineError> {
+        let address: BusAddress = address.parse().map_err(PipelineError::BusAddress)?;
         if address == BusAddress::Embedded {
-            return Err("the bus of the hub is within one process: name nats://HOST:PORT or kafka://HOST:PORT".into());
+            return Err(PipelineError::BusNotShared);
         }
         let fits = |one: char| if one.is_ascii_alphanumeric() || one == '_' { one } else { '-' };
         Ok(Self { address, member: member.chars().map(fits).take(64).collect() })
@@ -124,8 +211,8 @@ impl Config {
     /// bring their messages there.
     ///
     /// # Errors
-    /// In words for people, when a file cannot be read.
-    pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, String> {
+    /// When a file cannot be read, or an address is invalid.
+    pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, PipelineError> {
         let plan = Plan { config: self, way: Some(way) };
         let topics = |pipeline: &Pipeline| SourceSettings::Topics(topics_of(pipeline, way));
         let bus = self.hub.bus.as_deref().filter(|_| !way.shared);
@@ -158,17 +245,19 @@ impl Config {
     /// sources where they are. `way` leads to the broker, for pipelines that publish there.
     ///
     /// # Errors
-    /// In words for people, when a file cannot be read, or a pipeline needs a bus or a broker.
-    pub fn pipelines_beside(&self, bus: Option<&OnBus>, way: Option<&Way>) -> Result<Vec<PipelineSettings>, String> {
+    /// When a file cannot be read, or a pipeline needs a bus or a broker.
+    pub fn pipelines_beside(
+        &self,
+        bus: Option<&OnBus>,
+        way: Option<&Way>,
+    ) -> Result<Vec<PipelineSettings>, PipelineError> {
         let plan = Plan { config: self, way };
         let one = |pipeline: &Pipeline| {
             let source = match (&pipeline.source, bus, way) {
                 (Some(source), _, _) => plan.source_of_others(pipeline, source)?,
                 (None, Some(bus), _) => SourceSettings::Log(plan.log_of(pipeline, bus)),
                 (None, None, Some(way)) => SourceSettings::Topics(topics_of(pipeline, way)),
-                (None, None, None) => {
-                    return Err("name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT".to_owned());
-                }
+                (None, None, None) => return Err(PipelineError::NoOrigin),
             };
             plan.pipeline(pipeline, source)
         };
@@ -208,10 +297,11 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     /// A source that is no topic of the broker.
-    fn source_of_others(&self, pipeline: &Pipeline, name: &str) -> Result<SourceSettings, String> {
+    fn source_of_others(&self, pipeline: &Pipeline, name: &str) -> Result<SourceSettings, PipelineError> {
         let found = self.config.hub_sources.iter().find(|source| source.name == *name);
-        let found = found.ok_or_else(|| format!("there is no source `{name}`"))?;
-        found.settings(pipeline.window).map_err(|why| format!("source `{name}`: {why}"))
+        let found = found.ok_or_else(|| PipelineError::NoSource(name.to_owned()))?;
+        let failed = |error| PipelineError::Source { name: name.to_owned(), source: Box::new(error) };
+        found.settings(pipeline.window).map_err(failed)
     }
 
     /// The log of a pipeline on the bus.
@@ -238,29 +328,29 @@ impl Plan<'_> {
         }
     }
 
-    fn named(&self, pipeline: &Pipeline, name: &str) -> Result<SinkSettings, String> {
+    fn named(&self, pipeline: &Pipeline, name: &str) -> Result<SinkSettings, PipelineError> {
         let sink = self.config.sinks.iter().find(|sink| sink.name == *name);
-        let sink = sink.ok_or_else(|| format!("there is no sink `{name}`"))?;
+        let sink = sink.ok_or_else(|| PipelineError::NoSink(name.to_owned()))?;
         if sink.kind == SinkType::Topic {
-            let way = self.way.ok_or_else(|| no_broker(pipeline, &format!("the sink `{name}`")))?;
+            let way = self.way.ok_or_else(|| no_broker(pipeline, format!("the sink `{name}`")))?;
             let client_id = format!("{}.{name}", client_id_of(pipeline, way));
             return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(client_id, way))));
         }
         sink.settings(&sink_client_id(&pipeline.name, name))
     }
 
-    fn letters_of(&self, pipeline: &Pipeline) -> Result<Option<SinkSettings>, String> {
+    fn letters_of(&self, pipeline: &Pipeline) -> Result<Option<SinkSettings>, PipelineError> {
         Ok(match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
             (Some(name), _) => Some(self.named(pipeline, name)?),
             (None, Some(topic)) => {
-                let way = self.way.ok_or_else(|| no_broker(pipeline, &format!("`{topic}`")))?;
+                let way = self.way.ok_or_else(|| no_broker(pipeline, format!("`{topic}`")))?;
                 Some(dead_letter_topic(topic, &client_id_of(pipeline, way), way))
             }
             (None, None) => None,
         })
     }
 
-    fn pipeline(&self, pipeline: &Pipeline, source: SourceSettings) -> Result<PipelineSettings, String> {
+    fn pipeline(&self, pipeline: &Pipeline, source: SourceSettings) -> Result<PipelineSettings, PipelineError> {
         Ok(PipelineSettings {
             name: pipeline.name.clone(),
             from: filters_of(pipeline)?,
@@ -272,8 +362,8 @@ impl Plan<'_> {
     }
 }
 
-fn no_broker(pipeline: &Pipeline, place: &str) -> String {
-    format!("pipeline `{}` publishes to {place}: name the broker with --broker mqtt://HOST:PORT", pipeline.name)
+fn no_broker(pipeline: &Pipeline, place: String) -> PipelineError {
+    PipelineError::NoBroker { pipeline: pipeline.name.clone(), place }
 }
 
 /// Pipelines whose messages come from topics of the broker.
@@ -281,9 +371,9 @@ fn of_topics(pipelines: &[Pipeline]) -> impl Iterator<Item = &Pipeline> {
     pipelines.iter().filter(|pipeline| pipeline.source.is_none())
 }
 
-fn filters_of(pipeline: &Pipeline) -> Result<Vec<TopicFilterBuf>, String> {
+fn filters_of(pipeline: &Pipeline) -> Result<Vec<TopicFilterBuf>, PipelineError> {
     let filters = pipeline.from.0.iter().map(|filter| TopicFilterBuf::new(filter.as_str()));
-    filters.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    Ok(filters.collect::<Result<_, _>>()?)
 }
 
 fn client_id_of(pipeline: &Pipeline, way: &Way) -> String {
@@ -323,13 +413,14 @@ impl SourceSection {
     /// The settings of this source.
     ///
     /// # Errors
-    /// In words, when a file cannot be read, or an address is invalid.
-    pub(super) fn settings(&self, window: u16) -> Result<SourceSettings, String> {
+    /// When a file cannot be read, or an address is invalid.
+    pub(super) fn settings(&self, window: u16) -> Result<SourceSettings, PipelineError> {
         if self.kind == SourceType::Http {
             let listen = self.listen.as_deref().unwrap_or_default();
-            let mut addresses = listen.to_socket_addrs().map_err(|error| format!("`{listen}`: {error}"))?;
+            let failed = |source| PipelineError::Listen { listen: listen.to_owned(), source };
+            let mut addresses = listen.to_socket_addrs().map_err(failed)?;
             return Ok(SourceSettings::Http(HttpSourceSettings {
-                listen: addresses.next().ok_or_else(|| format!("`{listen}` is no address"))?,
+                listen: addresses.next().ok_or_else(|| PipelineError::NoAddress(listen.to_owned()))?,
                 token: self.token_file.as_deref().map(first_line).transpose()?,
                 max_body: usize::try_from(self.max_body.0).unwrap_or(usize::MAX),
                 timeout: self.timeout,
@@ -348,8 +439,10 @@ impl SourceSection {
 }
 
 impl Sink {
-    fn settings(&self, client_id: &str) -> Result<SinkSettings, String> {
-        let kind = self.kind(client_id).map_err(|why| format!("sink `{}`: {why}", self.name))?;
+    fn settings(&self, client_id: &str) -> Result<SinkSettings, PipelineError> {
+        let kind = self
+            .kind(client_id)
+            .map_err(|error| PipelineError::Sink { name: self.name.clone(), source: Box::new(error) })?;
         Ok(self.with_kind(kind))
     }
 
@@ -380,7 +473,7 @@ impl Sink {
         }
     }
 
-    fn kind(&self, client_id: &str) -> Result<SinkKind, String> {
+    fn kind(&self, client_id: &str) -> Result<SinkKind, PipelineError> {
         let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
         let ca_file = self.ca.as_ref().map(PathBuf::from);
         Ok(match self.kind {
@@ -402,7 +495,7 @@ impl Sink {
                 ca_file,
             }),
             SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
-            SinkType::Topic => return Err("its broker is not known here".to_owned()),
+            SinkType::Topic => return Err(PipelineError::UnknownBroker),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }
@@ -426,8 +519,8 @@ impl Sink {
         })
     }
 
-    fn mqtt(&self, url: &str, client_id: &str) -> Result<MqttSettings, String> {
-        let place = BrokerAddress::of_parts(Some("sink"), url).map_err(|error| error.to_string())?;
+    fn mqtt(&self, url: &str, client_id: &str) -> Result<MqttSettings, PipelineError> {
+        let place = BrokerAddress::of_parts(Some("sink"), url)?;
         let (address, socket) = socket_of(&place, self.ca.as_deref())?;
         let written = self.password_file.as_deref().map(first_line).transpose()?;
         Ok(MqttSettings {
@@ -443,14 +536,15 @@ impl Sink {
         })
     }
 
-    fn all_headers(&self) -> Result<Vec<(String, String)>, String> {
+    fn all_headers(&self) -> Result<Vec<(String, String)>, PipelineError> {
         let split = |header: &String| {
-            let (name, value) = header.split_once(':').ok_or_else(|| "a header is `NAME: VALUE`".to_owned())?;
+            let (name, value) = header.split_once(':').ok_or(PipelineError::Header)?;
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         };
-        let mut headers: Vec<(String, String)> = self.headers.0.iter().map(split).collect::<Result<_, String>>()?;
+        let mut headers: Vec<(String, String)> =
+            self.headers.0.iter().map(split).collect::<Result<_, PipelineError>>()?;
         if let Some(path) = &self.authorization_file {
-            let value = String::from_utf8(first_line(path)?).map_err(|_| format!("{path} is no text"))?;
+            let value = String::from_utf8(first_line(path)?).map_err(|_| PipelineError::NoText(path.clone()))?;
             headers.push(("authorization".to_owned(), value));
         }
         Ok(headers)
@@ -460,27 +554,27 @@ impl Sink {
 /// How a broker is reached, with TLS where its address says so.
 ///
 /// # Errors
-/// In words, when TLS cannot be set up.
-pub(super) fn socket_of(place: &BrokerAddress, ca: Option<&str>) -> Result<(Address, SocketOptions), String> {
+/// When TLS cannot be set up.
+pub(super) fn socket_of(place: &BrokerAddress, ca: Option<&str>) -> Result<(Address, SocketOptions), TlsFileError> {
     let (host, port) = (place.at.host.clone(), place.at.port);
     if !place.secure {
         return Ok((Address::Tcp { host, port }, SocketOptions::default()));
     }
     let options = TlsOptions { ca_file: ca.map(PathBuf::from), ..TlsOptions::default() };
-    let tls = TlsConnector::new(&options).map_err(|error| format!("TLS cannot be set up: {error}"))?;
+    let tls = TlsConnector::new(&options)?;
     Ok((Address::Tls { host, port }, SocketOptions { tls: Some(tls), ..SocketOptions::default() }))
 }
 
 /// The first line of a file.
-fn first_line(path: &str) -> Result<Vec<u8>, String> {
-    let failed = |source: io::Error| format!("cannot read the secret in {path}: {source}");
+fn first_line(path: &str) -> Result<Vec<u8>, PipelineError> {
+    let failed = |source: io::Error| PipelineError::Secret { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(MAX_SECRET_FILE).read_to_end(&mut bytes).map_err(failed)?;
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() {
-        return Err(format!("cannot read the secret in {path}: its first line is empty"));
+        return Err(PipelineError::EmptySecret(path.to_owned()));
     }
     Ok(line.to_vec())
 }

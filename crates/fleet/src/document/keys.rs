@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use tidegate_units::suggestion::nearest;
+use tidegate_units::{duration, size};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -72,18 +74,18 @@ impl<'a> Keys<'a> {
 
     /// A length of time with its unit, in a range.
     pub fn duration(&mut self, key: &str, range: RangeInclusive<Duration>) -> Option<Duration> {
-        let shown = |length: &Duration| humantime::format_duration(*length).to_string();
+        let shown = |length: &Duration| duration::show_length(*length);
         let expected = format!("a duration such as \"15s\", from {} to {}", shown(range.start()), shown(range.end()));
         self.read(key, &expected, |value| {
-            humantime::parse_duration(value.as_str()?).ok().filter(|length| range.contains(length))
+            duration::parse_length(value.as_str()?).filter(|length| range.contains(length))
         })
     }
 
     /// An amount of memory with its unit, in a range of bytes.
     pub fn bytes(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
-        let shown = [*range.start(), *range.end()].map(value::show_bytes);
+        let shown = [*range.start(), *range.end()].map(size::show);
         let expected = format!("a size such as \"512MiB\", from {} to {}", shown[0], shown[1]);
-        self.read(key, &expected, |value| value::bytes(value.as_str()?).filter(|bytes| range.contains(bytes)))
+        self.read(key, &expected, |value| size::parse(value.as_str()?).filter(|bytes| range.contains(bytes)))
     }
 
     /// True or false.
@@ -195,11 +197,4 @@ impl<'a> Keys<'a> {
         }
         value
     }
-}
-
-/// The most similar of some names, if it is similar enough.
-fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let distances = names.map(|name| (strsim::osa_distance(written, name), name));
-    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance <= name.len().div_ceil(3)).then_some(name)
 }

@@ -107,8 +107,8 @@ impl Tenancy {
     /// A configuration with its tenants in the order of the numbers that they have, and new ones behind.
     ///
     /// # Errors
-    /// In words for people: when the numbers of new ones cannot be kept.
-    pub fn numbered(&self, config: &Config) -> Result<Config, String> {
+    /// When the numbers of new ones cannot be kept.
+    pub fn numbered(&self, config: &Config) -> Result<Config, tenant_numbers::NumbersError> {
         let agree = self.agree.as_ref().map(|agreement| &*agreement.0);
         let mirror = self.mirror.as_ref().map(|mirror| &*mirror.0);
         tenant_numbers::settle_again(config, &self.names(), agree, mirror)

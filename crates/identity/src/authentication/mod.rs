@@ -13,14 +13,15 @@ mod tests;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tidegate_auth::{
-    Chain, Counters, Decision, Differences, Exchange, FleetAsker, Identity, Prepared, Refusal, RefusalKind, Step,
+    Chain, Counters, Decision, Differences, Exchange, FleetAsker, Identity, Prepared, Refusal, RefusalKind,
+    SettingsError, Step,
 };
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ShardId, Verdict};
 use tidegate_node::{Brokers, ConnectionFacts, IdentityRole};
 
 use crate::access::Tenancy;
 use tidegate_config::Config;
-use tidegate_config::authentication::settings;
+use tidegate_config::authentication::settings::{self, TokenError};
 
 use arrival::Arrival;
 use exchanges::Exchanges;
@@ -32,6 +33,17 @@ pub use visitors::{Visitor, Visitors};
 
 /// A connection, named so that the answer to a challenge finds what it is an answer to.
 pub type Place = (ShardId, ConnectionKey);
+
+/// Why the providers of a configuration cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ProvidersError {
+    /// A token cannot be read.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A provider cannot be made.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}
 
 /// The chain, and what holds around it.
 #[derive(Debug)]
@@ -95,22 +107,22 @@ impl Policy {
 /// Whether the providers of a configuration can be made: their files are read, and nothing is started.
 ///
 /// # Errors
-/// When one of them cannot be made; in words for people.
-pub fn check_files(config: &Config) -> Result<(), String> {
+/// When one of them cannot be made.
+pub fn check_files(config: &Config) -> Result<(), ProvidersError> {
     // Nobody is asked: there is no fleet yet.
     let asker = asker(&config.orchestrator.name, Brokers::default());
-    let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
-    Chain::check(settings).map_err(|error| error.to_string())
+    let settings = settings::chain(config, &asker)?;
+    Ok(Chain::check(settings)?)
 }
 
 impl Authentication {
     /// Makes the providers of a configuration; `asker` asks the brokers of a fleet.
     ///
     /// # Errors
-    /// When one of them cannot be made; in words for people.
-    pub fn start(config: &Config, tenants: Tenancy, asker: FleetAsker) -> Result<Self, String> {
-        let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
-        let chain = Chain::start(settings).map_err(|error| error.to_string())?;
+    /// When one of them cannot be made.
+    pub fn start(config: &Config, tenants: Tenancy, asker: FleetAsker) -> Result<Self, ProvidersError> {
+        let settings = settings::chain(config, &asker)?;
+        let chain = Chain::start(settings)?;
         let policy = RwLock::new(Arc::new(Policy::of(config, tenants)));
         Ok(Self { chain, asker, policy, exchanges: Exchanges::default() })
     }
@@ -118,10 +130,10 @@ impl Authentication {
     /// Makes the providers of another configuration, with all their files read anew, and changes nothing.
     ///
     /// # Errors
-    /// When anything of it is wrong; in words for people.
-    fn prepare(&self, config: &Config) -> Result<Next, String> {
-        let settings = settings::chain(config, &self.asker).map_err(|error| error.to_string())?;
-        let providers = self.chain.prepare(settings).map_err(|error| error.to_string())?;
+    /// When anything of it is wrong.
+    fn prepare(&self, config: &Config) -> Result<Next, ProvidersError> {
+        let settings = settings::chain(config, &self.asker)?;
+        let providers = self.chain.prepare(settings)?;
         Ok(Next { providers, policy: self.policy().after_reload(config) })
     }
 

@@ -8,7 +8,7 @@ use tidegate_node::NodeHandle;
 use super::{Authentication, Next};
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
-use tidegate_config::reload::{Prepared, Reloadable};
+use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// `[[auth]]`, `[authentication]` and who may come in without a name. When anything of it is wrong, or a file is
 /// missing, everybody who came in before still does (CVE-2017-7652).
@@ -46,7 +46,7 @@ impl Reloadable for Providers {
         }
     }
 
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         let next = self.authentication.prepare(new)?;
         let (authentication, node) = (Arc::clone(&self.authentication), self.node.clone());
         let disconnects = new.authentication.disconnect_on_reload;

@@ -281,7 +281,7 @@ fn cve_2018_12550_without_its_file_of_users_the_broker_does_not_start() {
     let folder = Folder::new("missing");
     let text = with_users("", &folder.0.join("nothing"));
     let config = load(&text).unwrap();
-    let error = Authentication::start(&config, Tenancy::of(&config), asker()).unwrap_err();
+    let error = Authentication::start(&config, Tenancy::of(&config), asker()).unwrap_err().to_string();
     assert!(error.starts_with("provider `password-file`: cannot read "), "{error}");
 }
 

@@ -1,23 +1,13 @@
 //! One file per command.
 
-mod acl;
-pub(crate) mod cert;
 mod completions;
-mod config;
-pub(crate) mod core;
-pub(crate) mod hub;
 pub(crate) mod lab;
 pub(crate) mod orchestrator;
-pub(crate) mod passwd;
 mod run;
-pub(crate) mod store;
-
-pub(crate) use acl::TestArgs as AclTestArgs;
-pub(crate) use cert::DevArgs as CertDevArgs;
-pub(crate) use config::load_again as load_config;
 
 use std::process::ExitCode;
 
+use tidegate_access_cli::{acl, cert, passwd};
 use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
 use tidegate_fleet_cli::{dns, fleet, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
@@ -43,15 +33,15 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
-        Some(Command::Core(args)) => core::run(&args).into(),
-        Some(Command::Hub(args)) => hub::run(&args).into(),
+        Some(Command::Core(args)) => tidegate_gateway::command::run(&args).into(),
+        Some(Command::Hub(args)) => tidegate_connectors::command::run(&args).into(),
         Some(Command::Lab(args)) => lab::run(&args).into(),
         Some(Command::Up(args)) => up::run(&args).into(),
         Some(Command::Manager(args)) => manager::run(&args).into(),
-        Some(Command::Store(command)) => store::run(&command).into(),
+        Some(Command::Store(command)) => tidegate_store_cli::run(&command).into(),
         Some(Command::Passwd(args)) => passwd::run(&args).into(),
         Some(Command::Reload(args)) => reload::run(&args).into(),
-        Some(Command::Config(command)) => config::run(&command).into(),
+        Some(Command::Config(command)) => tidegate_config_cli::command::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 
-use crate::cli::ConfigArgs;
+use tidegate_config_cli::args::ConfigArgs;
 
 const EXAMPLES: &str = "\
 Examples:

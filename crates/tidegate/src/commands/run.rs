@@ -11,31 +11,32 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
-use crate::admin::{self, Admin};
-use crate::bridges::Bridges;
-use crate::cli::ConfigArgs;
-use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
-use crate::hub::{Door, Pipelines};
-use crate::meter::Metering;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
-use crate::operations::BrokerOperations;
-use crate::reload::{
-    AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
-};
-use crate::status::BrokerStatus;
+use tidegate_administration::console::{self, Admin};
+use tidegate_administration::control::answer_others;
+use tidegate_administration::metering::Metering;
+use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
+use tidegate_cluster_node::{ClusterNode, Joining, NotJoined};
 use tidegate_config::Config;
 use tidegate_config::hub::HUB_LISTENER;
 use tidegate_config::orchestrator::RELAY_LISTENER;
-use tidegate_homes::HomesKeeper;
+use tidegate_config::reload::Reloadable;
+use tidegate_config_cli::args::ConfigArgs;
+use tidegate_connectors::bridges::Bridges;
+use tidegate_connectors::hub::{Door, Pipelines};
+use tidegate_homes::{HomesKeeper, Orchestrator, share_bans};
 use tidegate_identity::access::{self, Names, Tenancy};
 use tidegate_identity::authentication::{self, Authentication, Visitors};
 use tidegate_identity::tenant_numbers::Agree;
 use tidegate_logging::Log;
 use tidegate_placement::{Follower, Placement};
-use tidegate_process::service_manager;
 use tidegate_process::signals::{Asked, BrokerSignals};
+use tidegate_process::{StartError, service_manager};
+use tidegate_reload::{
+    AccessRules, AdmissionRules, BrokerOperations, LimitKeys, LogLevels, Reloader, TenantSections, TlsFiles,
+};
 use tidegate_terminal::{Exit, report};
 
 use http::HttpListeners;
@@ -49,7 +50,7 @@ const STOP_IS_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Runs the broker until it gets a signal to stop.
 pub(crate) fn run(sources: &ConfigArgs) -> Exit {
-    let config = match super::config::load(sources) {
+    let config = match tidegate_config_cli::load(sources) {
         Ok(config) => config,
         Err(exit) => return exit,
     };
@@ -70,18 +71,18 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
 
 /// From the first open socket to the last closed one. A failure at the start is an error in words for people; later
 /// ones are logged.
-fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, String> {
+fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, StartError> {
     // Before anything is there to be stopped, so that no signal finds it half done.
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     let operations = Arc::new(BrokerOperations::default());
-    let console = admin::start(config, &status, Some(&operations))?;
-    let rules = access::load(config).map_err(|error| error.to_string())?;
+    let console = console::start(config, &status, Some(Arc::clone(&operations) as _))?;
+    let rules = access::load(config)?;
     // It waits for the bus where the store may be, too.
-    let joining = match crate::cluster::join(config, &status, &mut signals) {
+    let joining = match tidegate_cluster_node::join(config, &status, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
-        Err(NotJoined::Failed(why)) => return Err(why),
+        Err(NotJoined::Failed(error)) => return Err(error.into()),
     };
     let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
     // A reload compares with the written configuration; everything else needs the numbers that tenants have.
@@ -94,7 +95,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config).agreeing(agree).kept_by(mirrored.as_ref().map(Mirrored::disk));
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
-    status.serves(tenancy.clone());
+    status.set_tenancy(tenancy.clone());
     let entrances = (authentication.clone(), door.clone(), Visitors::default());
     let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
@@ -103,23 +104,26 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         settings.homes = Some(joining.homes_at_start());
     }
     let node = start_node(config, settings, store, &status)?;
+    let keeper = homes.clone();
     let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
-    let cluster = joining.map(|joining| joining.begin(config, &node, admin, mirrored.as_ref())).transpose()?;
+    let cluster = joining
+        .map(|joining| joining.begin(config, &node, admin, mirrored.as_ref().map(|it| it.for_cluster(config))))
+        .transpose()?;
     if let Some(cluster) = &cluster {
         placement = cluster.api().placement();
-        status.joins(cluster.api());
+        status.parts().register_cluster(Arc::new(cluster.api()));
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
-    let core = crate::context::start(config, &node, &status)?;
+    let core = tidegate_gateway::core::start(config, &node, &status)?;
     let http = HttpListeners::start(config, &node, &serving, (entrances.2, cluster.is_some()))?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
-    operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
-    let metering = start_metering(config, serving, &node, &status)?;
+    operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
+    let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;
     status.ready(node.handle());
-    crate::control::answer_others(&status, &operations, &node.handle())?;
-    let bans = config.orchestrator.enabled.then(|| crate::control::share_bans(&status)).transpose()?;
+    answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
+    let bans = keeper.map(|keeper| share_bans(&keeper, &status)).transpose()?;
     let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
     let mut follower = Follower::default();
@@ -134,7 +138,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     drop(core);
     leave(cluster.as_ref(), config, end);
     let exit = stop(node, metering, console, mirrored, config, end)?;
-    if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+    if end == End::Astray { Err(astray(cluster.as_ref()).into()) } else { Ok(exit) }
 }
 
 /// Ends the membership in the cluster.
@@ -152,13 +156,11 @@ fn start_metering(
     config: &Config,
     tenancy: Tenancy,
     node: &Node,
-    status: &Arc<BrokerStatus>,
-) -> Result<Metering, String> {
-    let pipelines = status.pipelines().cloned();
-    let sink_deliveries = move || pipelines.as_ref().map_or(0, |hub| hub.sink_deliveries());
+    sink_deliveries: impl Fn() -> u64 + Send + Sync + 'static,
+    status: &BrokerStatus,
+) -> Result<Metering, StartError> {
     let metering = Metering::start(config, tenancy, node.handle(), sink_deliveries)?;
-    // Set once, before the node takes clients in.
-    let _ = status.meter.set(metering.meter());
+    status.set_meter(metering.meter());
     Ok(metering)
 }
 
@@ -172,7 +174,7 @@ fn orchestrate(
 ) -> Placement {
     homes.begin(node.handle(), tenancy.clone());
     let placement = homes.placement();
-    status.orchestrates(config.clone(), homes);
+    status.parts().register_fleet(Arc::new(Orchestrator::new(config.clone(), homes)));
     placement
 }
 
@@ -185,14 +187,14 @@ fn stop_services(http: HttpListeners, bans: Option<Follower>, placed: &(Bridges,
 }
 
 /// Has bridges and pipelines run where their partitions are.
-fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, String> {
+fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, StartError> {
     let placed = Arc::clone(placed);
     let look = move || {
         placed.0.follow();
         placed.1.follow();
     };
     look();
-    Follower::begin(look)
+    Ok(Follower::begin(look)?)
 }
 
 /// The chain of providers, if the configuration needs one.
@@ -201,11 +203,11 @@ fn start_authentication(
     tenancy: &Tenancy,
     asker: FleetAsker,
     status: &BrokerStatus,
-) -> Result<Option<Arc<Authentication>>, String> {
+) -> Result<Option<Arc<Authentication>>, StartError> {
     let started = config.needs_authentication().then(|| Authentication::start(config, tenancy.clone(), asker));
     let started = started.transpose()?.map(Arc::new);
     if let Some(authentication) = &started {
-        status.asks(Arc::clone(authentication));
+        status.parts().register(Arc::new(LoginsPart(Arc::clone(authentication))));
     }
     Ok(started)
 }
@@ -257,7 +259,7 @@ fn open_store(
     config: &Config,
     status: &Arc<BrokerStatus>,
     signals: &mut BrokerSignals,
-) -> Result<Option<Kept>, String> {
+) -> Result<Option<Kept>, StartError> {
     let (tell, told) = mpsc::sync_channel(1);
     let (config, status) = (config.clone(), Arc::clone(status));
     let opening = move || drop(tell.send(crate::durable::open_store(&config, &status)));
@@ -265,10 +267,10 @@ fn open_store(
     begun.map_err(|error| format!("cannot start the thread that opens the store: {error}"))?;
     loop {
         match told.recv_timeout(STOP_IS_SEEN_WITHIN) {
-            Ok(outcome) => return outcome.map(Some),
+            Ok(outcome) => return Ok(Some(outcome?)),
             Err(RecvTimeoutError::Timeout) if signals.stop_is_asked() => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err("the store could not be opened".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("the store could not be opened".into()),
         }
     }
 }
@@ -279,19 +281,19 @@ fn start_node(
     settings: NodeSettings,
     store: Option<tidegate_store::Store>,
     status: &BrokerStatus,
-) -> Result<Node, String> {
+) -> Result<Node, StartError> {
     if config.needs_development_certificate() {
-        tidegate_certificates::development::prepare().map_err(|error| error.to_string())?;
+        tidegate_certificates::development::prepare()?;
     }
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),
     };
-    let node = node.map_err(|error| error.to_string())?;
+    let node = node?;
     crate::durable::tell_restored(&node);
     tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {
-        status.keeps(store);
+        status.parts().register(Arc::new(StorePart(store)));
     }
     Ok(node)
 }
@@ -302,11 +304,12 @@ fn settle(
     written: &Config,
     mirrored: Option<&Mirrored>,
     agree: Option<&Agree>,
-) -> Result<(Config, Option<Door>), String> {
+) -> Result<(Config, Option<Door>), StartError> {
     let mirror = mirrored.map(Mirrored::disk);
     let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
-    let config = tidegate_config::orchestrator::with_relay(tidegate_config::orchestrator::with_name(&config)?)?;
-    let (config, door) = crate::hub::with_door(config)?;
+    let config = tidegate_config::orchestrator::with_name(&config)?;
+    let config = tidegate_config::orchestrator::with_relay(config)?;
+    let (config, door) = tidegate_connectors::hub::with_door(config)?;
     // A node tells others the address of its last listener.
     Ok((tidegate_config::cluster::with_relay(config)?, door))
 }
@@ -319,7 +322,7 @@ fn stop(
     mirrored: Option<Mirrored>,
     config: &Config,
     end: End,
-) -> Result<Exit, String> {
+) -> Result<Exit, StartError> {
     // The files may have been lost since it was said why the broker ends.
     let leaves_wills = end != End::Asked || mirrored.as_ref().is_some_and(Mirrored::is_lost);
     let grace = if leaves_wills { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
@@ -334,7 +337,7 @@ fn stop(
     }
     tracing::info!("stopped");
     if let Some(lost) = closing.and_then(Closing::end) {
-        return Err(crate::mirror::farewell(config, &lost));
+        return Err(crate::mirror::farewell(config, &lost).into());
     }
     Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
 }

@@ -12,6 +12,7 @@ use tidegate_lab::soak::{Drifted, Verdict, drifts, found};
 use super::run::{Args as RunArgs, order};
 use super::{guarded, report};
 use tidegate_terminal::{Exit, print_and_exit, report as tell};
+use tidegate_units::duration::{LengthError, read_flag};
 
 /// The flags of `tidegate lab soak`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -24,10 +25,19 @@ pub(crate) struct SoakArgs {
     duration: Duration,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+/// A wrong value of `--for`.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum TimeError {
+    #[error(transparent)]
+    Length(#[from] LengthError),
+    #[error("not between 1s and 71h")]
+    Range,
+}
+
+fn time(text: &str) -> Result<Duration, TimeError> {
+    let time = read_flag(text)?;
     let range = Duration::from_secs(1)..=Duration::from_secs(71 * 3600);
-    if range.contains(&time) { Ok(time) } else { Err("not between 1s and 71h".to_owned()) }
+    if range.contains(&time) { Ok(time) } else { Err(TimeError::Range) }
 }
 
 pub(crate) fn run(args: &SoakArgs) -> Exit {

@@ -33,7 +33,7 @@ pub(crate) struct SweepArgs {
     within: f64,
 
     /// The level: 99 % of deliveries take no longer than this
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = tidegate_units::duration::read_flag)]
     p99: Duration,
 
     /// The level: at least so many percent of what is due are delivered

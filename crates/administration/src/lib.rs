@@ -1,0 +1,20 @@
+//! A running broker as its console and the admin API see it.
+//!
+//! [`BrokerStatus`] holds the phase, the node and the drain, and answers the console. Features are not known by name:
+//! each registers a [`Part`] with its numbers and the reason why the broker is not ready, and a cluster, a fleet of
+//! brokers and pipelines register what the admin API asks of them.
+
+mod brokers;
+pub mod console;
+pub mod control;
+pub mod drain;
+mod logins;
+pub mod metering;
+pub mod part;
+mod status;
+mod store_status;
+
+pub use logins::LoginsPart;
+pub use part::{ClusterPart, FleetPart, Part, Parts, PipelinesPart};
+pub use status::BrokerStatus;
+pub use store_status::StorePart;

@@ -1,0 +1,227 @@
+//! Metering: reads the usage of tenants from the node, and writes it into the books.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_admin::{MeterRequest, TenantUsage};
+use tidegate_config::Config;
+use tidegate_console::Unavailable;
+use tidegate_console::api::ControlError;
+use tidegate_engine::{Durability, TenantId, Usage};
+use tidegate_identity::access::Tenancy;
+use tidegate_meter::{Amounts, Books, Counted, Present, Reading};
+use tidegate_node::NodeHandle;
+
+/// Time between two entries in the books: a `kill -9` loses the usage of so many seconds at most.
+const BOOKED_EVERY: Duration = Duration::from_secs(10);
+
+/// The name of the tenant that clients without another one belong to.
+const DEFAULT_TENANT: &str = "default";
+
+/// Milliseconds in the shortest period of the books.
+const MINUTE_MS: u64 = 60_000;
+
+/// The books of this process, and the counters that they have.
+pub struct Meter {
+    tenancy: Tenancy,
+    node: NodeHandle,
+    sink_deliveries: Box<dyn Fn() -> u64 + Send + Sync>,
+    account: Mutex<Account>,
+}
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meter")
+    }
+}
+
+struct Account {
+    books: Books,
+    booked: Reading,
+    booked_at: Instant,
+}
+
+impl Meter {
+    /// The usage in some time, and whether the books outlive the process. The books have all usage so far by then.
+    ///
+    /// # Errors
+    /// When the node does not answer, or the books cannot be written.
+    pub fn answer(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
+        self.book_now()?;
+        Ok(self.usage(request))
+    }
+
+    /// Adds the usage since the last entry.
+    fn book_now(&self) -> Result<(), ControlError> {
+        let report = self.node.report().map_err(|_| Unavailable)?;
+        self.book(&report.usage)
+    }
+
+    fn book(&self, usage: &BTreeMap<TenantId, Usage>) -> Result<(), ControlError> {
+        let now = readings(&self.tenancy, usage, (self.sink_deliveries)());
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = Instant::now();
+        let elapsed = at.saturating_duration_since(account.booked_at);
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let (booked, used) = account.booked.since(&now, elapsed_ms);
+        let written = account.books.add(unix_seconds(), &used);
+        written.map_err(|error| ControlError::Refused(format!("the books of usage cannot be written: {error}")))?;
+        (account.booked, account.booked_at) = (booked, at);
+        Ok(())
+    }
+
+    fn usage(&self, request: &MeterRequest) -> (Vec<TenantUsage>, bool) {
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let from_s = request.from_ms / MINUTE_MS * 60;
+        let to_s = request.to_ms.div_ceil(MINUTE_MS) * 60;
+        let sums = account.books.sum(from_s, to_s);
+        (sums.into_iter().map(tenant_usage).collect(), account.books.are_kept())
+    }
+}
+
+/// The counters and gauges of each tenant by its name. Pipelines belong to the default tenant.
+fn readings(
+    tenancy: &Tenancy,
+    usage: &BTreeMap<TenantId, Usage>,
+    sink_deliveries: u64,
+) -> BTreeMap<String, (Counted, Present)> {
+    let mut all: BTreeMap<String, (Counted, Present)> = BTreeMap::new();
+    for (tenant, usage) in usage {
+        // A configured tenant may have the name of the default tenant.
+        let (counted, present) = all.entry(tenant_name(tenancy, *tenant)).or_default();
+        counted.messages_in += usage.messages_in;
+        counted.messages_out += usage.messages_out;
+        counted.bytes_in += usage.bytes_in;
+        counted.bytes_out += usage.bytes_out;
+        counted.connection_ms += usage.connection_ms;
+        present.sessions += usage.sessions;
+        present.retained_bytes += usage.retained_bytes;
+        present.stored_bytes += usage.stored_bytes;
+    }
+    if sink_deliveries > 0 {
+        all.entry(DEFAULT_TENANT.to_owned()).or_default().0.sink_deliveries = sink_deliveries;
+    }
+    all
+}
+
+/// The name of a tenant in the books and in metrics.
+pub(crate) fn tenant_name(tenancy: &Tenancy, tenant: TenantId) -> String {
+    if tenant == TenantId::DEFAULT {
+        return DEFAULT_TENANT.to_owned();
+    }
+    let name = tenancy.name(tenant);
+    if name.is_empty() { format!("tenant-{}", tenant.0) } else { name }
+}
+
+fn tenant_usage((tenant, amounts): (String, Amounts)) -> TenantUsage {
+    TenantUsage {
+        tenant,
+        messages_in: amounts.messages_in,
+        messages_out: amounts.messages_out,
+        bytes_in: amounts.bytes_in,
+        bytes_out: amounts.bytes_out,
+        connection_ms: amounts.connection_ms,
+        sink_deliveries: amounts.sink_deliveries,
+        session_ms: amounts.session_ms,
+        retained_byte_seconds: amounts.retained_byte_seconds,
+        stored_byte_seconds: amounts.stored_byte_seconds,
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Why usage cannot be metered.
+#[derive(Debug, thiserror::Error)]
+pub enum MeteringError {
+    /// The books cannot be opened.
+    #[error("cannot open the books of usage in {directory}: {source}")]
+    Books {
+        /// The data directory.
+        directory: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("cannot start the thread that meters usage: {0}")]
+    Thread(io::Error),
+}
+
+/// The thread that makes entries.
+#[derive(Debug)]
+pub struct Metering {
+    meter: Arc<Meter>,
+    running: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Metering {
+    /// Opens the books, in the data directory where there is one, and makes an entry after each pause.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the system gives no thread.
+    pub fn start(
+        config: &Config,
+        tenancy: Tenancy,
+        node: NodeHandle,
+        sink_deliveries: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Self, MeteringError> {
+        let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+        let books = match directory {
+            None => Books::in_memory(),
+            Some(directory) => Books::open(Path::new(directory))
+                .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
+        };
+        let account = Mutex::new(Account { books, booked: Reading::default(), booked_at: Instant::now() });
+        let meter = Arc::new(Meter { tenancy, node, sink_deliveries: Box::new(sink_deliveries), account });
+        let (keeps_on, ended) = channel();
+        let read = Arc::clone(&meter);
+        let run = move || {
+            let mut failing = false;
+            while ended.recv_timeout(BOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let booked = read.book_now();
+                match &booked {
+                    Err(error) if !failing => tracing::warn!(%error, "usage is not in the books yet"),
+                    Ok(()) if failing => tracing::info!("usage is in the books again"),
+                    _ => {}
+                }
+                failing = booked.is_err();
+            }
+        };
+        let thread = thread::Builder::new().name("meter".to_owned()).spawn(run);
+        let thread = thread.map_err(MeteringError::Thread)?;
+        Ok(Self { meter, running: Some((keeps_on, thread)) })
+    }
+
+    /// The books.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    fn stop(&mut self) {
+        if let Some((keeps_on, thread)) = self.running.take() {
+            drop(keeps_on);
+            // A panic has ended the process.
+            let _ = thread.join();
+        }
+    }
+
+    /// The last entry, with the counters of the node at its end.
+    pub fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
+        self.stop();
+        if let Err(error) = self.meter.book(usage) {
+            tracing::warn!(%error, "the last seconds of usage are not in the books");
+        }
+    }
+}
+
+impl Drop for Metering {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,167 @@
+//! The seams at which features join the status of a broker.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use serde_json::Value;
+use tidegate_admin::PipelineOrder;
+use tidegate_config::Config;
+use tidegate_console::Status;
+use tidegate_console::api::{ControlError, Homes, Members};
+use tidegate_node::NodeHandle;
+
+/// A part of a broker, as far as its status is concerned.
+pub trait Part: Send + Sync + 'static {
+    /// Why the broker is not ready because of this part, in one line. Never waits.
+    fn hindrance(&self) -> Option<String> {
+        None
+    }
+
+    /// Adds the numbers of this part. May wait for a bounded time.
+    fn add_to(&self, status: &mut Status);
+}
+
+/// The membership of a node in its cluster.
+pub trait ClusterPart: Part {
+    /// The state of the node and of its cluster.
+    fn view(&self) -> Value;
+}
+
+/// The fleet of an orchestrator.
+pub trait FleetPart: Part {
+    /// The configuration of the orchestrator.
+    fn config(&self) -> &Config;
+
+    /// The other orchestrators; `None` if there are none.
+    fn members(&self) -> Option<Arc<dyn Members>>;
+
+    /// The homes of clients, where partitions can move.
+    fn homes(&self) -> Option<Arc<dyn Homes>>;
+}
+
+/// The pipelines of a broker.
+pub trait PipelinesPart: Part {
+    /// An object from pipeline to its state and numbers. A process without a broker has no node.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    fn view(&self, node: Option<&NodeHandle>) -> Result<Value, ControlError>;
+
+    /// The names of all pipelines.
+    fn names(&self) -> Vec<String>;
+
+    /// Carries out an order. Returns whether there is a pipeline of its name.
+    ///
+    /// # Errors
+    /// When the pipeline cannot carry it out.
+    fn order(&self, order: &PipelineOrder) -> Result<bool, ControlError>;
+}
+
+/// The registered parts of a broker. Each `register_...` for one kind is called once.
+#[derive(Default)]
+pub struct Parts {
+    all: Mutex<Vec<Arc<dyn Part>>>,
+    /// The services of a process that has no node.
+    services: OnceLock<Arc<dyn Part>>,
+    cluster: OnceLock<Arc<dyn ClusterPart>>,
+    fleet: OnceLock<Arc<dyn FleetPart>>,
+    pipelines: OnceLock<Arc<dyn PipelinesPart>>,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").finish_non_exhaustive()
+    }
+}
+
+impl Parts {
+    /// Registers a part.
+    pub fn register(&self, part: Arc<dyn Part>) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+    }
+
+    /// Registers the membership in a cluster.
+    pub fn register_cluster(&self, cluster: Arc<dyn ClusterPart>) {
+        self.register(Arc::clone(&cluster) as Arc<dyn Part>);
+        let _ = self.cluster.set(cluster);
+    }
+
+    /// Registers the fleet of an orchestrator.
+    pub fn register_fleet(&self, fleet: Arc<dyn FleetPart>) {
+        self.register(Arc::clone(&fleet) as Arc<dyn Part>);
+        let _ = self.fleet.set(fleet);
+    }
+
+    /// Registers pipelines.
+    pub fn register_pipelines(&self, pipelines: Arc<dyn PipelinesPart>) {
+        self.register(Arc::clone(&pipelines) as Arc<dyn Part>);
+        let _ = self.pipelines.set(pipelines);
+    }
+
+    /// Registers the services of a process without a node.
+    pub fn register_services(&self, services: Arc<dyn Part>) {
+        let _ = self.services.set(services);
+    }
+
+    /// The services of a process without a node.
+    pub(crate) fn services(&self) -> Option<&Arc<dyn Part>> {
+        self.services.get()
+    }
+
+    /// The membership in a cluster, if this is a node of one.
+    pub(crate) fn cluster(&self) -> Option<&Arc<dyn ClusterPart>> {
+        self.cluster.get()
+    }
+
+    /// The fleet, if this is an orchestrator.
+    pub(crate) fn fleet(&self) -> Option<&Arc<dyn FleetPart>> {
+        self.fleet.get()
+    }
+
+    /// The pipelines, if there are any.
+    pub(crate) fn pipelines(&self) -> Option<&Arc<dyn PipelinesPart>> {
+        self.pipelines.get()
+    }
+
+    /// The parts, the last one first: a later part depends on earlier ones, so its reason is the one to report.
+    fn all(&self) -> Vec<Arc<dyn Part>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().map(Arc::clone).collect()
+    }
+
+    /// Why the broker is not ready because of a part.
+    pub(crate) fn hindrance(&self) -> Option<String> {
+        self.all().iter().find_map(|part| part.hindrance())
+    }
+
+    /// Adds the numbers of all parts.
+    pub(crate) fn add_to(&self, status: &mut Status) {
+        for part in self.all() {
+            part.add_to(status);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(Option<&'static str>);
+
+    impl Part for Named {
+        fn hindrance(&self) -> Option<String> {
+            self.0.map(str::to_owned)
+        }
+
+        fn add_to(&self, _: &mut Status) {}
+    }
+
+    #[test]
+    fn the_reason_of_the_last_part_is_reported() {
+        let parts = Parts::default();
+        assert_eq!(parts.hindrance(), None);
+        for why in [Some("the mirror"), Some("the cluster"), None] {
+            parts.register(Arc::new(Named(why)));
+        }
+        assert_eq!(parts.hindrance().as_deref(), Some("the cluster"));
+    }
+}

@@ -1,0 +1,309 @@
+//! The status of a broker, for the console.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use tidegate_bus::{Address, Bus};
+use tidegate_config::Config;
+use tidegate_console::{
+    AdmissionStatus, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantMeter, TenantNumbers, Unavailable,
+};
+use tidegate_engine::{Counters, Gauges, TenantId, Usage};
+use tidegate_identity::access::Tenancy;
+use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
+
+use crate::brokers::broker_status;
+use crate::drain::Drain;
+use crate::metering::{Meter, tenant_name};
+use crate::part::Parts;
+
+/// The broker as the console sees it, before, while and after its node runs.
+pub struct BrokerStatus {
+    phase: AtomicU8,
+    node: OnceLock<NodeHandle>,
+    tenancy: OnceLock<Tenancy>,
+    meter: OnceLock<Arc<Meter>>,
+    parts: Parts,
+    drain: Drain,
+    started: SystemTime,
+    version: &'static str,
+    /// The bus that a start waits for.
+    awaited: Mutex<Option<AwaitedBus>>,
+}
+
+impl std::fmt::Debug for BrokerStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrokerStatus").field("phase", &self.phase()).finish_non_exhaustive()
+    }
+}
+
+/// A bus without which the start does not continue.
+#[derive(Clone)]
+struct AwaitedBus {
+    address: String,
+    bus: Bus,
+    since: Instant,
+}
+
+impl std::fmt::Debug for AwaitedBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AwaitedBus").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const STOPPING: u8 = 2;
+
+impl BrokerStatus {
+    /// A broker that starts now.
+    pub fn starting() -> Self {
+        Self {
+            phase: AtomicU8::new(STARTING),
+            node: OnceLock::new(),
+            tenancy: OnceLock::new(),
+            meter: OnceLock::new(),
+            parts: Parts::default(),
+            drain: Drain::default(),
+            started: SystemTime::now(),
+            version: env!("CARGO_PKG_VERSION"),
+            awaited: Mutex::default(),
+        }
+    }
+
+    /// The registered parts.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Sets the tenants. Called once, before the node accepts clients.
+    pub fn set_tenancy(&self, tenancy: Tenancy) {
+        let _ = self.tenancy.set(tenancy);
+    }
+
+    /// The tenants, once they are known.
+    pub fn tenancy(&self) -> Option<&Tenancy> {
+        self.tenancy.get()
+    }
+
+    /// Sets the books of usage. Called once, before the broker is ready.
+    pub fn set_meter(&self, meter: Arc<Meter>) {
+        let _ = self.meter.set(meter);
+    }
+
+    /// The books of usage, once they are open.
+    pub(crate) fn meter(&self) -> Option<&Arc<Meter>> {
+        self.meter.get()
+    }
+
+    /// The configuration of an orchestrator, if this is one.
+    pub(crate) fn fleet_config(&self) -> Option<&Config> {
+        self.parts.fleet().map(|fleet| fleet.config())
+    }
+
+    /// The start needs this bus, and waits for it until [`Self::has_bus`].
+    pub fn waits_for(&self, address: &Address, bus: &Bus) {
+        let awaited = AwaitedBus { address: address.to_string(), bus: bus.clone(), since: Instant::now() };
+        *self.awaited() = Some(awaited);
+    }
+
+    /// The start no longer waits for the bus.
+    pub fn has_bus(&self) {
+        *self.awaited() = None;
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, Option<AwaitedBus>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bus that a start waits for, in one line.
+    fn start_waits_for(&self) -> Option<String> {
+        let awaited = self.awaited().clone()?;
+        let (bus, seconds) = (&awaited.address, awaited.since.elapsed().as_secs());
+        Some(match (awaited.bus.connection().is_connected(), awaited.bus.failure()) {
+            (true, _) => format!("it waits for answers of the bus {bus}, for {seconds} s so far"),
+            (false, None) => format!("it waits for the bus {bus}, for {seconds} s so far"),
+            (false, Some(why)) => format!("it waits for the bus {bus}, for {seconds} s so far: {why}"),
+        })
+    }
+
+    /// All services of a process without a node work.
+    pub fn services_ready(&self) {
+        self.phase.store(READY, Ordering::Release);
+    }
+
+    /// The drain of clients.
+    pub fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    /// The node accepts clients.
+    pub fn ready(&self, node: NodeHandle) {
+        // The node is set once, before anything but this reads the phase as ready.
+        let _ = self.node.set(node);
+        self.phase.store(READY, Ordering::Release);
+    }
+
+    /// The node, once it runs.
+    pub fn handle(&self) -> Option<&NodeHandle> {
+        self.node.get()
+    }
+
+    /// The broker was asked to stop.
+    pub fn stopping(&self) {
+        self.phase.store(STOPPING, Ordering::Release);
+    }
+
+    /// A status without numbers.
+    fn without_numbers(&self) -> Status {
+        Status {
+            started: self.started,
+            version: self.version,
+            shell: Shell::default(),
+            admission: AdmissionStatus::default(),
+            logins: Logins::default(),
+            homes: None,
+            cluster: None,
+            core: None,
+            store: None,
+            fleet: Vec::new(),
+            tenants: Vec::new(),
+            meters: Vec::new(),
+            bridges: Vec::new(),
+            pipelines: Vec::new(),
+            counters: Counters::default(),
+            gauges: Gauges::default(),
+            slow_sessions: 0,
+            shards: 0,
+        }
+    }
+
+    /// The brokers of an orchestrator that answers.
+    fn fleet_brokers(&self) -> Vec<tidegate_admin::BrokerStatus> {
+        let fleet = self.parts.fleet().and_then(|_| self.node.get()?.fleet().ok());
+        fleet.map_or_else(Vec::new, |fleet| fleet.brokers.iter().map(broker_status).collect())
+    }
+}
+
+impl StatusSource for BrokerStatus {
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            READY => Phase::Ready,
+            STOPPING => Phase::Stopping,
+            _ => Phase::Starting,
+        }
+    }
+
+    fn hindrance(&self) -> Option<String> {
+        if tidegate_panics::is_ending() {
+            return Some("a thread has panicked, and the process ends".to_owned());
+        }
+        if let Some(hindrance) = self.parts.services().and_then(|services| services.hindrance()) {
+            return Some(hindrance);
+        }
+        if self.phase() == Phase::Starting {
+            return self.start_waits_for();
+        }
+        if self.drain.is_running() {
+            return Some("its clients are sent elsewhere".to_owned());
+        }
+        self.parts.hindrance()
+    }
+
+    fn status(&self) -> Result<Status, Unavailable> {
+        let mut status = self.without_numbers();
+        if let Some(services) = self.parts.services() {
+            services.add_to(&mut status);
+            return Ok(status);
+        }
+        let report = self.node.get().and_then(|node| node.report().ok()).ok_or(Unavailable)?;
+        let lists = self.node.get().map(NodeHandle::revocation_lists).unwrap_or_default();
+        status.shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
+        status.shell = shell(&report, lists);
+        status.admission = admission(&report);
+        status.fleet = self.fleet_brokers();
+        status.tenants = self.tenancy.get().map(tenants).unwrap_or_default();
+        status.meters = self.tenancy.get().map(|tenancy| meters(tenancy, &report)).unwrap_or_default();
+        status.counters = report.counters;
+        status.gauges = report.gauges;
+        status.slow_sessions = report.slow_sessions;
+        self.parts.add_to(&mut status);
+        Ok(status)
+    }
+}
+
+fn tenants(tenancy: &Tenancy) -> Vec<TenantNumbers> {
+    let holds = |(name, it): (String, TenantHoldings)| TenantNumbers {
+        name,
+        counts: it.counts,
+        refused: it.refused,
+        quotas: it.quotas,
+    };
+    tenancy.holdings().into_iter().map(holds).collect()
+}
+
+fn meters(tenancy: &Tenancy, report: &NodeReport) -> Vec<TenantMeter> {
+    let meter =
+        |(tenant, usage): (&TenantId, &Usage)| TenantMeter { name: tenant_name(tenancy, *tenant), usage: *usage };
+    report.usage.iter().map(meter).collect()
+}
+
+fn admission(report: &NodeReport) -> AdmissionStatus {
+    let it = &report.admission;
+    AdmissionStatus {
+        refused: report.shell.refused.by_reason().collect(),
+        bans: it.bans,
+        bans_added: BanOrigin::ALL.iter().map(|origin| origin.label()).zip(it.bans_added).collect(),
+        addresses: it.addresses,
+        addresses_forgotten: it.addresses_forgotten,
+        users: it.users,
+        loop_lag_ms: report.lag_ms,
+        overloaded: it.overloaded,
+        events_recorded: report.flight.recorded,
+        events_suppressed: report.flight.suppressed,
+    }
+}
+
+fn shell(report: &NodeReport, lists: RevocationLists) -> Shell {
+    let shell = &report.shell;
+    Shell {
+        turns: shell.turns,
+        reads: shell.reads,
+        writes: shell.writes,
+        writes_blocked: shell.writes_blocked,
+        accepted: shell.accepted,
+        refused_full: shell.refused_full,
+        refused_by_engine: shell.refused_by_engine,
+        accept_exhausted: shell.accept_exhausted,
+        accept_failed: shell.accept_failed,
+        handed_over: shell.handed_over,
+        tls_handshakes: shell.tls_handshakes,
+        crls: lists.lists,
+        crls_outdated: lists.outdated,
+        crl_next_update: lists.next_update,
+        tls_resumed: shell.tls_resumed,
+        tls_failed: shell.tls_failed,
+        tls_refused_full: shell.tls_refused_full,
+        relayed: shell.relayed,
+        relays_ended: shell.relays_ended,
+        relays_failed: shell.relays_failed,
+        proxy_refused: shell.proxy_refused,
+        websocket_refused: shell.websocket_refused,
+        websocket_violations: shell.websocket_violations,
+        quic: QuicCounters {
+            begun: shell.quic_begun,
+            failed: shell.quic_failed,
+            retries: shell.quic_retries,
+            deferred: shell.quic_deferred,
+            moved: shell.quic_moved,
+            datagrams_in: shell.quic_datagrams_in,
+            sends: shell.quic_sends,
+            sends_blocked: shell.quic_sends_blocked,
+            passed_on: shell.quic_passed_on,
+            dropped: shell.quic_dropped,
+        },
+        closed_unflushed: shell.closed_unflushed,
+        memory_trims: shell.memory_trims,
+    }
+}

@@ -1,0 +1,135 @@
+//! How the store is, for the console.
+
+use std::sync::Arc;
+
+use tidegate_console::{StoreCondition, StoreNumbers};
+use tidegate_store::{State, Status};
+
+use crate::part::Part;
+
+/// The store, as a part of the broker.
+pub struct StorePart(pub Arc<Status>);
+
+impl Part for StorePart {
+    fn hindrance(&self) -> Option<String> {
+        hindrance(&self.0)
+    }
+
+    fn add_to(&self, status: &mut tidegate_console::Status) {
+        status.store = Some(numbers(&self.0));
+    }
+}
+
+/// What the metrics say of it.
+fn numbers(store: &Status) -> StoreNumbers {
+    StoreNumbers {
+        condition: condition(store),
+        journal_bytes: store.journal_bytes(),
+        table_bytes: store.table_bytes(),
+        free_bytes: store.free_bytes(),
+        pending_bytes: store.pending_bytes(),
+        segments: store.segments(),
+        table_entries: store.table_entries(),
+        batches: store.batches(),
+        operations: store.operations(),
+        groups: store.groups(),
+        written_bytes: store.written_bytes(),
+        syncs: store.syncs(),
+        sync_nanoseconds: store.sync_nanoseconds(),
+        sync_histogram: store.sync_histogram(),
+        loads: store.loads(),
+        merges: store.merges(),
+        merge_failures: store.failed_merges(),
+        slowed_groups: store.slowed_groups(),
+        failures: store.failures(),
+    }
+}
+
+fn condition(store: &Status) -> StoreCondition {
+    match store.state() {
+        State::Failing(_) | State::Fenced(_) => StoreCondition::Failing,
+        State::Full => StoreCondition::Full,
+        State::Ok if store.is_full() => StoreCondition::Full,
+        State::Ok => StoreCondition::Ok,
+    }
+}
+
+/// Why it takes nothing more, in one line; `None` when it does.
+fn hindrance(store: &Status) -> Option<String> {
+    let (used, free, pending) = (store.store_bytes(), store.free_bytes(), store.pending_bytes());
+    let sizes = format!("{used} bytes in use, {free} bytes free on its disk, {pending} bytes wait to be written");
+    match store.state() {
+        State::Failing(error) => Some(format!("the store cannot write: {error} ({sizes})")),
+        State::Fenced(error) => Some(format!("the store is another process's now: {error}; stop this one")),
+        State::Ok if !store.is_full() => None,
+        State::Full | State::Ok => {
+            let (min_free, max) = (store.min_free_bytes(), store.max_bytes());
+            let why = if free < min_free {
+                format!("fewer than store.min_free ({min_free}) are free: free some space, or lower that")
+            } else if store.reserve_missing() > 0 {
+                "the disk was filled and a part of store.reserve is in use: free some space, or lower store.reserve"
+                    .to_owned()
+            } else if max > 0 && used > max {
+                format!(
+                    "more than store.max_bytes ({max}) are in use: raise that, or let clients fetch what waits for them"
+                )
+            } else {
+                "free some space, or look at store.max_bytes, store.min_free and store.pending_memory".to_owned()
+            };
+            Some(format!("the store is full: {sizes}; {why}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_store::{Durability, Settings, SimulatedDisk, Store, keep_all, open, operation};
+
+    use super::*;
+
+    #[test]
+    fn both_sides_mean_the_same_bounds() {
+        assert_eq!(tidegate_store::SYNC_BOUNDS_MICROSECONDS, tidegate_console::SYNC_BOUNDS_MICROSECONDS);
+    }
+
+    fn opened(disk: &SimulatedDisk, min_free_bytes: u64) -> Store {
+        let settings = Settings { durability: Durability::Commit, min_free_bytes, ..Settings::default() };
+        open(Arc::new(disk.clone()), settings, keep_all()).unwrap().store
+    }
+
+    #[test]
+    fn commits_are_counted_and_failures_named_until_they_end() {
+        let disk = SimulatedDisk::new(3);
+        let mut store = opened(&disk, 0).stepped(Box::new(|_: u16, _: u64| {}));
+        let status = store.status();
+        assert_eq!((numbers(&status).condition, hindrance(&status)), (StoreCondition::Ok, None));
+        let mut batch = Vec::new();
+        operation::put(&mut batch, b"k", b"v").unwrap();
+        store.submit(0, 1, batch.clone()).unwrap();
+        while store.step() {}
+        let counted = numbers(&status);
+        assert_eq!((counted.batches, counted.operations, counted.condition), (1, 1, StoreCondition::Ok));
+        assert_eq!(counted.sync_histogram.iter().sum::<u64>(), counted.syncs);
+        disk.fail(tidegate_store::Failure::Sync, 1);
+        store.submit(0, 2, batch).unwrap();
+        store.step();
+        assert_eq!(numbers(&status).condition, StoreCondition::Failing);
+        let why = hindrance(&status).unwrap();
+        assert!(why.starts_with("the store cannot write: ") && why.contains("bytes in use"), "{why}");
+        disk.heal();
+        while store.step() {}
+        assert_eq!((numbers(&status).condition, hindrance(&status)), (StoreCondition::Ok, None));
+        assert!(numbers(&status).failures > 0);
+    }
+
+    #[test]
+    fn a_disk_with_too_little_room_makes_it_full_before_it_fails() {
+        let disk = SimulatedDisk::new(4);
+        disk.set_capacity(Some(64 << 20));
+        let store = opened(&disk, 128 << 20);
+        let status = store.status();
+        assert_eq!(numbers(&status).condition, StoreCondition::Full);
+        let why = hindrance(&status).unwrap();
+        assert!(why.contains("fewer than store.min_free (134217728) are free"), "{why}");
+    }
+}

@@ -1,0 +1,125 @@
+//! A node's memory of its cluster over a restart, in a file of its data directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tidegate_cluster::Table;
+use tidegate_mirror::MirrorDisk;
+
+use super::error::NodeError;
+use tidegate_mirror::kept_file;
+
+/// The file in the data directory.
+const FILE: &str = "cluster.json";
+/// Version of its layout; others are refused.
+const VERSION: u64 = 1;
+
+/// The remembered state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// The last life. The owner of the data directory knows that it has ended.
+    pub(super) life: Option<u64>,
+    /// The partitions that are in the store as they were served last, and since which epoch.
+    pub(super) holdings: BTreeMap<u16, u64>,
+    /// The partitions that are in the store as they have come by a move whose end this node has not seen, and by which.
+    pub(super) arrived: BTreeMap<u16, u64>,
+    /// The newest table that this node knows: where the bus loses it, the cluster continues from there.
+    pub(super) table: Option<Table>,
+}
+
+fn pairs(map: &BTreeMap<u16, u64>) -> Vec<[u64; 2]> {
+    map.iter().map(|(partition, number)| [u64::from(*partition), *number]).collect()
+}
+
+fn read_pairs(value: &Value) -> Option<BTreeMap<u16, u64>> {
+    let pair = |pair: &Value| Some((u16::try_from(pair.get(0)?.as_u64()?).ok()?, pair.get(1)?.as_u64()?));
+    value.as_array()?.iter().map(pair).collect()
+}
+
+impl Memory {
+    fn to_json(&self) -> Value {
+        let (holdings, arrived) = (pairs(&self.holdings), pairs(&self.arrived));
+        json!({ "version": VERSION, "life": self.life, "holdings": holdings, "arrived": arrived, "table": self.table })
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        if value.get("version")?.as_u64()? != VERSION {
+            return None;
+        }
+        let holdings = read_pairs(value.get("holdings")?)?;
+        // Earlier ones do not have it.
+        let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read_pairs)?;
+        let table = value.get("table").and_then(|table| serde_json::from_value(table.clone()).ok());
+        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings, arrived, table })
+    }
+}
+
+/// Where it is kept, if it is.
+#[derive(Clone, Default)]
+pub(super) struct MemoryFile {
+    directory: Option<PathBuf>,
+    /// Where it is on the bus, too.
+    mirror: Option<Arc<MirrorDisk>>,
+}
+
+impl MemoryFile {
+    /// The file of a data directory, and of the log with its content.
+    pub(super) fn of(directory: Option<&str>, mirror: Option<Arc<MirrorDisk>>) -> Self {
+        Self { directory: directory.map(PathBuf::from), mirror }
+    }
+
+    /// Whether nothing can be saved any more, since another process owns the log on the bus.
+    pub(super) fn is_another_s(&self) -> bool {
+        self.mirror.as_ref().is_some_and(|mirror| mirror.lost().is_some())
+    }
+
+    /// The memory that was saved last.
+    ///
+    /// # Errors
+    /// When there is a file that cannot be read: the node must not guess its partitions.
+    pub(super) fn load(&self) -> Result<Memory, NodeError> {
+        let Some(directory) = &self.directory else { return Ok(Memory::default()) };
+        let path = directory.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
+            Err(source) => return Err(NodeError::Memory { path, source }),
+        };
+        let value: Option<Value> = serde_json::from_str(&text).ok();
+        value.as_ref().and_then(Memory::from_json).ok_or(NodeError::DamagedMemory(path))
+    }
+
+    /// Saves; when this returns, it is on the disk as a whole, and on the bus where the store is. That waits for the
+    /// bus.
+    ///
+    /// # Errors
+    /// When the disk or the bus refuses; the old one is there then.
+    pub(super) fn save(&self, memory: &Memory) -> io::Result<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        kept_file::replace(directory, FILE, memory.to_json().to_string().as_bytes(), self.mirror.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_was_written() {
+        let mut table = Table::default();
+        table.epoch = 9;
+        let memory = Memory {
+            life: Some(u64::MAX),
+            holdings: BTreeMap::from([(0, 7), (63, 1)]),
+            arrived: BTreeMap::from([(5, 256)]),
+            table: Some(table),
+        };
+        assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));
+        assert_eq!(Memory::from_json(&json!({ "version": 2, "holdings": [] })), None);
+        assert_eq!(MemoryFile::of(None, None).load().unwrap(), Memory::default());
+    }
+}

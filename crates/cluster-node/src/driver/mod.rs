@@ -1,0 +1,301 @@
+//! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and carries out their steps on the node.
+//!
+//! Four threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
+//! where this node leads. `work` carries out the steps of a table on the shards, in order, which may take a while.
+//! `watch` compares what the shards serve with the table, and `doubt` looks whether other nodes still run.
+//! docs/cluster.md tells the whole of it.
+
+mod control;
+mod doubt;
+mod encryption;
+mod error;
+mod following;
+mod lead;
+mod logs;
+mod memory;
+mod parts;
+mod restore;
+mod status;
+mod tenants;
+mod view;
+mod watch;
+mod work;
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_cluster::Addresses;
+use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
+use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
+
+use self::control::{Control, Event};
+pub use self::error::NodeError;
+use self::logs::Logs;
+pub use self::logs::settings as bus_settings;
+use self::memory::MemoryFile;
+use self::restore::Restorer;
+pub use self::status::ClusterApi;
+use self::status::Shared;
+use tidegate_admin::members::RELOAD_PATIENCE;
+use tidegate_administration::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::sections::orchestrator::Redirect;
+use tidegate_identity::tenant_numbers::Agree;
+use tidegate_mirror::MirrorDisk;
+use tidegate_process::signals::BrokerSignals;
+
+/// Pause before it is looked again whether everything has been handed over.
+const LEAVE_PAUSE: Duration = Duration::from_millis(20);
+/// How long the bus may take to agree on the numbers of tenants.
+const AGREEMENT_PATIENCE: Duration = Duration::from_secs(30);
+const _: () = assert!(AGREEMENT_PATIENCE.as_secs() + 10 < RELOAD_PATIENCE.as_secs(), "a reload agrees within its time");
+/// How often a start that waits for the cluster says so.
+const STILL_WAITING: Duration = Duration::from_secs(10);
+
+/// The state of a node of a cluster before it runs.
+pub struct Joining {
+    logs: Logs,
+    name: NodeName,
+    incarnation: u64,
+    settings: ClusterSettings,
+    redirect: bool,
+}
+
+/// The store of the node, whose files are on a bus.
+pub struct StoreOnBus {
+    /// The files.
+    pub disk: Arc<MirrorDisk>,
+    /// Whether the data directory had the files before: then the process that had them last has ended.
+    pub was_here: bool,
+    /// Whether the other nodes find the files when this one dies.
+    pub is_for_cluster: bool,
+}
+
+/// The fixed properties of the running node.
+struct Setup {
+    name: NodeName,
+    incarnation: u64,
+    redirect: bool,
+    lease: Duration,
+    /// How long nodes stay as they are before shares are made even.
+    settle: Duration,
+    addresses: Addresses,
+    /// Whether others find the store on the bus when this node dies.
+    kept: bool,
+}
+
+/// Why the node has not joined.
+pub enum NotJoined {
+    /// It got a signal to stop.
+    Stopped,
+    /// Something cannot be used.
+    Failed(NodeError),
+}
+
+impl<E: Into<NodeError>> From<E> for NotJoined {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Reaches the bus, and agrees with the other nodes on a secret where none is configured. Waits for the bus.
+///
+/// # Errors
+/// When something of the configuration cannot be used, or the process gets a signal to stop meanwhile.
+pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals) -> Result<Option<Joining>, NotJoined> {
+    if config.cluster.name.is_empty() {
+        return Ok(None);
+    }
+    let name = NodeName::new(&config.cluster.name).map_err(NodeError::Name)?;
+    let listen = tidegate_config::cluster::listen(config)?;
+    let configured = tidegate_config::cluster::secret(config)?;
+    let logs = Logs::open(config, status, &mut || signals.stop_is_asked())?;
+    let secret = if let Some(secret) = configured {
+        secret
+    } else {
+        if !listen.ip().is_loopback() {
+            tracing::warn!(
+                "nodes know each other by a secret that is on the bus: every reader of the bus can pose as one; set cluster.secret_file"
+            );
+        }
+        logs.agree_on_secret(&mut || signals.stop_is_asked())?
+    };
+    status.has_bus();
+    let secret = Secret::new(&secret).map_err(NodeError::Secret)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
+    settings.tls = encryption::link_tls(config, listen)?;
+    let redirect = config.cluster.redirect == Redirect::V5;
+    Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
+}
+
+impl Joining {
+    /// How this node agrees with the others on the numbers of tenants.
+    pub fn tenant_agreement(&self) -> Arc<Agree> {
+        let logs = self.logs.clone();
+        Arc::new(move |wanted: &[String]| {
+            let deadline = Instant::now() + AGREEMENT_PATIENCE;
+            logs.agree_on_tenants(wanted, &mut || Instant::now() > deadline).map_err(|error| match error {
+                NotJoined::Failed(error) => error.into(),
+                NotJoined::Stopped => {
+                    format!("the numbers of tenants on the bus: no answer within {AGREEMENT_PATIENCE:?}; see whether its servers run").into()
+                }
+            })
+        })
+    }
+
+    /// The cluster settings of the node.
+    pub fn settings(&self) -> ClusterSettings {
+        self.settings.clone()
+    }
+
+    /// No client is served before there is a table with this node in it.
+    pub fn homes_at_start(&self) -> Arc<NodeHomes> {
+        let table = EngineHomes {
+            homes: [Home::Nowhere; PARTITIONS as usize],
+            references: Vec::new(),
+            redirect: self.redirect,
+            lease_until: Millis::NEVER,
+            patience_ms: 0,
+        };
+        Arc::new(NodeHomes { table: Arc::new(table), relays: Arc::default() })
+    }
+
+    /// Becomes a member, now that the node runs.
+    ///
+    /// # Errors
+    /// When the system gives no thread, the memory file cannot be read, or the node has no address for others.
+    pub fn begin(
+        self,
+        config: &Config,
+        node: &Node,
+        admin: Option<String>,
+        store: Option<StoreOnBus>,
+    ) -> Result<ClusterNode, NodeError> {
+        let Self { logs, name, incarnation, redirect, .. } = self;
+        let directory = config.store.directory.as_deref();
+        let is_mirrored = store.is_some();
+        let is_new = store.as_ref().is_some_and(|store| !store.was_here);
+        let kept = store.as_ref().is_some_and(|store| store.is_for_cluster);
+        let memory = MemoryFile::of(directory, store.map(|store| store.disk));
+        let mut remembered = memory.load()?;
+        if is_new {
+            // A memory that comes from the bus does not say that its last owner has ended.
+            remembered.life = None;
+        }
+        if !kept {
+            tracing::warn!(
+                todo = advice_to_keep(config, is_mirrored),
+                "what this node has of sessions and retained messages is lost to the cluster when it dies"
+            );
+        }
+        let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
+        let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
+        let (events, inbox) = channel();
+        let engine = config.engine_settings(config.shards());
+        let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
+        let (handle, told) = (node.handle(), events.clone());
+        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
+        let (lease, settle) = (logs::lease(config), config.cluster.settle);
+        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept };
+        let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
+        let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
+        let thread = thread.map_err(NodeError::Thread)?;
+        let looks = [watch::begin(Arc::clone(&shared))?, doubt::begin(Arc::clone(&shared), events.clone())?];
+        let watch = Mutex::new(Some(looks));
+        Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)), watch })
+    }
+}
+
+/// A node that is, or wants to be, a member of its cluster.
+pub struct ClusterNode {
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The threads that watch served partitions and other nodes run until these are dropped.
+    watch: Mutex<Option<[Sender<()>; 2]>>,
+}
+
+impl std::fmt::Debug for ClusterNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterNode").finish_non_exhaustive()
+    }
+}
+
+impl ClusterNode {
+    /// For the console.
+    pub fn api(&self) -> ClusterApi {
+        ClusterApi(Arc::clone(&self.shared))
+    }
+
+    /// Waits until all clients are served: until the node is a member, follows the table, is linked to the others, and
+    /// all partitions have their homes. Returns whether that is so; not when the process gets a signal to stop.
+    pub fn wait_until_ready(&self, signals: &mut BrokerSignals) -> bool {
+        let mut told = Instant::now();
+        while let Some(hindrance) = self.shared.hindrance() {
+            if signals.stop_is_asked() {
+                return false;
+            }
+            if told.elapsed() > STILL_WAITING {
+                told = Instant::now();
+                tracing::warn!(why = hindrance, "clients are refused until the node is ready");
+            }
+            pause(LEAVE_PAUSE);
+        }
+        true
+    }
+
+    /// Why the process ends on its own account, if it does.
+    pub fn astray(&self) -> Option<&str> {
+        self.shared.astray()
+    }
+
+    /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
+    pub fn leave(&self, limit: Duration) {
+        let began = Instant::now();
+        let _ = self.events.send(Event::Leave);
+        while !self.shared.has_nothing_to_hand_over() {
+            if began.elapsed() >= limit {
+                tracing::warn!(
+                    partitions = self.shared.served(),
+                    "not everything was handed over to other nodes in time (cluster.leave_timeout)"
+                );
+                break;
+            }
+            pause(LEAVE_PAUSE);
+        }
+        self.end();
+    }
+
+    /// Leaves the cluster as it is.
+    pub fn end(&self) {
+        drop(self.watch.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let _ = self.events.send(Event::End);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How to keep the store of a node when it dies.
+fn advice_to_keep(config: &Config, is_mirrored: bool) -> &'static str {
+    if config.store.directory.is_none() {
+        "give it a data directory: --data DIR, or store.directory"
+    } else if is_mirrored {
+        "let mirror.bus, mirror.prefix and mirror.name be the cluster's, or leave the section [mirror] out"
+    } else if !config.cluster.mirror {
+        "set cluster.mirror to true"
+    } else {
+        "set store.durability to \"commit\""
+    }
+}
+
+/// Waits before the next look at other nodes, which send no event when they change.
+#[expect(clippy::disallowed_methods, reason = "the state is in other processes, and no event announces it")]
+fn pause(length: Duration) {
+    std::thread::sleep(length);
+}

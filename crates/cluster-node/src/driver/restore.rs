@@ -1,0 +1,284 @@
+//! Takes over a dead node's partitions: its store is on the bus, is fenced and fetched, and its sessions and messages
+//! are taken in here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Bus, BusError};
+use tidegate_cluster::Former;
+use tidegate_engine::{PartitionId, Partitions, Settings as EngineSettings};
+use tidegate_mirror::{MirrorError, fetch, log_of};
+use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, bans_of, images_of};
+use tidegate_store::{Durability, RealDisk, Store, keep_all};
+
+use super::memory::{Memory, MemoryFile};
+use super::work::{set_of, without_retained};
+
+/// How long the bus may refuse until it counts as having nothing.
+const REFUSALS: Duration = Duration::from_secs(60);
+/// The directory that holds fetched stores for a while, within the data directory where there is one.
+const SCRATCH: &str = "taken-over";
+
+/// Partitions, since which epoch each is at home here, and who may have left it, the latest first.
+pub(super) type Wanted = BTreeMap<u16, (u64, Vec<Former>)>;
+
+/// Partitions that are to be served here, when it is here what dead nodes had of them.
+pub(super) struct Task {
+    pub(super) partitions: Wanted,
+    /// The nodes of these, the same for all.
+    pub(super) nodes: Vec<String>,
+    /// Nodes that are members again: their logs are in use.
+    pub(super) living: BTreeSet<String>,
+    /// When it was begun, and when it is tried next.
+    pub(super) began: Instant,
+    pub(super) due: Instant,
+}
+
+/// The outcome of a task.
+#[derive(Debug, Default)]
+pub(super) struct Restored {
+    /// Sessions taken in.
+    pub(super) sessions: u64,
+    pub(super) messages: u64,
+    pub(super) retained: u64,
+    pub(super) bans: usize,
+    /// Of these nothing is left anywhere.
+    pub(super) lost: Vec<u16>,
+}
+
+/// Why a task is not done.
+pub(super) enum Hindrance {
+    /// It may work later.
+    Passing(String),
+    /// The bus refuses, which may pass.
+    Refused(String),
+    /// It never will.
+    Lasting(String),
+}
+
+impl From<MirrorError> for Hindrance {
+    fn from(error: MirrorError) -> Self {
+        let text = error.to_string();
+        match error {
+            MirrorError::Bus {
+                source: BusError::Refused { .. } | BusError::NoRoom { .. } | BusError::Unknown(_),
+                ..
+            } => Self::Refused(text),
+            MirrorError::Bus { .. } | MirrorError::Contended { .. } | MirrorError::Local(_) => Self::Passing(text),
+            _ => Self::Lasting(text),
+        }
+    }
+}
+
+/// Fetches and takes in.
+pub(super) struct Restorer {
+    name: String,
+    node: NodeHandle,
+    bus: Bus,
+    engine: EngineSettings,
+    scratch: PathBuf,
+    /// Whether that lies where everybody writes.
+    is_among_others: bool,
+}
+
+/// The store of a dead node, fetched; its files are removed with it.
+struct Place {
+    store: Store,
+    memory: Memory,
+    directory: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+fn remove(directory: &Path) {
+    if directory.exists()
+        && let Err(error) = fs::remove_dir_all(directory)
+    {
+        tracing::warn!(directory = %directory.display(), %error, "the fetched store of a dead node cannot be removed");
+    }
+}
+
+/// Makes the directory for fetched stores, or finds it made. Its content is taken in, so it has to be this user's
+/// alone.
+fn make_private(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    let there = fs::symlink_metadata(directory)?;
+    if there.is_dir() && there.uid() == rustix::process::geteuid().as_raw() && there.mode() & 0o777 == 0o700 {
+        return Ok(());
+    }
+    let text = "it is not a directory of this user alone: remove it, or set store.directory";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+impl Restorer {
+    pub(super) fn new(
+        name: String,
+        node: NodeHandle,
+        bus: Bus,
+        engine: EngineSettings,
+        directory: Option<&str>,
+    ) -> Self {
+        let scratch = match directory {
+            Some(directory) => Path::new(directory).join(SCRATCH),
+            None => std::env::temp_dir().join(format!("tidegate-{SCRATCH}-{}", std::process::id())),
+        };
+        // Remains of a process that was killed while it fetched.
+        remove(&scratch);
+        Self { name, node, bus, engine, scratch, is_among_others: directory.is_none() }
+    }
+
+    /// Does a task. `own` is this node's own memory of its partitions.
+    pub(super) fn restore(&self, task: &Task, own: &Memory) -> Result<Restored, Hindrance> {
+        let mut missing: Vec<u16> = task.partitions.keys().copied().collect();
+        let mut restored = Restored::default();
+        for (at, node) in task.nodes.iter().enumerate() {
+            if missing.is_empty() {
+                break;
+            }
+            let had = |memory: &Memory, partition: &u16| {
+                let former = task.partitions.get(partition).and_then(|(_, former)| former.get(at));
+                former.is_some_and(|former| has(memory, *partition, former))
+            };
+            if *node == self.name {
+                // It was never given away: no node has fetched it since.
+                missing.retain(|partition| !had(own, partition));
+                continue;
+            }
+            let place = match self.fetch(node, !task.living.contains(node)) {
+                Ok(place) => place,
+                Err(Hindrance::Refused(why)) if task.began.elapsed() < REFUSALS => return Err(Hindrance::Passing(why)),
+                Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+                    tracing::error!(node, why, "the store of a dead node cannot be fetched");
+                    continue;
+                }
+                Err(passing) => return Err(passing),
+            };
+            let (there, rest) = missing.into_iter().partition(|partition| had(&place.memory, partition));
+            missing = rest;
+            self.take(node, &place, &there, &mut restored)?;
+        }
+        restored.lost = missing;
+        Ok(restored)
+    }
+
+    fn fetch(&self, node: &str, fence: bool) -> Result<Place, Hindrance> {
+        let log = log_of(node).map_err(|error| Hindrance::Lasting(error.to_string()))?;
+        if self.is_among_others {
+            let not_ours = |error| Hindrance::Passing(format!("{}: {error}", self.scratch.display()));
+            make_private(&self.scratch).map_err(not_ours)?;
+        }
+        let directory = self.scratch.join(node);
+        remove(&directory);
+        let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(error.to_string());
+        let open = || {
+            let report = fetch(&self.bus, &log, &directory, fence)?;
+            tracing::info!(node, records = report.records, bytes = report.bytes, "the store of a dead node is fetched");
+            let memory = MemoryFile::of(directory.to_str(), None)
+                .load()
+                .map_err(|error| Hindrance::Lasting(error.to_string()))?;
+            let disk = RealDisk::create(&directory).map_err(|error| Hindrance::Passing(error.to_string()))?;
+            // No process needs these files after this one.
+            let durability = Durability::Relaxed { window: Duration::from_secs(60) };
+            let settings = tidegate_store::Settings { durability, ..tidegate_store::Settings::default() };
+            let opened = tidegate_store::open(std::sync::Arc::new(disk), settings, keep_all())
+                .map_err(|error| lasting(&error))?;
+            Ok(Place { store: opened.store, memory, directory: directory.clone() })
+        };
+        open().inspect_err(|_| remove(&directory))
+    }
+
+    /// Takes in a dead node's images of partitions.
+    fn take(&self, node: &str, place: &Place, partitions: &[u16], restored: &mut Restored) -> Result<(), Hindrance> {
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
+        let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
+        let images = images.map_err(|error| lasting(&error))?;
+        let before: BTreeMap<PartitionId, _> =
+            images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
+        let arrived = self.node.arrive(images).map_err(|error| lasting(&error))?;
+        for (partition, owed) in arrived.owed {
+            let after = without_retained(owed);
+            if before.get(&partition) != Some(&after) {
+                let text = format!("partition {}: {:?} was owed, {after} is", partition.0, before.get(&partition));
+                return Err(lasting(&text));
+            }
+            restored.sessions += owed.sessions;
+            restored.messages += owed.queued + owed.await_pub_ack + owed.await_pub_rec;
+            restored.retained += owed.retained;
+        }
+        restored.bans += self.take_bans(place).map_err(|error| lasting(&error))?;
+        Ok(())
+    }
+
+    /// Takes in the dead node's bans: clients that were banned there are banned here.
+    fn take_bans(&self, place: &Place) -> Result<usize, tidegate_node::PlaceError> {
+        let now = self.node.now();
+        let here = self.node.admission().bans(now);
+        let holds = |ban: &Ban| here.iter().any(|other| other.target == ban.target && other.until >= ban.until);
+        let bans: Vec<Ban> = bans_of(&place.store, now)?.into_iter().filter(|ban| !holds(ban)).collect();
+        let count = bans.len();
+        for ban in bans {
+            let target = ban.target.clone();
+            let taken = if ban.origin == BanOrigin::Operator {
+                // Its end may be known here.
+                let record = BanRecord { target: ban.target.clone(), changed: ban.since, ban: Some(ban) };
+                self.node.apply_ban(record).map(drop)
+            } else {
+                self.node.ban(ban).map(drop)
+            };
+            if let Err(error) = taken {
+                tracing::warn!(%target, %error, "a ban of a dead node is not in force here");
+            }
+        }
+        Ok(count)
+    }
+
+    /// All of these.
+    pub(super) fn set(task: &Task) -> Partitions {
+        task.partitions.keys().copied().map(PartitionId).collect()
+    }
+}
+
+/// Whether the image of a partition that a node remembers is its last one.
+fn has(memory: &Memory, partition: u16, former: &Former) -> bool {
+    let came = former.by.is_some() && memory.arrived.get(&partition).copied() == former.by;
+    came || memory.holdings.get(&partition) == Some(&former.since)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn fetched_stores_go_to_a_directory_of_this_user_alone() {
+        let folder = std::env::temp_dir().join(format!("tidegate-restore-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (own, open, link) = (folder.join("own"), folder.join("open"), folder.join("link"));
+        assert!(make_private(&own).is_ok() && make_private(&own).is_ok());
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        symlink(&own, &link).unwrap();
+        let refused = |directory: &Path| make_private(directory).unwrap_err().kind();
+        assert_eq!(
+            (refused(&open), refused(&link)),
+            (io::ErrorKind::PermissionDenied, io::ErrorKind::PermissionDenied)
+        );
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

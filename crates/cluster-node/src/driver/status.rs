@@ -1,0 +1,399 @@
+//! The state of a node in its cluster: for both of its threads, and for the console.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tidegate_placement::Placement;
+
+use serde_json::{Value, json};
+use tidegate_administration::{ClusterPart, Part};
+use tidegate_cluster::{Advert, Table, Verdict};
+use tidegate_console::{ClusterNumbers, Status};
+use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
+use tidegate_node::{LinkState, NodeHandle};
+
+/// Counters of moves.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    moved_out: AtomicU64,
+    moved_in: AtomicU64,
+    failed: AtomicU64,
+    mismatches: AtomicU64,
+    taken_anew: AtomicU64,
+    lapses: AtomicU64,
+    restoring: AtomicU64,
+    restored: AtomicU64,
+    failovers: AtomicU64,
+    failover_ms: AtomicU64,
+}
+
+impl Counters {
+    /// So many partitions wait for a dead node's images.
+    pub(super) fn set_restoring(&self, partitions: usize) {
+        self.restoring.store(partitions as u64, Ordering::Relaxed);
+    }
+
+    /// A share of a dead node's partitions is served here, and of some nothing was left.
+    pub(super) fn note_restored(&self, partitions: usize, lost: usize, ms: u64) {
+        self.failovers.fetch_add(1, Ordering::Relaxed);
+        self.restored.fetch_add(partitions as u64, Ordering::Relaxed);
+        self.failover_ms.store(ms, Ordering::Relaxed);
+        self.note_anew(lost);
+    }
+
+    pub(super) fn note_out(&self, partitions: usize) {
+        self.moved_out.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_in(&self, partitions: usize) {
+        self.moved_in.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_anew(&self, partitions: usize) {
+        self.taken_anew.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_mismatch(&self) {
+        self.mismatches.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the thread that speaks to the bus knows.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(super) struct Standpoint {
+    pub(super) member: bool,
+    pub(super) leads: bool,
+    pub(super) life: u64,
+    pub(super) leaving: bool,
+    pub(super) table: Table,
+    pub(super) adverts: BTreeMap<String, Advert>,
+    pub(super) bus: bool,
+    /// The leases that members say they have.
+    pub(super) leases: BTreeMap<String, Duration>,
+}
+
+/// What shards follow.
+#[derive(Clone, Copy, Debug, Default)]
+struct InForce {
+    life: u64,
+    epoch: u64,
+    served: Partitions,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Until when this life is a member.
+    lease: Option<(u64, Instant)>,
+    in_force: InForce,
+    standpoint: Standpoint,
+    /// The verdict of the last look at the served partitions.
+    watched: Verdict,
+}
+
+/// What both threads and the console share.
+pub(super) struct Shared {
+    name: String,
+    node: NodeHandle,
+    /// How long a node may be silent, as it is set here.
+    lease: Duration,
+    /// How long clients wait for the bus, milliseconds.
+    pub(super) patience_ms: u64,
+    pub(super) counters: Counters,
+    state: Mutex<State>,
+    /// Whether nothing has hindered the node once.
+    was_ready: AtomicBool,
+    /// Why the process ends: it has served the wrong partitions for too long, or its tenants have other numbers.
+    astray: OnceLock<String>,
+}
+
+impl State {
+    /// Whether the node is a member for certain now.
+    fn has_lease(&self) -> bool {
+        self.lease.is_some_and(|(_, until)| until > Instant::now())
+    }
+}
+
+impl Shared {
+    pub(super) fn new(name: &str, node: NodeHandle, lease: Duration, patience: Duration) -> Self {
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());
+        Self { name, node, lease, patience_ms, counters, state, was_ready, astray: OnceLock::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An instant on the clock of the node's shards.
+    pub(super) fn on_node_clock(&self, until: Instant) -> Millis {
+        let left = until.saturating_duration_since(Instant::now());
+        self.node.now().monotonic.plus(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// A life is a member until then, without a break since its lease began; shards that follow a table of this life are
+    /// told. Those whose lease has ended meanwhile serve again: no other node can have taken its place.
+    pub(super) fn renew(&self, life: u64, until: Instant) {
+        let mut state = self.state();
+        if state.lease == Some((life, until)) {
+            return;
+        }
+        state.lease = Some((life, until));
+        if state.in_force.life == life {
+            self.node.renew_lease(self.on_node_clock(until));
+        }
+    }
+
+    /// The membership was lost.
+    pub(super) fn lapse(&self) {
+        self.counters.lapses.fetch_add(1, Ordering::Relaxed);
+        self.state().lease = None;
+    }
+
+    /// The lease of a life, while it has one.
+    pub(super) fn lease_of(&self, life: u64) -> Option<Instant> {
+        self.state().lease.filter(|(of, _)| *of == life).map(|(_, until)| until)
+    }
+
+    /// Shards follow a table on behalf of a life.
+    pub(super) fn note_in_force(&self, life: u64, epoch: u64, served: Partitions) {
+        self.state().in_force = InForce { life, epoch, served };
+    }
+
+    pub(super) fn set_standpoint(&self, standpoint: Standpoint) {
+        self.state().standpoint = standpoint;
+    }
+
+    /// The partitions that the node should serve: the table, whether there is a lease, whether it fetches.
+    pub(super) fn meant(&self) -> (Table, bool, bool) {
+        let state = self.state();
+        let is_fetching = self.counters.restoring.load(Ordering::Relaxed) > 0;
+        (state.standpoint.table.clone(), state.has_lease(), is_fetching)
+    }
+
+    pub(super) fn set_watched(&self, verdict: Verdict) {
+        self.state().watched = verdict;
+    }
+
+    /// The process ends for this. Says whether it was not said before.
+    pub(super) fn ends_for(&self, why: String) -> bool {
+        self.astray.set(why).is_ok()
+    }
+
+    /// Why the process ends on its own account, if it does.
+    pub(super) fn astray(&self) -> Option<&str> {
+        self.astray.get().map(String::as_str)
+    }
+
+    pub(super) fn node(&self) -> &NodeHandle {
+        &self.node
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long a node may be silent.
+    pub(super) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How many partitions are served here.
+    pub(super) fn served(&self) -> usize {
+        self.state().in_force.served.iter().count()
+    }
+
+    /// Whether nothing is worked here any more that another node would take.
+    pub(super) fn has_nothing_to_hand_over(&self) -> bool {
+        let state = self.state();
+        let Standpoint { member, leaving, table, bus, adverts, .. } = &state.standpoint;
+        let willing = |(name, life): (&String, &u64)| {
+            let advert = adverts.get(name).filter(|advert| advert.life == *life);
+            *name != self.name && advert.is_some_and(|advert| !advert.leaving)
+        };
+        let alone = !table.lives.iter().any(willing);
+        let works = !table.of(&self.name).is_empty();
+        !member || !bus || (*leaving && (alone || !works))
+    }
+
+    /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served
+    /// somewhere; later on it stays ready while some move, or are taken over from a node that died, since the clients
+    /// of all others are served.
+    pub(super) fn hindrance(&self) -> Option<String> {
+        let hindrance = self.own_hindrance().or_else(|| self.link_hindrance());
+        let unsettled = || (!self.was_ready.load(Ordering::Relaxed)).then(|| self.unsettled()).flatten();
+        let hindrance = hindrance.or_else(unsettled);
+        self.was_ready.fetch_or(hindrance.is_none(), Ordering::Relaxed);
+        hindrance
+    }
+
+    fn unsettled(&self) -> Option<String> {
+        let state = self.state();
+        let (table, served) = (&state.standpoint.table, state.in_force.served);
+        let is_served = |partition: u16| {
+            let here = table.home(partition).is_some_and(|home| home.node == self.name);
+            table.is_settled(partition) && (!here || served.has(PartitionId(partition)))
+        };
+        let count = (0..PARTITIONS).filter(|partition| !is_served(*partition)).count();
+        (count > 0).then(|| {
+            format!("{count} of {PARTITIONS} partitions are not served by any node yet: they move, or are fetched")
+        })
+    }
+
+    fn link_hindrance(&self) -> Option<String> {
+        let open = self.node.cluster().peers.into_iter().find(|peer| peer.state != LinkState::Settled);
+        open.map(|peer| match peer.last_failure {
+            Some(failure) => format!("its link to node {} is not up: {failure}", peer.name),
+            None => format!("its link to node {} is not up", peer.name),
+        })
+    }
+
+    fn own_hindrance(&self) -> Option<String> {
+        let state = self.state();
+        if !state.standpoint.bus && !state.has_lease() {
+            return Some("it is no member of its cluster, whose bus is away".to_owned());
+        }
+        if !state.standpoint.member || !state.has_lease() {
+            return Some("it is no member of its cluster".to_owned());
+        }
+        if state.in_force.epoch != state.standpoint.table.epoch || state.in_force.life != state.standpoint.life {
+            return Some("it has yet to follow the table of its cluster".to_owned());
+        }
+        state.watched.lasts.then(|| describe(&state.watched))
+    }
+}
+
+/// The partitions that a node serves and should not, or the other way round.
+pub(super) fn describe(verdict: &Verdict) -> String {
+    format!(
+        "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
+        verdict.missing, verdict.excess
+    )
+}
+
+/// A lease in milliseconds.
+fn lease_ms(lease: &Duration) -> u64 {
+    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What answers for a node of a cluster.
+#[derive(Clone)]
+pub struct ClusterApi(pub(super) Arc<Shared>);
+
+impl std::fmt::Debug for ClusterApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterApi").finish_non_exhaustive()
+    }
+}
+
+impl ClusterApi {
+    /// Which work this node does: that of the partitions that it serves, as long as it is a member for certain.
+    pub fn placement(&self) -> Placement {
+        let shared = Arc::clone(&self.0);
+        Placement::of(move |partition| {
+            let state = shared.state();
+            state.has_lease() && state.in_force.served.has(partition)
+        })
+    }
+
+    /// The counters.
+    fn numbers(&self) -> ClusterNumbers {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.0.counters;
+        let links = self.0.node.cluster();
+        let state = self.0.state();
+        ClusterNumbers {
+            member: state.standpoint.member && state.has_lease(),
+            astray: if state.watched.lasts { (state.watched.missing + state.watched.excess) as u64 } else { 0 },
+            leads: state.standpoint.leads,
+            bus_connected: state.standpoint.bus,
+            epoch: state.standpoint.table.epoch,
+            nodes: state.standpoint.table.lives.len() as u64,
+            served: state.in_force.served.iter().count() as u64,
+            moved_out: of(&counters.moved_out),
+            moved_in: of(&counters.moved_in),
+            failed: of(&counters.failed),
+            mismatches: of(&counters.mismatches),
+            taken_anew: of(&counters.taken_anew),
+            lapses: of(&counters.lapses),
+            indirect_links: links.peers.iter().filter(|peer| peer.through.is_some()).count() as u64,
+            indirect_links_begun: links.total.indirect,
+            carried_bytes: links.total.carried_bytes,
+            restoring: of(&counters.restoring),
+            restored: of(&counters.restored),
+            failovers: of(&counters.failovers),
+            failover_ms: of(&counters.failover_ms),
+        }
+    }
+}
+
+impl Part for ClusterApi {
+    fn hindrance(&self) -> Option<String> {
+        self.0.hindrance()
+    }
+
+    fn add_to(&self, status: &mut Status) {
+        status.cluster = Some(self.numbers());
+    }
+}
+
+impl ClusterPart for ClusterApi {
+    fn view(&self) -> Value {
+        let standpoint = self.0.state().standpoint.clone();
+        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases } = standpoint;
+        let in_force = self.0.state().in_force;
+        let numbers = self.numbers();
+        let links = self.0.node.cluster();
+        let nodes = table.lives.iter().map(|(name, life)| {
+            let advert = adverts.get(name);
+            let link = links.peers.iter().find(|peer| peer.name.as_str() == name);
+            json!({
+                "name": name,
+                "life": life.to_string(),
+                "partitions": table.of(name).len(),
+                "leaving": advert.is_some_and(|advert| advert.leaving),
+                "cluster": advert.map(|advert| &advert.addresses.cluster),
+                "mqtt": advert.map(|advert| &advert.addresses.mqtt),
+                "admin": advert.map(|advert| &advert.addresses.admin),
+                "lease_ms": leases.get(name).map(lease_ms),
+                "link": link.map(|link| link.state.label()),
+                "link_through": link.and_then(|link| link.through.as_ref()).map(ToString::to_string),
+                "link_failure": link.and_then(|link| link.last_failure.clone()),
+            })
+        });
+        let homes = table.homes.iter().map(|home| home.as_ref().map(|home| &home.node));
+        let moves = table.moves.iter().map(|it| json!({ "from": it.from, "to": it.to, "partitions": it.partitions }));
+        json!({
+            "name": self.0.name,
+            "life": life.to_string(),
+            "member": member,
+            "leads": leads,
+            "leaving": leaving,
+            "bus_connected": bus,
+            "epoch": table.epoch,
+            "epoch_in_force": in_force.epoch,
+            "served": in_force.served.iter().count(),
+            "lease_ms": lease_ms(&self.0.lease),
+            "leases_differ": leases.values().any(|lease| *lease != self.0.lease),
+            "nodes": nodes.collect::<Vec<_>>(),
+            "homes": homes.collect::<Vec<_>>(),
+            "moves": moves.collect::<Vec<_>>(),
+            "moved_out": numbers.moved_out,
+            "moved_in": numbers.moved_in,
+            "moves_failed": numbers.failed,
+            "owed_mismatches": numbers.mismatches,
+            "taken_anew": numbers.taken_anew,
+            "restoring": numbers.restoring,
+            "restored": numbers.restored,
+            "failovers": numbers.failovers,
+            "failover_ms": numbers.failover_ms,
+            "memberships_lost": numbers.lapses,
+            "astray": numbers.astray,
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! Looks each second whether the shards serve the partitions that the table gives this node, on a thread of its own:
+//! if any other thread of the cluster hangs, this one sees the effect.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::SIGTERM;
+use tidegate_cluster::{Sight, Verdict, Watchdog};
+
+use super::error::NodeError;
+use super::status::{Shared, describe};
+
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Begins to look, until the returned sender is dropped.
+///
+/// # Errors
+/// In words for people, when the system gives no thread.
+pub(super) fn begin(shared: Arc<Shared>) -> Result<Sender<()>, NodeError> {
+    let (keeps_on, ended) = channel();
+    let watch = move || run(&shared, &ended);
+    let begun = Builder::new().name("cluster-watch".into()).spawn(watch);
+    begun.map(|_| keeps_on).map_err(NodeError::Thread)
+}
+
+fn run(shared: &Shared, ended: &Receiver<()>) {
+    let mut watchdog = Watchdog::new(shared.lease());
+    let (began, mut lasts) = (Instant::now(), false);
+    while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+        let verdict = look(shared, &mut watchdog, began.elapsed());
+        shared.set_watched(verdict);
+        if verdict.lasts && !lasts {
+            tracing::error!(why = describe(&verdict), "the node is not ready");
+        }
+        if lasts && !verdict.lasts {
+            tracing::info!("the node serves what the table of its cluster gives it again");
+        }
+        lasts = verdict.lasts;
+        if verdict.ends && shared.ends_for(farewell(shared.name(), &verdict)) {
+            end();
+        }
+    }
+}
+
+fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> Verdict {
+    // Asked first: a table that comes meanwhile is newer than the answer, and the next look is right again.
+    let serves = shared.node().served().ok();
+    let serves = serves.map(|it| it.iter().map(|partition| partition.0).collect::<BTreeSet<u16>>());
+    let (table, has_lease, is_fetching) = shared.meant();
+    watchdog.look(now, &Sight { name: shared.name(), table: &table, has_lease, is_fetching, serves: serves.as_ref() })
+}
+
+/// Has the process stop as by a signal from outside, so that there is one way to stop.
+pub(super) fn end() {
+    if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
+        tracing::error!(%error, "the node cannot be stopped, and should not serve on");
+    }
+}
+
+fn farewell(name: &str, verdict: &Verdict) -> String {
+    format!(
+        "node `{name}` ends, since {}, and that has not passed within cluster.lease. Start it again with the same data directory, as a supervisor \
+         does, and it begins as a new life. This is a fault of Tidegate: keep the log and report it",
+        describe(verdict)
+    )
+}

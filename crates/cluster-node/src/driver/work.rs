@@ -1,0 +1,314 @@
+//! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile
+//! by others.
+
+mod moves;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use tidegate_cluster::Step;
+use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
+use tidegate_node::{NodeHandle, NodeName};
+
+use super::control::Event;
+use super::error::NodeError;
+use super::logs::Logs;
+use super::memory::{Memory, MemoryFile};
+use super::parts::Kind;
+use super::pause;
+use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
+use super::status::Shared;
+use super::view::TableView;
+pub(super) use moves::without_retained;
+use moves::{Arriving, CUT_PAUSE, Departing};
+
+/// Pause before the next attempt to fetch a dead node's partitions.
+const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a table that is not in force everywhere is put in force again.
+const FORCE_PAUSE: Duration = Duration::from_millis(100);
+/// Longest wait of a thread that has nothing to do.
+const IDLE: Duration = Duration::from_secs(3_600);
+
+/// A task of the thread.
+pub(super) enum Work {
+    /// A table has come, or the address of a node has become known.
+    Table(Box<TableWork>),
+    /// Something has come by a move.
+    TakeIn { id: u64, kind: Kind, parcel: Vec<u8> },
+}
+
+/// The work for a table.
+pub(super) struct TableWork {
+    pub(super) steps: Vec<Step>,
+    pub(super) told: TableView,
+    /// The life for which it is asked.
+    pub(super) life: u64,
+    /// The state to remember when the steps are done.
+    pub(super) memory: Memory,
+    /// The partitions to fetch from dead nodes, and since which epoch they are at home here.
+    pub(super) restoring: BTreeMap<u16, u64>,
+    /// The partitions here that no node serves, since they move, or are not all here.
+    pub(super) held: Partitions,
+    /// The partitions served here.
+    pub(super) served: Partitions,
+}
+
+pub(super) fn begin(
+    name: &NodeName,
+    node: NodeHandle,
+    logs: Logs,
+    memory: MemoryFile,
+    restorer: Restorer,
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+) -> Result<Sender<Work>, NodeError> {
+    let (work, inbox) = channel();
+    let name = name.to_string();
+    let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+    let worker =
+        Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0 };
+    let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
+    begun.map(|_| work).map_err(NodeError::Thread)
+}
+
+struct Worker {
+    name: String,
+    node: NodeHandle,
+    logs: Logs,
+    memory: MemoryFile,
+    saved: Option<Memory>,
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+    /// Arriving partitions, by move.
+    arriving: BTreeMap<u64, Arriving>,
+    /// Departing partitions that are not complete, by move.
+    departing: BTreeMap<u64, Departing>,
+    restorer: Restorer,
+    /// Partitions to fetch from dead nodes.
+    tasks: VecDeque<Task>,
+    /// The life of the last table.
+    life: u64,
+}
+
+pub(super) fn set_of(partitions: &[u16]) -> Partitions {
+    partitions.iter().copied().map(PartitionId).collect()
+}
+
+fn all() -> Partitions {
+    (0..PARTITIONS).map(PartitionId).collect()
+}
+
+impl Worker {
+    fn run(mut self, inbox: &Receiver<Work>) {
+        loop {
+            let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
+            let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
+            let received = inbox.recv_timeout(wait);
+            if self.memory.is_another_s() {
+                // The partitions here belong to others now. The process is about to end for it, and says so.
+                return;
+            }
+            match received {
+                Ok(Work::Table(work)) => self.follow(&work),
+                Ok(Work::TakeIn { id, kind, parcel }) => self.take_in(id, kind, &parcel),
+                Err(RecvTimeoutError::Timeout) => self.restore(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.send_rests();
+        }
+    }
+
+    /// Notes the partitions to fetch from dead nodes, and forgets obsolete tasks.
+    fn plan_to_restore(&mut self, work: &TableWork) {
+        if self.life != work.life {
+            // The new life names its missing partitions itself.
+            (self.life, self.tasks) = (work.life, VecDeque::new());
+        }
+        for task in &mut self.tasks {
+            task.partitions.retain(|partition, (since, _)| work.restoring.get(partition) == Some(since));
+        }
+        self.tasks.retain(|task| !task.partitions.is_empty());
+        // Partitions of the same nodes are fetched at once.
+        let mut together: BTreeMap<Vec<String>, Wanted> = BTreeMap::new();
+        for step in &work.steps {
+            let Step::Restore { partitions, former } = step else { continue };
+            let nodes = former.iter().map(|it| it.node.clone()).collect();
+            let wanted = |partition: &u16| Some((*partition, (*work.restoring.get(partition)?, former.clone())));
+            together.entry(nodes).or_default().extend(partitions.iter().filter_map(wanted));
+        }
+        let (began, living) = (Instant::now(), work.told.names.iter().cloned().collect::<BTreeSet<_>>());
+        for (nodes, partitions) in together {
+            tracing::warn!(partitions = partitions.len(), ?nodes, "taking over the partitions of a dead node");
+            self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
+        }
+        self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
+    }
+
+    /// Carries out one fetch that is due.
+    fn restore(&mut self) {
+        let now = Instant::now();
+        let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
+        let Some(mut task) = self.tasks.remove(at) else { return };
+        let own = self.saved.clone().unwrap_or_default();
+        let restored = match self.restorer.restore(&task, &own) {
+            Ok(restored) => restored,
+            Err(Hindrance::Passing(why)) => {
+                tracing::warn!(why, "the partitions of a dead node are not here yet; it is tried again");
+                task.due = Instant::now() + RESTORE_PAUSE;
+                return self.tasks.push_back(task);
+            }
+            Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+                tracing::error!(why, "the partitions of a dead node cannot be taken in");
+                self.forget(Restorer::set(&task));
+                Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
+            }
+        };
+        let mut memory = own;
+        let since: BTreeMap<u16, u64> =
+            task.partitions.iter().map(|(partition, (since, _))| (*partition, *since)).collect();
+        memory.holdings.extend(&since);
+        self.remember(&memory);
+        if self.saved.as_ref() != Some(&memory) {
+            // No node may take it for restored before it is remembered.
+            task.due = Instant::now() + RESTORE_PAUSE;
+            return self.tasks.push_back(task);
+        }
+        let ms = u64::try_from(task.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let counters = &self.shared.counters;
+        counters.note_restored(task.partitions.len() - restored.lost.len(), restored.lost.len(), ms);
+        counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
+        let Restored { sessions, messages, retained, bans, lost } = restored;
+        let partitions = task.partitions.len();
+        tracing::info!(
+            partitions,
+            sessions,
+            messages,
+            retained,
+            bans,
+            ms,
+            "the partitions of a dead node are served here"
+        );
+        if !lost.is_empty() {
+            tell_lost(lost.len());
+        }
+        let _ = self.events.send(Event::Restored { life: self.life, partitions: since });
+    }
+
+    /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
+    fn follow(&mut self, work: &TableWork) {
+        for step in &work.steps {
+            if let Step::Forget(partitions) = step {
+                self.forget(set_of(partitions));
+            }
+        }
+        // Remembered partitions are there: arrived ones were in the store before they were said to have arrived.
+        self.remember(&work.memory);
+        for step in &work.steps {
+            self.take_note(step);
+        }
+        self.plan_to_restore(work);
+        // A shard may be late with its answer, mostly since the process stood still. Until all have answered the
+        // served partitions are not known, and the lease is not renewed.
+        while let Err(error) = self.put_in_force(work) {
+            self.complain(&error, "the table of the cluster is not in force everywhere; it is tried again");
+            if self.memory.is_another_s() || self.shared.astray().is_some() {
+                return;
+            }
+            pause(FORCE_PAUSE);
+        }
+        for step in &work.steps {
+            if let Step::Send { id, partitions, to } = step
+                && let Err(error) = self.send(*id, set_of(partitions), to)
+            {
+                self.refuse_departure(*id, to, &error);
+            }
+        }
+    }
+
+    fn forget(&mut self, partitions: Partitions) {
+        self.end_moves_of(partitions);
+        let forgotten = self.node.forget_partitions(partitions).and_then(|owed| {
+            self.node.forget_retained(partitions)?;
+            Ok(owed)
+        });
+        match forgotten {
+            Ok(owed) => tracing::debug!(partitions = partitions.iter().count(), sessions = owed.sessions, "forgotten"),
+            Err(error) => self.complain(&error, "what lives elsewhere could not be removed here"),
+        }
+    }
+
+    fn remember(&mut self, memory: &Memory) {
+        if self.saved.as_ref() == Some(memory) {
+            return;
+        }
+        match self.memory.save(memory) {
+            Ok(()) => self.saved = Some(memory.clone()),
+            Err(error) => {
+                self.complain(&error, "cannot remember the partitions worked here: a restart would begin them empty");
+            }
+        }
+    }
+
+    /// Logs a failure. A process whose place was taken is about to end for that, and says so:
+    /// one error is enough.
+    fn complain(&self, error: &dyn Error, what: &'static str) {
+        if self.memory.is_another_s() {
+            tracing::debug!(%error, "{what}");
+        } else {
+            tracing::error!(%error, "{what}");
+        }
+    }
+
+    fn take_note(&mut self, step: &Step) {
+        match step {
+            Step::Expect { id, partitions, .. } => {
+                self.arriving.insert(*id, Arriving::new(set_of(partitions)));
+            }
+            Step::TakeOver { id, partitions } => {
+                self.arriving.remove(id);
+                self.shared.counters.note_in(partitions.len());
+                tracing::info!(partitions = partitions.len(), "partitions are served here now");
+            }
+            Step::Begin { partitions, lost: true } => {
+                self.shared.counters.note_anew(partitions.len());
+                tell_lost(partitions.len());
+            }
+            Step::Resume(partitions) => {
+                self.end_moves_of(set_of(partitions));
+                tracing::warn!(
+                    partitions = partitions.len(),
+                    "a move was called off; its partitions are served here on"
+                );
+            }
+            Step::Send { .. } | Step::Forget(_) | Step::Keep(_) | Step::Begin { .. } | Step::Restore { .. } => {}
+        }
+    }
+
+    fn put_in_force(&mut self, work: &TableWork) -> Result<(), tidegate_node::NoAnswer> {
+        // Before the table, so that the clients of leaving partitions get a reason of their own.
+        for step in &work.steps {
+            if let Step::Send { partitions, to, .. } = step {
+                let reference = work.told.reference_of(to);
+                self.node.hold_partitions(set_of(partitions), reference)?;
+            }
+        }
+        self.node.set_cluster(Arc::new(work.told.view.clone()))?;
+        let lease = self.shared.lease_of(work.life);
+        let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
+        self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
+        self.node.release_partitions(all().without(work.held))?;
+        self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
+        Ok(())
+    }
+}
+
+fn tell_lost(partitions: usize) {
+    tracing::warn!(
+        partitions,
+        "partitions begin empty here: sessions and retained messages that their last node had are lost"
+    );
+}

@@ -1,0 +1,207 @@
+//! Both sides of a move: images, the messages that came since, and their end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
+
+use super::{Event, Worker};
+use crate::driver::error::PartitionMoveError;
+use crate::driver::parts::{self, Kind};
+use crate::driver::pause;
+use tidegate_homes::owed_entry;
+use tidegate_homes::parcel::Parcel;
+
+/// How long queues may take that are read from the store.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before it is looked again whether they have come.
+const LOAD_PAUSE: Duration = Duration::from_millis(5);
+/// Pause before it is looked again whether all nodes have cut.
+pub(super) const CUT_PAUSE: Duration = Duration::from_millis(2);
+/// How long that may take: each node that this one has a session with needs one with the new home.
+const CUT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Partitions that are to come.
+pub(super) struct Arriving {
+    partitions: Partitions,
+    /// The images are here.
+    taken_in: bool,
+}
+
+impl Arriving {
+    pub(super) fn new(partitions: Partitions) -> Self {
+        Self { partitions, taken_in: false }
+    }
+}
+
+/// Partitions whose images were sent, and whose rest is not complete.
+pub(super) struct Departing {
+    partitions: Partitions,
+    to: String,
+    since: Instant,
+}
+
+impl Worker {
+    /// Moves of these partitions are over.
+    pub(super) fn end_moves_of(&mut self, partitions: Partitions) {
+        let is_other = |moved: Partitions| moved.without(partitions) == moved;
+        self.arriving.retain(|_, arriving| is_other(arriving.partitions));
+        self.departing.retain(|_, departing| is_other(departing.partitions));
+    }
+
+    /// This node cannot do its part as the old home.
+    pub(super) fn refuse_departure(&mut self, id: u64, to: &str, error: &PartitionMoveError) {
+        self.departing.remove(&id);
+        self.shared.counters.note_failed();
+        tracing::warn!(to, why = %error, "partitions were not moved; they are served here on");
+        let _ = self.events.send(Event::Refused(id));
+    }
+
+    /// Sends the images of leaving partitions.
+    pub(super) fn send(&mut self, id: u64, partitions: Partitions, to: &str) -> Result<(), PartitionMoveError> {
+        let began = Instant::now();
+        let images = self.images(id, partitions)?;
+        let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
+        let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
+        let head = json!({ "from": self.name, "partitions": named, "owed": owed });
+        let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() };
+        let bytes = self.send_parcel(id, Kind::Images, &parcel)?;
+        self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
+        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(partitions = named.len(), bytes, ms, "partitions are on their way to another node");
+        Ok(())
+    }
+
+    fn send_parcel(&self, id: u64, kind: Kind, parcel: &Parcel) -> Result<usize, PartitionMoveError> {
+        let parcel = parcel.write();
+        if parcel.len() > parts::MAX_BYTES {
+            return Err(PartitionMoveError::TooLong(parcel.len()));
+        }
+        for part in parts::cut(id, kind, &parcel) {
+            self.logs.append_image(part)?;
+        }
+        Ok(parcel.len())
+    }
+
+    /// Images of held partitions, once all of their queues are in memory.
+    fn images(&self, id: u64, partitions: Partitions) -> Result<Vec<PartitionImage>, PartitionMoveError> {
+        let deadline = Instant::now() + LOAD_TIMEOUT;
+        loop {
+            let images = self.node.snapshot_for_node(partitions, parts::MAX_BYTES as u64, id);
+            if let Some(images) = images? {
+                return Ok(images);
+            }
+            if Instant::now() > deadline {
+                return Err(PartitionMoveError::NotRead);
+            }
+            pause(LOAD_PAUSE);
+        }
+    }
+
+    /// Sends the messages that came for leaving partitions, where all nodes send to the new home by now.
+    pub(super) fn send_rests(&mut self) {
+        let ids: Vec<u64> = self.departing.keys().copied().collect();
+        for id in ids {
+            match self.send_rest(id) {
+                Ok(false) => {}
+                Ok(true) => drop(self.departing.remove(&id)),
+                Err(error) => {
+                    let to = self.departing.get(&id).map(|departing| departing.to.clone()).unwrap_or_default();
+                    self.refuse_departure(id, &to, &error);
+                }
+            }
+        }
+    }
+
+    /// Says whether it was sent.
+    fn send_rest(&self, id: u64) -> Result<bool, PartitionMoveError> {
+        let Some(departing) = self.departing.get(&id) else { return Ok(false) };
+        if !self.node.is_cut(id)? {
+            if departing.since.elapsed() > CUT_TIMEOUT {
+                return Err(PartitionMoveError::NotCut);
+            }
+            return Ok(false);
+        }
+        let pieces = self.node.take_transfer_rest(id)?;
+        let bytes = self.send_parcel(id, Kind::Rest, &Parcel { head: json!({ "from": self.name }), pieces })?;
+        self.shared.counters.note_out(departing.partitions.iter().count());
+        let ms = u64::try_from(departing.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(bytes, ms, "all that has come for them is on its way as well");
+        Ok(true)
+    }
+
+    /// Takes in a parcel of a move that is still under way, and says so when it was the last one.
+    pub(super) fn take_in(&mut self, id: u64, kind: Kind, parcel: &[u8]) {
+        let Some(arriving) = self.arriving.get(&id) else { return };
+        let (expected, taken_in) = (arriving.partitions, arriving.taken_in);
+        let outcome = match kind {
+            Kind::Images => self.arrive(id, expected, parcel),
+            // Whatever the images could not do was said.
+            Kind::Rest if !taken_in => return,
+            Kind::Rest => self.complete(id, parcel),
+        };
+        match (outcome, kind) {
+            (Ok(()), Kind::Images) => {
+                if let Some(arriving) = self.arriving.get_mut(&id) {
+                    arriving.taken_in = true;
+                }
+            }
+            (Ok(()), Kind::Rest) => {
+                // Before any node knows of it: when this node dies, others look here for the partitions.
+                let mut memory = self.saved.clone().unwrap_or_default();
+                memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
+                self.remember(&memory);
+                let _ = self.events.send(Event::Arrived(id));
+            }
+            (Err(error), _) => {
+                self.shared.counters.note_failed();
+                tracing::warn!(why = %error, "partitions that came were not taken in; they stay where they were");
+                self.forget(expected);
+                let _ = self.events.send(Event::Refused(id));
+            }
+        }
+    }
+
+    /// Takes images in, and asks all nodes to send here from now on.
+    fn arrive(&self, id: u64, expected: Partitions, parcel: &[u8]) -> Result<(), PartitionMoveError> {
+        let parcel = read_parcel(parcel)?;
+        let list = |name: &str| parcel.head.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let partition = |value: &Value| Some(PartitionId(u16::try_from(value.as_u64()?).ok()?));
+        let partitions: Vec<PartitionId> = list("partitions").iter().filter_map(partition).collect();
+        let named: Partitions = partitions.iter().copied().collect();
+        if named != expected || partitions.len() != parcel.pieces.len() {
+            return Err(PartitionMoveError::OtherPartitions);
+        }
+        let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(list("owed")).collect();
+        let images = partitions.into_iter().zip(parcel.pieces.clone());
+        let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
+        let arrived = self.node.arrive_from_node(images.collect(), id)?;
+        for (partition, owed) in arrived.owed {
+            let (before, after) = (owed_before.get(&partition), without_retained(owed));
+            if before != Some(&after) {
+                self.shared.counters.note_mismatch();
+                let before = before.cloned();
+                return Err(PartitionMoveError::OtherOwed { partition: partition.0, before, after });
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers what the old home has got since.
+    fn complete(&self, id: u64, parcel: &[u8]) -> Result<(), PartitionMoveError> {
+        let parcel = read_parcel(parcel)?;
+        let messages = self.node.finish_transfer(id, parcel.pieces)?;
+        tracing::debug!(messages, "the messages that came meanwhile were delivered");
+        Ok(())
+    }
+}
+
+fn read_parcel(parcel: &[u8]) -> Result<Parcel, PartitionMoveError> {
+    Parcel::read(parcel).ok_or(PartitionMoveError::NoParcel)
+}
+
+/// The messages owed to sessions. Of retained messages a newer one may be here already.
+pub(in crate::driver) fn without_retained(owed: Owed) -> Value {
+    json!(owed_entry(&Owed { retained: 0, ..owed }))
+}

@@ -1,0 +1,151 @@
+//! `tidegate config ...`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use crate::args::ConfigArgs;
+use crate::convert;
+use crate::loading::{load, report_load_error};
+use tidegate_config::context::read_definitions;
+use tidegate_config::load::{LoadError, read_file};
+use tidegate_config::path::{holder, known_key, known_section};
+use tidegate_config::show::{Which, show};
+use tidegate_config::store::check_directory;
+use tidegate_config::value::Problem;
+use tidegate_config::{Config, Inputs, reference};
+use tidegate_engine::Durability;
+use tidegate_identity::access;
+use tidegate_identity::authentication;
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
+
+/// The commands around a configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a file: exit code 0 when it is right, 1 with every problem when it is not
+    Check {
+        /// The file; the environment and flags are left out
+        file: PathBuf,
+    },
+    /// Print the configuration as TOML, with the source of each value
+    Show {
+        /// All keys, not only those that were set
+        #[arg(long)]
+        effective: bool,
+        /// The flags that set keys.
+        #[command(flatten)]
+        sources: Box<ConfigArgs>,
+    },
+    /// Explain a key, the keys of a section, or list the sections
+    Explain {
+        /// Such as `queue.overflow` or `queue`
+        key: Option<String>,
+    },
+    /// Write the configuration of another broker as ours, and report the outcome of each line
+    ///
+    /// Mosquitto, EMQX, HiveMQ, NanoMQ, RabbitMQ and VerneMQ are recognised by the content of the file. The exit code is
+    /// 0 where all was carried over or is done in another way, 3 where something was left out, and 2 where the file is
+    /// no configuration of any of them.
+    Convert(convert::ConvertArgs),
+    /// Print the reference page of all keys, Markdown
+    Reference,
+}
+
+/// Carries out a command.
+pub fn run(command: &ConfigCommand) -> Exit {
+    match command {
+        ConfigCommand::Check { file } => check(file),
+        ConfigCommand::Show { effective, sources } => show_config(*effective, sources),
+        ConfigCommand::Explain { key } => explain(key.as_deref()),
+        ConfigCommand::Convert(args) => convert::run(args),
+        ConfigCommand::Reference => print_and_exit(&reference::page(), Exit::Ok),
+    }
+}
+
+fn show_config(effective: bool, sources: &ConfigArgs) -> Exit {
+    let config = match load(sources) {
+        Ok(config) => config,
+        Err(exit) => return exit,
+    };
+    let text = show(&config, if effective { Which::Effective } else { Which::Set });
+    if text.is_empty() {
+        complain("hint: nothing is set; --effective shows the defaults\n");
+    }
+    print_and_exit(&text, Exit::Ok)
+}
+
+fn check(path: &Path) -> Exit {
+    let config = read_file(path)
+        .and_then(|file| Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(LoadError::Wrong));
+    let problems = match &config {
+        // Files that cannot be used keep the broker from starting as much as a wrong key does.
+        Ok(config) => problems_of_files(config),
+        Err(error) => {
+            report_load_error(error);
+            return Exit::Failure;
+        }
+    };
+    if problems.is_empty() {
+        return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
+    }
+    for problem in problems {
+        report(&problem);
+    }
+    Exit::Failure
+}
+
+/// What is wrong with the files that a configuration names.
+fn problems_of_files(config: &Config) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut note = |problem: Option<String>| problems.extend(problem);
+    note(access::load(config).err().map(|error| error.to_string()));
+    note(authentication::check_files(config).err().map(|error| error.to_string()));
+    note(read_definitions(&config.context).err().map(|error| error.to_string()));
+    let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+    note(directory.and_then(|directory| check_directory(directory).err()).map(|error| error.to_string()));
+    for (position, settings) in config.tls_settings() {
+        let name = config.listeners.get(position).map_or("", |listener| &listener.name);
+        note(settings.check().err().map(|error| format!("listener `{name}`: {error}")));
+    }
+    for checked in tidegate_config::bridges::check_files(config) {
+        note(checked.err().map(|error| error.to_string()));
+    }
+    problems
+}
+
+fn explain(key: Option<&str>) -> Exit {
+    let text = match key {
+        None => Ok(reference::explain_all()),
+        Some(name) => explain_name(name),
+    };
+    match text {
+        Ok(text) => print_and_exit(&text, Exit::Ok),
+        Err(problem) => {
+            report(&problem.message);
+            if let Some(hint) = problem.hint {
+                complain(format_args!("hint: {hint}\n"));
+            }
+            Exit::Usage
+        }
+    }
+}
+
+/// Explains `section`, `section.key`, or `section.N.key` as it is written elsewhere.
+fn explain_name(name: &str) -> Result<String, Problem> {
+    let parts: Vec<&str> = name.split('.').filter(|part| part.parse::<usize>().is_err()).collect();
+    match parts[..] {
+        [one] => match known_section(one) {
+            Ok(section) => Ok(reference::explain_section(section)),
+            // A key without its section is good enough where only one section has it.
+            Err(problem) => match holder(one) {
+                Some((section, key)) => Ok(reference::explain_key(section, key)),
+                None => Err(problem),
+            },
+        },
+        [section, key] => {
+            let section = known_section(section)?;
+            Ok(reference::explain_key(section, known_key(section, key)?))
+        }
+        _ => Err(Problem::new(format!("`{name}` names no key: SECTION.KEY"))),
+    }
+}

@@ -1,0 +1,268 @@
+//! `tidegate config convert`.
+
+mod foreign;
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tidegate_conversion::{Conversion, File as TheirFile, Outcome, Verdict};
+use tidegate_foreign_conf::Broker;
+use tidegate_mosquitto_conf::{DynamicSecurity, NotMosquitto, dynamic_security};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
+
+use tidegate_config::load::read_bounded;
+use tidegate_config::source::FileText;
+use tidegate_config::{Config, Inputs};
+
+/// The arguments of `config convert`.
+#[derive(Clone, Debug, Args)]
+pub struct ConvertArgs {
+    /// mosquitto.conf, dynamic-security.json, emqx.conf, HiveMQ's config.xml, nanomq.conf, rabbitmq.conf, definitions.json or vernemq.conf
+    pub file: PathBuf,
+    /// The broker that the file belongs to, where its content does not say it
+    #[arg(long, value_name = "BROKER")]
+    pub from: Option<From>,
+    /// Write here instead of to standard output, users beside it with the ending .users; a directory for dynamic-security.json
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Print each line with `carried`, `changed` or `refused` and why, and the result, as JSON
+    #[arg(long, conflicts_with = "diff")]
+    pub json: bool,
+    /// Print each line with what it becomes, in place of the result
+    #[arg(long)]
+    pub diff: bool,
+}
+
+/// A broker whose configuration is converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum From {
+    /// EMQX
+    Emqx,
+    /// HiveMQ
+    Hivemq,
+    /// Mosquitto
+    Mosquitto,
+    /// NanoMQ
+    Nanomq,
+    /// RabbitMQ
+    Rabbitmq,
+    /// VerneMQ
+    Vernemq,
+}
+
+impl From {
+    /// The broker; `None` for Mosquitto, whose configurations have a crate of their own.
+    pub(crate) const fn broker(self) -> Option<tidegate_foreign_conf::Broker> {
+        use tidegate_foreign_conf::Broker;
+        match self {
+            Self::Emqx => Some(Broker::Emqx),
+            Self::Hivemq => Some(Broker::HiveMq),
+            Self::Mosquitto => None,
+            Self::Nanomq => Some(Broker::NanoMq),
+            Self::Rabbitmq => Some(Broker::RabbitMq),
+            Self::Vernemq => Some(Broker::VerneMq),
+        }
+    }
+}
+
+/// Longest value that the table shows, characters.
+const SHOWN_VALUE: usize = 40;
+
+/// Converts a file.
+pub(crate) fn run(args: &ConvertArgs) -> Exit {
+    let text = match read_bounded(&args.file) {
+        Ok(text) => text,
+        Err(error) => {
+            report(&format_args!("cannot read {}: {error}", args.file.display()));
+            // Bytes that are no text are no configuration.
+            return if error.kind() == io::ErrorKind::InvalidData { Exit::Usage } else { Exit::Failure };
+        }
+    };
+    let name = args.file.display().to_string();
+    let theirs = TheirFile { name: name.clone(), text };
+    let broker = match args.from {
+        Some(From::Mosquitto) => None,
+        Some(from) => from.broker(),
+        None => tidegate_foreign_conf::recognise(&theirs.text),
+    };
+    if let Some(broker) = broker {
+        return foreign::run(args, broker, &theirs);
+    }
+    if theirs.text.trim_start().starts_with('{') {
+        return convert_security(args, &theirs);
+    }
+    let Ok(conversion) = tidegate_mosquitto_conf::convert(&theirs, &folder) else {
+        let others: Vec<&str> = Broker::ALL.iter().map(|broker| broker.name()).collect();
+        report(&format_args!("{name}: {NotMosquitto}, and no configuration of {}", others.join(", ")));
+        return Exit::Usage;
+    };
+    finish(args, &name, &conversion)
+}
+
+/// Reports a conversion and writes its result.
+fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
+    complain(table(&conversion.lines));
+    for note in &conversion.notes {
+        complain(format_args!("note: {note}\n"));
+    }
+    // What several values say together shows only now.
+    let result =
+        Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
+    let runs =
+        result.inspect_err(|findings| complain(format_args!("\nThe result cannot be run as it is:\n{findings}")));
+    let exit = if conversion.left_out || runs.is_err() { Exit::LeftOut } else { Exit::Ok };
+    complain(summary(name, conversion));
+    write(args, conversion, exit)
+}
+
+/// Converts a file of the dynamic security plugin: users and rules, each a file, and the sections that name them.
+fn convert_security(args: &ConvertArgs, theirs: &TheirFile) -> Exit {
+    let security = match dynamic_security(theirs) {
+        Ok(security) => security,
+        Err(error) => {
+            report(&format_args!("{}: {error}", theirs.name));
+            return Exit::Usage;
+        }
+    };
+    let folder = args.output.as_deref().unwrap_or_else(|| Path::new("."));
+    let (users, rules) = (folder.join("users"), folder.join("rules.toml"));
+    // A string of JSON is one of TOML, too.
+    let quoted = |path: &Path| serde_json::Value::from(path.display().to_string()).to_string();
+    let toml = format!(
+        "# Converted from {}.\n\n[[auth]]\nkind = \"password-file\"\nfile = {}\n\n[access]\nrules_file = {}\n",
+        theirs.name,
+        quoted(&users),
+        quoted(&rules)
+    );
+    let DynamicSecurity { lines, left_out, .. } = security;
+    let conversion = Conversion { toml, lines, notes: Vec::new(), left_out };
+    complain(table(&conversion.lines));
+    complain(summary(&theirs.name, &conversion));
+    let exit = if left_out { Exit::LeftOut } else { Exit::Ok };
+    if let Some(folder) = &args.output {
+        let configuration = folder.join("tidegate.toml");
+        let files = [(&users, &security.users), (&rules, &security.rules), (&configuration, &conversion.toml)];
+        if let Err(error) = fs::create_dir_all(folder) {
+            report(&format_args!("cannot make {}: {error}", folder.display()));
+            return Exit::Failure;
+        }
+        for (path, text) in files {
+            if let Err(error) = write_new(path, text) {
+                report(&format_args!("cannot write {}: {error}", path.display()));
+                return Exit::Failure;
+            }
+        }
+        return if args.json { print_and_exit(&json(&conversion, exit), exit) } else { exit };
+    }
+    complain("The users and the rules are files: --output DIRECTORY writes them\n");
+    match (args.json, args.diff) {
+        (true, _) => print_and_exit(&json(&conversion, exit), exit),
+        (_, true) => print_and_exit(&diff(&conversion.lines), exit),
+        (false, false) => print_and_exit(&security.rules, exit),
+    }
+}
+
+fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
+    if let Some(output) = &args.output
+        && let Err(error) = write_new(output, &conversion.toml)
+    {
+        report(&format_args!("cannot write {}: {error}", output.display()));
+        return Exit::Failure;
+    }
+    match (args.json, args.diff, &args.output) {
+        (true, ..) => print_and_exit(&json(conversion, exit), exit),
+        (_, true, _) => print_and_exit(&diff(&conversion.lines), exit),
+        (false, false, Some(_)) => exit,
+        (false, false, None) => print_and_exit(&conversion.toml, exit),
+    }
+}
+
+/// Each line with what became of it and why, for people.
+fn table(lines: &[Verdict]) -> String {
+    let rows: Vec<(String, String, &Verdict)> =
+        lines.iter().map(|line| (format!("{}:{}", line.file, line.line), said(line), line)).collect();
+    let place_width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or_default();
+    let said_width = rows.iter().map(|row| row.1.chars().count()).max().unwrap_or_default();
+    let mut out = String::new();
+    for (place, said, line) in &rows {
+        let row = format!("{place:place_width$}  {:7}  {said:said_width$}  {}", line.outcome.word(), line.why);
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+    out
+}
+
+/// A line as the table shows it.
+fn said(line: &Verdict) -> String {
+    let mut value: String = line.value.chars().take(SHOWN_VALUE).collect();
+    if line.value.chars().nth(SHOWN_VALUE).is_some() {
+        value.push('…');
+    }
+    format!("{} {value}", line.key).trim_end().to_owned()
+}
+
+fn summary(name: &str, conversion: &Conversion) -> String {
+    let count = |outcome| conversion.lines.iter().filter(|line| line.outcome == outcome).count();
+    let (carried, changed, refused) = (count(Outcome::Carried), count(Outcome::Changed), count(Outcome::Refused));
+    format!("{name}: {carried} lines carried, {changed} changed, {refused} refused\n")
+}
+
+/// Each line of theirs with `-`, and what it becomes with `+`, or why it does not with `!`.
+fn diff(lines: &[Verdict]) -> String {
+    let mut out = String::new();
+    for line in lines {
+        let _ = writeln!(out, "{}", format!("- {} {}", line.key, line.value).trim_end());
+        for becomes in &line.becomes {
+            let _ = writeln!(out, "+ {becomes}");
+        }
+        if line.outcome != Outcome::Carried {
+            let _ = writeln!(out, "! {}: {}", line.outcome.word(), line.why);
+        }
+    }
+    out
+}
+
+fn json(conversion: &Conversion, exit: Exit) -> String {
+    let lines: Vec<serde_json::Value> = conversion
+        .lines
+        .iter()
+        .map(|line| {
+            serde_json::json!({
+                "file": line.file, "line": line.line, "key": line.key, "value": line.value,
+                "outcome": line.outcome.word(), "why": line.why, "becomes": line.becomes,
+            })
+        })
+        .collect();
+    let left_out = exit == Exit::LeftOut;
+    let all =
+        serde_json::json!({ "left_out": left_out, "lines": lines, "notes": conversion.notes, "toml": conversion.toml });
+    format!("{all:#}\n")
+}
+
+/// Writes a file that is not there yet, for its owner alone: a result that somebody has worked on is kept.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(io::Error::new(error.kind(), "it is there already; delete it first, or choose another name"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The files of a folder that Mosquitto would read, in its order.
+fn folder(path: &str) -> io::Result<Vec<TheirFile>> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "conf") {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    let read = |path: &PathBuf| read_bounded(path).map(|text| TheirFile { name: path.display().to_string(), text });
+    paths.iter().map(read).collect()
+}

@@ -1,0 +1,8 @@
+//! The commands around the configuration, and the flags of all commands that load one.
+
+pub mod args;
+pub mod command;
+pub mod convert;
+mod loading;
+
+pub use loading::load;

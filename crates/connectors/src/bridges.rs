@@ -1,0 +1,163 @@
+//! Bridges to other brokers: what the configuration says of them, and those that run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_bridge::{Bridge, BridgeError, BridgeSettings, Side};
+use tidegate_console::{BridgeNumbers, Status};
+use tidegate_node::Node;
+
+use tidegate_administration::{BrokerStatus, Part};
+use tidegate_config::Config;
+use tidegate_config::bridges::BridgeConfigError;
+use tidegate_placement::{Attempts, Placement};
+
+/// Why bridges do not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartBridgesError {
+    /// The settings of a bridge cannot be made.
+    #[error(transparent)]
+    Settings(#[from] BridgeConfigError),
+    /// A bridge does not start.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+}
+
+/// The bridges of a broker, a node or an orchestrator.
+#[derive(Debug, Default)]
+pub struct Bridges {
+    all: Vec<BridgeSettings>,
+    placement: Placement,
+    running: Arc<Mutex<Vec<Bridge>>>,
+    moving: Mutex<Moving>,
+}
+
+/// Unfinished changes of the placement.
+#[derive(Debug, Default)]
+struct Moving {
+    /// Bridges that were asked to stop. Each keeps its sessions until both ends have stopped.
+    leaving: Vec<Bridge>,
+    attempts: Attempts,
+}
+
+impl Bridges {
+    /// Starts the bridges of the configuration that are placed here, whose numbers are in `status` from then on. They
+    /// come in by a listener of this broker, which has to be open.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the system has no sockets or threads left.
+    pub fn start(
+        config: &Config,
+        node: &Node,
+        placement: Placement,
+        status: &BrokerStatus,
+    ) -> Result<Self, StartBridgesError> {
+        let mut all = Vec::new();
+        for bridge in &config.bridges {
+            all.push(config.bridge_settings(bridge, node)?);
+            if bridge.any_host_name {
+                tracing::warn!(
+                    bridge = bridge.name,
+                    "any_host_name is set: whoever has any certificate of a trusted authority can pose as the other broker"
+                );
+            }
+        }
+        let bridges = Self { all, placement, running: Arc::default(), moving: Mutex::default() };
+        if !bridges.placement.may_change() {
+            let running: Result<Vec<_>, _> = bridges.all.iter().map(Bridge::start).collect();
+            *bridges.running() = running?;
+        }
+        status.parts().register(Arc::new(BridgesPart(Arc::clone(&bridges.running))));
+        Ok(bridges)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Bridge>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts each bridge that has come to this process, and stops each that has gone. Waits for none of them.
+    pub fn follow(&self) {
+        if !self.placement.may_change() {
+            return;
+        }
+        let mut moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        moving.leaving.retain(|bridge| !bridge.has_stopped());
+        for settings in &self.all {
+            let is_here = self.placement.is_here(&settings.local.client_id);
+            let mut running = self.running();
+            let at = running.iter().position(|bridge| bridge.name() == settings.name);
+            match at {
+                None if is_here => running.extend(moving.begin(settings)),
+                Some(at) if !is_here => {
+                    let bridge = running.remove(at);
+                    bridge.ask_to_stop();
+                    moving.leaving.push(bridge);
+                    tracing::info!(bridge = settings.name, "the bridge moves to another member");
+                }
+                None => moving.attempts.forget(&settings.name),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Disconnects from all brokers, within `grace`.
+    pub fn stop(&self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        let moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running();
+        running.iter().for_each(Bridge::ask_to_stop);
+        running.iter().chain(&moving.leaving).for_each(|bridge| bridge.wait_until_stopped(deadline));
+    }
+}
+
+impl Moving {
+    /// Starts a bridge that has come here, unless its last run still uses its sessions or a failed attempt is recent.
+    fn begin(&mut self, settings: &BridgeSettings) -> Option<Bridge> {
+        let name = &settings.name;
+        let is_leaving = self.leaving.iter().any(|bridge| bridge.name() == name);
+        if is_leaving || !self.attempts.is_due(name, Instant::now()) {
+            return None;
+        }
+        match Bridge::start(settings) {
+            Ok(bridge) => {
+                self.attempts.forget(name);
+                tracing::info!(bridge = name, "the bridge starts at this member");
+                Some(bridge)
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.attempts.fail(name, Instant::now(), &error) {
+                    tracing::warn!(bridge = name, error, "the bridge cannot be started; it is tried again");
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The running bridges, as a part of the broker's status.
+struct BridgesPart(Arc<Mutex<Vec<Bridge>>>);
+
+impl Part for BridgesPart {
+    fn add_to(&self, status: &mut Status) {
+        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        status.bridges = running.iter().map(numbers_of).collect();
+    }
+}
+
+fn numbers_of(bridge: &Bridge) -> BridgeNumbers {
+    let status = bridge.status();
+    BridgeNumbers {
+        name: bridge.name().to_owned(),
+        local_connected: status.is_connected(Side::Local),
+        remote_connected: status.is_connected(Side::Remote),
+        carried_out: status.carried_to(Side::Remote),
+        carried_in: status.carried_to(Side::Local),
+        dropped_out: status.dropped_to(Side::Remote),
+        dropped_in: status.dropped_to(Side::Local),
+        looped_out: status.looped_to(Side::Remote),
+        looped_in: status.looped_to(Side::Local),
+        beyond_window_local: status.beyond_window_from(Side::Local),
+        beyond_window_remote: status.beyond_window_from(Side::Remote),
+    }
+}

@@ -1,0 +1,118 @@
+//! Pipelines as a part of the broker's status: their numbers, the admin API's view of them, and its commands.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tidegate_admin::{PipelineCommand, PipelineOrder};
+use tidegate_administration::{Part, PipelinesPart};
+use tidegate_console::api::ControlError;
+use tidegate_console::{PipelineNumbers, Status, Unavailable};
+use tidegate_engine::ClientQuery;
+use tidegate_hub::{Hub, LastFailure, PipelineStatus, SinkStatus};
+use tidegate_node::NodeHandle;
+
+use tidegate_config::hub::CLIENT_PREFIX;
+
+/// Sessions of pipelines that are looked at.
+const MAX_SESSIONS: usize = 1_000;
+
+/// The pipelines, as a part of the broker's status.
+#[derive(Clone, Debug)]
+pub struct HubPart(pub(crate) Arc<Hub>);
+
+impl Part for HubPart {
+    fn add_to(&self, status: &mut Status) {
+        status.pipelines = numbers_of(self.0.status());
+    }
+}
+
+impl PipelinesPart for HubPart {
+    fn view(&self, node: Option<&NodeHandle>) -> Result<Value, ControlError> {
+        let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
+        // A hub without a broker has no node: its broker knows the queue.
+        let sessions = match node {
+            Some(node) => node.clients(&query).map_err(|_| Unavailable)?,
+            None => Vec::new(),
+        };
+        let queued = |name: &str| {
+            let is_it = |client_id: &str| client_id.strip_prefix(CLIENT_PREFIX) == Some(name);
+            let session = sessions.iter().find(|(session, _)| is_it(&session.client_id));
+            session.map_or(0, |(session, _)| session.queued_messages)
+        };
+        Ok(view(&self.0.status(), queued))
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.names().map(str::to_owned).collect()
+    }
+
+    fn order(&self, order: &PipelineOrder) -> Result<bool, ControlError> {
+        let PipelineOrder { name, command, .. } = order;
+        match command {
+            PipelineCommand::Pause => Ok(self.0.pause(name, true)),
+            PipelineCommand::Resume => Ok(self.0.pause(name, false)),
+            PipelineCommand::Replay(from) => self.0.replay(name, *from).map_err(ControlError::Refused),
+        }
+    }
+}
+
+/// An object from pipeline to its numbers. `queued` says how much waits at the broker for a client id.
+fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Value {
+    let one = |pipeline: &PipelineStatus| {
+        let numbers = pipeline.numbers;
+        let held = u64::try_from(pipeline.held).unwrap_or(u64::MAX);
+        let value = json!({
+            "state": pipeline.state.label(),
+            "in": numbers.taken,
+            "out": numbers.delivered,
+            "filtered": numbers.filtered,
+            "failed": numbers.failed,
+            "dead_letters": numbers.dead_letters,
+            "retried": numbers.retried,
+            "batches": numbers.batches,
+            "batch_s": seconds(numbers.batch_ms),
+            "dropped": numbers.dropped,
+            "waiting": held + pipeline.waiting + queued(&pipeline.name),
+            "lag_s": seconds(pipeline.lag_ms),
+            "error": pipeline.error,
+            "sinks": pipeline.sinks.iter().map(sink).collect::<Vec<_>>(),
+            "last_failure": pipeline.last_failure.as_ref().map(failure),
+        });
+        (pipeline.name.clone(), value)
+    };
+    Value::Object(pipelines.iter().map(one).collect::<Map<_, _>>())
+}
+
+fn sink(sink: &SinkStatus) -> Value {
+    let last = sink.last_error.as_ref().map(|(at, why)| json!({ "at_ms": at, "why": why }));
+    json!({ "name": sink.name, "waiting": sink.waiting, "error": sink.error, "last_error": last })
+}
+
+fn failure(failure: &LastFailure) -> Value {
+    json!({ "at_ms": failure.at, "topic": failure.topic, "why": failure.why, "dead_letter": failure.kept })
+}
+
+/// Milliseconds as seconds.
+fn seconds(millis: u64) -> f64 {
+    std::time::Duration::from_millis(millis).as_secs_f64()
+}
+
+/// The numbers of pipelines, for metrics.
+fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers> {
+    let numbers = |pipeline: PipelineStatus| PipelineNumbers {
+        name: pipeline.name,
+        taken: pipeline.numbers.taken,
+        delivered: pipeline.numbers.delivered,
+        filtered: pipeline.numbers.filtered,
+        failed: pipeline.numbers.failed,
+        dead_letters: pipeline.numbers.dead_letters,
+        batches: pipeline.numbers.batches,
+        batch_ms: pipeline.numbers.batch_ms,
+        retried: pipeline.numbers.retried,
+        dropped: pipeline.numbers.dropped,
+        held: u64::try_from(pipeline.held).unwrap_or(u64::MAX),
+        waiting: pipeline.waiting,
+        lag_ms: pipeline.lag_ms,
+    };
+    pipelines.into_iter().map(numbers).collect()
+}

@@ -1,0 +1,5 @@
+//! Bridges and pipelines of a broker: started, placed on members, and stopped.
+
+pub mod bridges;
+pub mod command;
+pub mod hub;

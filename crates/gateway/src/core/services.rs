@@ -1,0 +1,90 @@
+//! The services of a process, as they are seen from outside: whether all of them work, and what is in the way.
+
+use std::sync::Arc;
+
+use tidegate_administration::Part;
+use tidegate_bus::Bus;
+use tidegate_console::Status;
+use tidegate_context::service::{CoreCounters, Stage, Watch};
+
+use super::figures::core_numbers;
+
+/// The services of a process, and their bus.
+pub struct Services {
+    bus: Bus,
+    address: String,
+    watches: Vec<Watch>,
+    counters: Arc<CoreCounters>,
+}
+
+impl std::fmt::Debug for Services {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Services")
+            .field("address", &self.address)
+            .field("watches", &self.watches)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What keeps services from working.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// In words for people.
+    pub what: String,
+    /// Whether it may pass without anybody changing something.
+    pub passes: bool,
+}
+
+impl Services {
+    pub(super) fn new(bus: Bus, address: String, watches: Vec<Watch>, counters: Arc<CoreCounters>) -> Self {
+        Self { bus, address, watches, counters }
+    }
+
+    /// Whether the bus can be reached.
+    pub fn reach_bus(&self) -> bool {
+        self.bus.connection().is_connected()
+    }
+
+    /// Which services there are.
+    pub fn names(&self) -> String {
+        self.watches.iter().map(Watch::service).collect::<Vec<_>>().join(",")
+    }
+
+    /// What keeps some of them from working; nothing when all work, or stand by for others.
+    pub fn lack(&self) -> Option<Lack> {
+        let mut waiting = Vec::new();
+        for watch in &self.watches {
+            if let Stage::Begins(hindrance) = watch.stage() {
+                waiting.push((watch.service(), hindrance));
+            }
+        }
+        let lasting =
+            waiting.iter().find_map(|(_, hindrance)| hindrance.as_ref().filter(|hindrance| !hindrance.passes));
+        if let Some(hindrance) = lasting {
+            let what = format!("the bus {} cannot be used: {}", self.address, hindrance.why);
+            return Some(Lack { what, passes: false });
+        }
+        let names = waiting.iter().map(|(service, _)| *service).collect::<Vec<_>>().join(", ");
+        let said = waiting.iter().find_map(|(_, hindrance)| hindrance.as_ref());
+        let why = match (self.reach_bus(), self.bus.failure(), said) {
+            _ if waiting.is_empty() => return None,
+            (false, Some(failure), _) => format!(": {failure}"),
+            (false, None, _) => String::new(),
+            (true, _, Some(said)) => format!(", which is there: {}", said.why),
+            (true, _, None) => {
+                ", which is there: they have yet to find their logs and their share of the work".to_owned()
+            }
+        };
+        Some(Lack { what: format!("{names} wait for the bus {}{why}", self.address), passes: true })
+    }
+}
+
+impl Part for Services {
+    fn hindrance(&self) -> Option<String> {
+        self.lack().map(|lack| lack.what)
+    }
+
+    fn add_to(&self, status: &mut Status) {
+        status.core = Some(core_numbers(&self.counters.figures()));
+    }
+}

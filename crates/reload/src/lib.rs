@@ -1,0 +1,81 @@
+//! A new configuration for a broker that runs: read, checked as a whole, and put in force as a whole or not at all.
+//!
+//! Each part that can change while the broker runs is a [`Reloadable`] in a file of its own. First all of them prepare
+//! what is new, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
+
+mod access_rules;
+mod admission;
+mod difference;
+mod limits;
+mod log_level;
+mod operations;
+mod outcome;
+mod tenants;
+mod tls_files;
+
+pub use access_rules::AccessRules;
+pub use admission::AdmissionRules;
+pub use difference::Change;
+pub use limits::LimitKeys;
+pub use log_level::LogLevels;
+pub use operations::BrokerOperations;
+pub use outcome::Outcome;
+pub use tenants::TenantSections;
+pub use tls_files::TlsFiles;
+
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_config::Config;
+use tidegate_config::load::Sources;
+use tidegate_config::reload::Reloadable;
+use tidegate_identity::access::Tenancy;
+
+use difference::{Shown, compare};
+
+/// Reads the configuration anew, from where it was read at the start.
+pub struct Reloader {
+    sources: Sources,
+    parts: Vec<Box<dyn Reloadable>>,
+    /// Knows the numbers of tenants, which engines and stored keys go by.
+    tenancy: Tenancy,
+    /// The values in force. Keys that wait for a restart keep those that they had at the start.
+    running: Mutex<Shown>,
+}
+
+impl Reloader {
+    /// For a broker that was started with this configuration, out of these sources.
+    pub fn new(sources: Sources, started_with: &Config, tenancy: Tenancy, parts: Vec<Box<dyn Reloadable>>) -> Self {
+        Self { sources, parts, tenancy, running: Mutex::new(Shown::of(started_with)) }
+    }
+
+    /// Reads, checks, compares and puts in force. One at a time.
+    pub fn reload(&self) -> Outcome {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = match self.sources.load() {
+            Ok(config) => config,
+            Err(error) => return Outcome::Refused { problem: error.to_string() },
+        };
+        // Parts see tenants in the order of their numbers; people see them as they have written them.
+        let numbered = match self.tenancy.numbered(&config) {
+            Ok(numbered) => numbered,
+            Err(error) => return Outcome::Refused { problem: error.to_string() },
+        };
+        let mut prepared = Vec::new();
+        for part in &self.parts {
+            match part.prepare(&numbered) {
+                Ok(ready) => prepared.push(ready),
+                Err(problem) => return Outcome::Refused { problem: format!("{}: {problem}", part.name()) },
+            }
+        }
+        let changes = compare(&running, &Shown::of(&config), |key| self.parts.iter().any(|part| part.takes(key)));
+        let mut files = Vec::new();
+        for (part, ready) in self.parts.iter().zip(prepared) {
+            files.extend(ready.commit().into_iter().map(|line| format!("{}: {line}", part.name())));
+        }
+        running.take_live(&changes);
+        Outcome::Applied { parts: self.parts.iter().map(|part| part.name()).collect(), files, changes }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! What can be asked of a running broker.
+
+use std::sync::OnceLock;
+
+use tidegate_admin::Reloaded;
+use tidegate_console::Operations;
+
+use crate::Reloader;
+
+/// What can be asked of this broker, once it is ready.
+#[derive(Default)]
+pub struct BrokerOperations {
+    reloader: OnceLock<Reloader>,
+}
+
+impl BrokerOperations {
+    /// The broker is ready.
+    pub fn ready(&self, reloader: Reloader) {
+        // It is set once, by whoever starts the broker.
+        let _ = self.reloader.set(reloader);
+    }
+
+    /// Reads the configuration anew, as SIGHUP asks for.
+    pub fn reload_and_log(&self) {
+        if let Some(reloader) = self.reloader.get() {
+            reloader.reload().log();
+        }
+    }
+}
+
+impl Operations for BrokerOperations {
+    fn reload(&self) -> Reloaded {
+        let Some(reloader) = self.reloader.get() else {
+            return Reloaded::refused("the broker is starting; try again");
+        };
+        let outcome = reloader.reload();
+        outcome.log();
+        outcome.to_answer()
+    }
+}

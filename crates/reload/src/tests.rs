@@ -1,0 +1,132 @@
+//! All or nothing, and what is said about it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tidegate_config::path::KeyPath;
+use tidegate_config::reload::{PrepareError, Prepared};
+
+use super::*;
+
+/// A part that counts what it does.
+#[derive(Clone, Default)]
+struct Part {
+    refuses: bool,
+    /// What it says of its files.
+    tells: &'static [&'static str],
+    prepared: Arc<AtomicU32>,
+    committed: Arc<AtomicU32>,
+}
+
+impl Reloadable for Part {
+    fn name(&self) -> &'static str {
+        "part"
+    }
+
+    fn takes(&self, key: &KeyPath) -> bool {
+        key.section == "log"
+    }
+
+    fn prepare(&self, _: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
+        self.prepared.fetch_add(1, Ordering::Relaxed);
+        if self.refuses { Err("it is broken".into()) } else { Ok(Box::new(self.clone())) }
+    }
+}
+
+impl Prepared for Part {
+    fn commit(self: Box<Self>) -> Vec<String> {
+        self.committed.fetch_add(1, Ordering::Relaxed);
+        self.tells.iter().map(|line| (*line).to_owned()).collect()
+    }
+}
+
+/// A configuration file that is removed after the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = Self(std::env::temp_dir().join(format!("tidegate-reload-{}-{number}.toml", std::process::id())));
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+
+    fn reloader(&self, parts: &[&Part]) -> Reloader {
+        let sources = Sources { file: Some(self.0.clone()), ..Sources::default() };
+        let config = sources.load().unwrap();
+        let tenancy = Tenancy::of(&config);
+        Reloader::new(sources, &config, tenancy, parts.iter().map(|part| Box::new((*part).clone()) as Box<_>).collect())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn changes_and_settings_that_need_a_restart_are_named() {
+    let file = File::new("[log]\nlevel = 'info'\n[queue]\nmax_messages = 10\n");
+    let part = Part::default();
+    let reloader = file.reloader(&[&part]);
+    assert_eq!(reloader.reload().to_string(), "reloaded: part\nno key of the configuration has changed\n");
+    file.write("[log]\nlevel = 'debug'\n[queue]\nmax_messages = 20\n");
+    let waiting = "queue.max_messages: 10 -> 20  (needs a restart)\n";
+    assert_eq!(reloader.reload().to_string(), format!("reloaded: part\nlog.level: \"info\" -> \"debug\"\n{waiting}"));
+    assert_eq!(reloader.reload().to_string(), format!("reloaded: part\n{waiting}"));
+    assert_eq!(part.committed.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing() {
+    let file = File::new("");
+    let part = Part::default();
+    let reloader = file.reloader(&[&part]);
+    file.write("[log]\nlevel = 'loud'\n");
+    let Outcome::Refused { problem } = reloader.reload() else { panic!("it was applied") };
+    assert!(problem.contains("log.level") && problem.contains(":2:9"), "{problem}");
+    std::fs::remove_file(&file.0).unwrap();
+    let Outcome::Refused { problem } = reloader.reload() else { panic!("it was applied") };
+    assert!(problem.contains("cannot read"), "{problem}");
+    assert_eq!(part.prepared.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn one_part_that_objects_stops_all_of_them() {
+    let file = File::new("");
+    let (good, broken) = (Part::default(), Part { refuses: true, ..Part::default() });
+    let reloader = file.reloader(&[&good, &broken]);
+    file.write("[log]\nlevel = 'debug'\n");
+    assert_eq!(reloader.reload(), Outcome::Refused { problem: "part: it is broken".to_owned() });
+    assert_eq!(good.prepared.load(Ordering::Relaxed), 1);
+    assert_eq!((good.committed.load(Ordering::Relaxed), broken.committed.load(Ordering::Relaxed)), (0, 0));
+}
+
+#[test]
+fn a_listener_that_comes_or_goes_needs_a_restart() {
+    let file = File::new("[[listener]]\n");
+    let reloader = file.reloader(&[&Part::default()]);
+    file.write("[[listener]]\n[[listener]]\naddress = '2883'\n");
+    let text = reloader.reload().to_string();
+    assert!(text.contains("listener.1.address: (not there) -> \"127.0.0.1:2883\"  (needs a restart)"), "{text}");
+    let json: serde_json::Value = serde_json::to_value(reloader.reload().to_answer()).unwrap();
+    assert_eq!(json["applied"], true);
+    assert_eq!(json["changes"][0]["needs_restart"], true);
+}
+
+#[test]
+fn what_is_different_in_files_is_told_as_well() {
+    let file = File::new("");
+    let part = Part { tells: &["users removed: 4"], ..Part::default() };
+    let outcome = file.reloader(&[&part]).reload();
+    let text = "reloaded: part\npart: users removed: 4\nno key of the configuration has changed\n";
+    assert_eq!(outcome.to_string(), text);
+    assert_eq!(outcome.to_answer().files, ["part: users removed: 4"]);
+}
