@@ -24,8 +24,9 @@ pub use message::{Message, ORIGIN_PROPERTY, Origin};
 pub use record::Record;
 pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus, SourceSettings};
 pub use sinks::{
-    FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings,
-    RedisSettings, Sink, SinkError, SinkKind, SinkSettings, SqliteSettings,
+    AmqpSettings, FileSettings, FileSinks, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings, NatsSettings,
+    Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind, SinkSettings,
+    SqliteSettings,
 };
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

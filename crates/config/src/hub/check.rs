@@ -82,6 +82,9 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         SinkType::Nats => Some("nats://127.0.0.1:4222"),
         SinkType::Redis => Some("redis://127.0.0.1:6379"),
         SinkType::Influxdb => Some("http://127.0.0.1:8086/api/v2/write?org=o&bucket=b&precision=ns"),
+        SinkType::Kafka => Some("kafka://127.0.0.1:9092"),
+        SinkType::Amqp => Some("amqp://user:password@127.0.0.1:5672"),
+        SinkType::S3 => Some("https://s3.eu-central-1.amazonaws.com"),
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
@@ -90,8 +93,21 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         }
         _ => {}
     }
-    if matches!(sink.kind, SinkType::Postgres | SinkType::Sqlite) && sink.table.is_empty() {
-        missing("table", "readings");
+    let texts: &[(&'static str, bool, &str)] = match sink.kind {
+        SinkType::Postgres | SinkType::Sqlite => &[("table", sink.table.is_empty(), "readings")],
+        SinkType::Kafka => &[("topic", sink.topic.is_empty(), "readings")],
+        SinkType::S3 => &[
+            ("bucket", sink.bucket.is_empty(), "readings"),
+            ("access_key", sink.access_key.is_empty(), "AKIAIOSFODNN7EXAMPLE"),
+            ("secret_file", sink.secret_file.is_none(), "/etc/tidegate/s3.secret"),
+        ],
+        _ => &[],
+    };
+    for (key, _, example) in texts.iter().filter(|(_, is_missing, _)| *is_missing) {
+        missing(key, example);
+    }
+    if found.is_empty() {
+        found.extend(sink.unusable().map(|(key, why)| (key, Problem::new(why))));
     }
     let is_secret = |header: &&String| {
         let name = header.split(':').next().unwrap_or_default().trim().to_lowercase();
@@ -231,6 +247,9 @@ mod tests {
             ("table = \"readings\"", "", "needs `sink.table`"),
             ("kind = \"postgres\"\n", "kind = \"sqlite\"\n", "needs `sink.path`"),
             ("kind = \"file\"\n", "kind = \"sqlite\"\n", "needs `sink.table`"),
+            ("kind = \"file\"\n", "kind = \"amqp\"\n", "needs `sink.url`"),
+            ("kind = \"postgres\"\n", "kind = \"kafka\"\n", "needs `sink.topic`"),
+            ("kind = \"postgres\"\n", "kind = \"s3\"\nbucket = \"b\"\n", "needs `sink.secret_file`"),
             ("table = \"readings\"", "table = \"r\"\nheaders = \"Authorization: Bearer x\"", "must hold no secret"),
             ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "needs `sink.url`"),
             ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),
@@ -245,8 +264,17 @@ mod tests {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");
         }
+        let kafka = "[[sink]]\nname = \"bus\"\nkind = \"kafka\"\nurl = \"kafka://u:sesame@h:0\"\ntopic = \"t\"\n";
+        let found = findings(&format!("{RIGHT}{kafka}"));
+        assert!(found.contains("tidegate.toml:18") && found.contains("`url` is kafka://"), "{found}");
+        assert!(!found.contains("sesame"), "{found}");
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
+    }
+
+    #[test]
+    fn the_example_of_sinks_has_no_problems() {
+        assert_eq!(findings(include_str!("../../../../examples/hub/sinks.toml")), "");
     }
 
     #[test]

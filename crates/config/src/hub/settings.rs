@@ -7,18 +7,22 @@ use std::time::Duration;
 use tidegate_engine::OverflowRule;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
 use tidegate_hub::{
-    Batching, FileSettings, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, PipelineSettings,
-    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, SqliteSettings, StepSettings, Steps,
-    TopicFilterBuf,
+    AmqpSettings, Batching, FileSettings, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings, NatsSettings,
+    PipelineSettings, PostgresSettings, QoS, RedisSettings, S3Settings, SaslMechanism, SinkKind, SinkSettings,
+    SourceSettings, SqliteSettings, StepSettings, Steps, TopicFilterBuf,
 };
 
 use super::CLIENT_PREFIX;
 use crate::Config;
 use crate::orchestrator::BrokerAddress;
+use crate::sections::cluster::BusSasl;
 use crate::sections::hub::{Pipeline, Sink, SinkType};
 
 /// Longest file of a password, a secret or a header, bytes.
 const MAX_SECRET_FILE: u64 = 64 << 10;
+
+/// Least time between two objects of one lane.
+const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
 
 /// How pipelines get to their broker.
 #[derive(Clone, Debug)]
@@ -187,7 +191,11 @@ impl Sink {
         let batching = Batching {
             messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
             bytes: usize::try_from(self.batch_bytes.0).unwrap_or(usize::MAX),
-            time: millis(self.batch_time),
+            time: millis(self.batch_time.max(if self.kind == SinkType::S3 {
+                LEAST_OBJECT_TIME
+            } else {
+                Duration::ZERO
+            })),
             retry_min: millis(self.retry_min),
             retry_max: millis(self.retry_max),
         };
@@ -197,15 +205,10 @@ impl Sink {
     fn kind(&self, client_id: &str) -> Result<SinkKind, String> {
         let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
         let ca_file = self.ca.as_ref().map(PathBuf::from);
+        let secret = || self.secret_file.as_deref().map(first_line).transpose();
         Ok(match self.kind {
-            SinkType::File => SinkKind::File(FileSettings {
-                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
-                rotate_bytes: self.rotate_size.0,
-                rotate_time: self.rotate_time,
-            }),
             SinkType::Http => {
-                let secret = self.secret_file.as_deref().map(first_line).transpose()?;
-                SinkKind::Http(HttpSettings { url, headers: self.all_headers()?, secret, timeout, ca_file })
+                SinkKind::Http(HttpSettings { url, headers: self.all_headers()?, secret: secret()?, timeout, ca_file })
             }
             SinkType::Influxdb => SinkKind::Influx(InfluxSettings {
                 url,
@@ -216,26 +219,75 @@ impl Sink {
                 ca_file,
             }),
             SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
+            SinkType::S3 => self.s3(secret()?.unwrap_or_default()),
+            _ => self.kind_without_files().ok_or_else(|| "it has no kind".to_owned())?,
+        })
+    }
+
+    /// The key whose value is of no use, and why, as far as that is known without files and servers.
+    pub(super) fn unusable(&self) -> Option<(&'static str, String)> {
+        let kind = match self.kind {
+            // The secret is in a file.
+            SinkType::S3 => self.s3(vec![0]),
+            _ => self.kind_without_files()?,
+        };
+        kind.unusable()
+    }
+
+    /// The settings of kinds that read no file for them.
+    fn kind_without_files(&self) -> Option<SinkKind> {
+        let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
+        let ca_file = self.ca.as_ref().map(PathBuf::from);
+        let path = self.path.as_ref().map(PathBuf::from).unwrap_or_default();
+        Some(match self.kind {
+            SinkType::File => {
+                SinkKind::File(FileSettings { path, rotate_bytes: self.rotate_size.0, rotate_time: self.rotate_time })
+            }
+            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings { path, table: self.table.clone(), timeout }),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }
-            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings {
-                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
-                table: self.table.clone(),
-                timeout,
-            }),
-            SinkType::Redis => SinkKind::Redis(RedisSettings {
+            SinkType::Kafka => SinkKind::Kafka(KafkaSettings {
                 url,
-                stream: self.stream.clone(),
-                max_entries: self.max_entries,
+                mechanism: match self.sasl {
+                    BusSasl::Plain => SaslMechanism::Plain,
+                    BusSasl::ScramSha256 => SaslMechanism::ScramSha256,
+                    BusSasl::ScramSha512 => SaslMechanism::ScramSha512,
+                },
+                ca_file,
+                topic: self.topic.clone(),
                 timeout,
             }),
-            SinkType::Nats => SinkKind::Nats(NatsSettings {
+            SinkType::Amqp => SinkKind::Amqp(AmqpSettings {
                 url,
-                stream: self.stream.clone(),
-                subject: self.subject.clone(),
+                ca_file,
+                queue: self.queue.clone(),
+                exchange: self.exchange.clone(),
+                routing_key: self.routing_key.clone(),
                 timeout,
             }),
+            SinkType::Redis => {
+                let (stream, max_entries) = (self.stream.clone(), self.max_entries);
+                SinkKind::Redis(RedisSettings { url, stream, max_entries, timeout })
+            }
+            SinkType::Nats => {
+                let (stream, subject) = (self.stream.clone(), self.subject.clone());
+                SinkKind::Nats(NatsSettings { url, stream, subject, timeout })
+            }
+            SinkType::Http | SinkType::Influxdb | SinkType::Mqtt | SinkType::S3 => return None,
+        })
+    }
+
+    fn s3(&self, secret: Vec<u8>) -> SinkKind {
+        SinkKind::S3(S3Settings {
+            url: self.url.clone().unwrap_or_default(),
+            bucket: self.bucket.clone(),
+            region: self.region.clone(),
+            prefix: self.prefix.clone(),
+            access_key: self.access_key.clone(),
+            secret,
+            timeout: self.timeout,
+            ca_file: self.ca.as_ref().map(PathBuf::from),
         })
     }
 

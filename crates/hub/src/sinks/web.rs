@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ureq::RequestBuilder;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::typestate::WithBody;
 
 use super::SinkError;
 use super::tls::authorities;
@@ -67,27 +69,44 @@ impl Server {
 
     /// Posts a body. Done at 2xx; errors that a retry does not mend are refusals, all others are tried again.
     pub(super) fn post(&self, content_type: &str, more: &[(&str, &str)], body: &[u8]) -> Result<(), SinkError> {
-        let mut request = self.agent.post(&self.url).config().timeout_global(Some(self.timeout)).build();
+        let headers: Vec<(&str, &str)> = [("content-type", content_type)].iter().chain(more).copied().collect();
+        let Answer { status, text } = self.send(self.agent.post(&self.url), &headers, body)?;
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        let said = format!("the server answers {status}: {text}");
+        // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
+        Err(if matches!(status, 400 | 413 | 415 | 422) { SinkError::Refused(said) } else { SinkError::Away(said) })
+    }
+
+    /// Puts a body at a path of the server.
+    pub(super) fn put(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer, SinkError> {
+        self.send(self.agent.put(format!("{}{path}", self.url)), headers, body)
+    }
+
+    fn send(&self, request: RequestBuilder<WithBody>, more: &[(&str, &str)], body: &[u8]) -> Result<Answer, SinkError> {
+        let mut request = request.config().timeout_global(Some(self.timeout)).build();
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         for (name, value) in more {
             request = request.header(*name, *value);
         }
-        let response = request.header("content-type", content_type).send(body).map_err(SinkError::away)?;
+        let response = request.send(body).map_err(SinkError::away)?;
         let status = response.status().as_u16();
-        if (200..300).contains(&status) {
-            // Read to its end, so that the connection can be used again; its content does not matter.
-            let _ = std::io::copy(&mut response.into_body().into_reader().take(MAX_ANSWER), &mut std::io::sink());
-            return Ok(());
-        }
+        // Read to its end, so that the connection can be used again.
         let mut answer = Vec::new();
         let _ = response.into_body().into_reader().take(MAX_ANSWER).read_to_end(&mut answer);
-        let answer: String = String::from_utf8_lossy(&answer).chars().take(SHOWN).collect();
-        let said = format!("the server answers {status}: {}", answer.trim());
-        // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
-        Err(if matches!(status, 400 | 413 | 415 | 422) { SinkError::Refused(said) } else { SinkError::Away(said) })
+        let text: String = String::from_utf8_lossy(&answer).chars().take(SHOWN).collect();
+        Ok(Answer { status, text: text.trim().to_owned() })
     }
+}
+
+/// The answer of a server: its status, and the beginning of its text.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) text: String,
 }
 
 fn tls(ca_file: Option<PathBuf>) -> Result<TlsConfig, String> {
