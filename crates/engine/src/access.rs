@@ -7,6 +7,7 @@
 
 use crate::addresses::Nodes;
 use crate::desk::Desk;
+use crate::publish::deciding::Deciding;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use crate::topics::RouteCache;
@@ -120,27 +121,6 @@ impl Engine {
         self.index.change_rights();
     }
 
-    /// Whether a message on its way in may be published. A yes is remembered.
-    pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
-        if self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it) {
-            return true;
-        }
-        let (_, topic) = owner_of(&self.settings, it.tenant, self.cache.get(it.slot).0);
-        let allowed = self.principals.publisher_may(
-            &self.desk,
-            &self.rules,
-            (it.key, it.session),
-            topic,
-            it.raw.qos,
-            it.raw.retain,
-        );
-        let asked = self.rules.asked(&self.cache, it);
-        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
-            connection.extra_mut().allowed = Some(asked);
-        }
-        allowed
-    }
-
     /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
     pub(crate) fn ask_for_rights_again(&mut self, now: Now, key: SessionKey) {
         let epoch = self.rules.epoch();
@@ -174,6 +154,29 @@ impl Engine {
         for key in keys {
             subscribing!(self).recheck_session(now, key, epoch);
         }
+    }
+}
+
+impl Deciding<'_> {
+    /// Whether a message on its way in may be published. A yes is remembered.
+    pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
+        if self.rules.is_known_to_be_allowed(self.desk, self.cache, it) {
+            return true;
+        }
+        let (_, topic) = owner_of(self.settings, it.tenant, self.cache.get(it.slot).0);
+        let allowed = self.principals.publisher_may(
+            self.desk,
+            self.rules,
+            (it.key, it.session),
+            topic,
+            it.raw.qos,
+            it.raw.retain,
+        );
+        let asked = self.rules.asked(self.cache, it);
+        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
+            connection.extra_mut().allowed = Some(asked);
+        }
+        allowed
     }
 }
 

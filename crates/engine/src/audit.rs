@@ -43,7 +43,8 @@ impl Engine {
             self.audit_flow(&mut found, SessionKey(key), session);
         }
         self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
-        self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
+        self.endings.audit(&mut |what| found.0.push(what));
+        self.desk.tenants.audit(&self.desk, &self.endings, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
         self.observers.audit(&mut |what| found.0.push(what));
@@ -57,7 +58,7 @@ impl Engine {
         let input = input as u64 + self.principals.held_bytes();
         found.equal("input_bytes", desk.input_bytes, input);
         let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
-        let ending = || self.endings.waiting.iter();
+        let ending = || self.endings.iter();
         let waiting: usize =
             flows().map(|flow| flow.queue.len()).chain(ending().map(|ending| ending.queue.len())).sum();
         found.equal("queued_messages", desk.queued_messages, waiting as u64);

@@ -139,7 +139,7 @@ pub(crate) struct Desk {
     /// Publishers that may go on.
     pub to_unpark: Vec<BlockedPublisher>,
     /// Connections to be closed by policy; worked off before the next packet.
-    pub to_close: Vec<(ConnectionKey, Reason)>,
+    pub to_close: Vec<(ConnectionKey, Reason, Option<String>)>,
     /// Sessions whose queue ran empty and who have retained messages to fetch.
     pub hungry: Vec<SessionKey>,
     /// Sessions whose queue has room again, which their shared groups are to be told.

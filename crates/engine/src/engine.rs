@@ -1,7 +1,9 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
 use crate::groups::dealing::dealing;
+use crate::publish::answering::answering;
 use crate::retained::fetching::fetching;
+use crate::session::ending::ending;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -312,7 +314,7 @@ impl Engine {
             || self.rules.is_rechecking()
             || self.links.has_noted()
             || self.has_waiting_publishers()
-            || !self.endings.waiting.is_empty()
+            || !self.endings.is_empty()
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);
@@ -345,9 +347,9 @@ impl Engine {
             Timer::Connection(key) => self.handle_connection_timer(now, key),
             Timer::Parked(key) => self.give_up_parking(now, key),
             Timer::Rate(key) => self.handle_rate_timer(now, key),
-            Timer::Will(session) => self.handle_will_timer(now, session),
+            Timer::Will(session) => ending!(self).handle_will_timer(now, session),
             Timer::Expiry(session) => self.handle_expiry_timer(now, session),
-            Timer::SessionEnd(session) => self.handle_session_timer(now, session),
+            Timer::SessionEnd(session) => ending!(self).handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),
             Timer::Deals => dealing!(self).handle_deal_timer(now),
             Timer::Sys => self.publish_sys(now),
@@ -447,7 +449,7 @@ impl Engine {
         }
         self.desk.to_write.end_input(before);
         self.links.send_promised(sequence);
-        self.tell_committed(sequence);
+        answering!(self).tell_committed(sequence);
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with

@@ -6,7 +6,12 @@
 //! it. What it publishes meanwhile is held, within its bounds.
 
 use crate::access::Rules;
+use crate::connection::table::Connections;
 use crate::desk::Desk;
+use crate::publish::answering::Answering;
+use crate::publish::answering::answering;
+use crate::publish::deciding::Deciding;
+use crate::publish::parking::parking;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
@@ -155,7 +160,7 @@ impl Engine {
     /// Forgets a principal. What it was not answered is answered with [`Reason::ConnectionLost`].
     pub fn remove_principal(&mut self, now: Now, id: PrincipalId) {
         let PrincipalId(key) = id;
-        self.refuse_all_of_principal(key, Reason::ConnectionLost);
+        answering!(self).refuse_all_of_principal(key, Reason::ConnectionLost);
         if self.principals.all.remove(&key).is_none() {
             return;
         }
@@ -185,9 +190,9 @@ impl Engine {
         self.desk.journal.now = now;
         let held = Held { number, message };
         let Some(registered) = self.principals.all.get(&key) else {
-            return self.tell_published(id, number, Err(Reason::ConnectionLost));
+            return answering!(self).tell_published(id, number, Err(Reason::ConnectionLost));
         };
-        let waits = !registered.held.is_empty() || self.is_parked(key);
+        let waits = !registered.held.is_empty() || self.desk.connections.is_parked(key);
         if waits || self.publish_held_by(now, key, &held) == Progress::Deferred {
             self.hold(key, held);
         }
@@ -241,7 +246,7 @@ impl Engine {
             self.desk.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
         };
         if let Some(reason) = refused {
-            self.refuse_publication(PrincipalId(key), *number, reason);
+            answering!(self).refuse_publication(PrincipalId(key), *number, reason);
             return Progress::Taken;
         }
         registered.answering.push_back(*number);
@@ -267,12 +272,12 @@ impl Engine {
         match progress {
             Ok(Progress::Taken) => {
                 if !is_broker && self.desk.tenants.limit_rates() {
-                    self.charge_rate(now, key, message.topic.len() + message.payload.len());
+                    parking!(self).charge_rate(now, key, message.topic.len() + message.payload.len());
                 }
                 return Progress::Taken;
             }
             Ok(Progress::Deferred) => {}
-            Err(ref refused) => self.refuse_publication(PrincipalId(key), *number, refused.reason),
+            Err(ref refused) => answering!(self).refuse_publication(PrincipalId(key), *number, refused.reason),
         }
         if let Some(registered) = self.principals.all.get_mut(&key) {
             registered.answering.pop_back();
@@ -288,7 +293,7 @@ impl Engine {
         if registered.held.len() >= registered.principal.max_held_messages
             || bytes > registered.principal.max_held_bytes
         {
-            return self.refuse_publication(PrincipalId(key), held.number, Reason::PublisherHeld);
+            return answering!(self).refuse_publication(PrincipalId(key), held.number, Reason::PublisherHeld);
         }
         registered.held_bytes = bytes;
         registered.held.push_back(held);
@@ -296,25 +301,10 @@ impl Engine {
         self.desk.input_bytes += cost;
     }
 
-    /// Takes the message that is held longest.
-    fn take_held(&mut self, key: ConnectionKey) -> Option<Held> {
-        let registered = self.principals.all.get_mut(&key)?;
-        let held = registered.held.pop_front()?;
-        let cost = held.cost();
-        registered.held_bytes -= cost;
-        self.desk.memory -= cost;
-        self.desk.input_bytes -= cost;
-        Some(held)
-    }
-
-    fn is_parked(&self, key: ConnectionKey) -> bool {
-        self.desk.connections.get(key).is_some_and(Connection::is_parked)
-    }
-
     /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
     pub(crate) fn resume_principal(&mut self, now: Now, key: ConnectionKey) {
-        while !self.is_parked(key)
-            && let Some(held) = self.take_held(key)
+        while !self.desk.connections.is_parked(key)
+            && let Some(held) = answering!(self).take_held(key)
         {
             if self.publish_held_by(now, key, &held) == Progress::Deferred {
                 let cost = held.cost();
@@ -327,6 +317,34 @@ impl Engine {
             }
             self.after_frame(now);
         }
+    }
+
+    /// Every answer that a principal waits for is one of its pending acknowledgements.
+    pub(crate) fn audit_principals(&self, wrong: &mut dyn FnMut(String)) {
+        for (key, registered) in &self.principals.all {
+            let extra = self.desk.connections.get(*key).and_then(|connection| connection.extra.as_ref());
+            let pending = extra.map_or(0, |extra| extra.acks.len());
+            if pending != registered.answering.len() {
+                let name = &registered.principal.name;
+                wrong(format!("{name:?} waits for {} answers, and {pending} are pending", registered.answering.len()));
+            }
+            if !registered.held.is_empty() && !self.desk.connections.is_parked(*key) {
+                wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
+            }
+        }
+    }
+}
+
+impl Answering<'_> {
+    /// Takes the message that is held longest.
+    fn take_held(&mut self, key: ConnectionKey) -> Option<Held> {
+        let registered = self.principals.all.get_mut(&key)?;
+        let held = registered.held.pop_front()?;
+        let cost = held.cost();
+        registered.held_bytes -= cost;
+        self.desk.memory -= cost;
+        self.desk.input_bytes -= cost;
+        Some(held)
     }
 
     /// A principal has waited as long as it may: what it holds is refused.
@@ -405,7 +423,9 @@ impl Engine {
     fn tell_published(&mut self, principal: PrincipalId, number: u64, outcome: Result<ReasonCode, Reason>) {
         self.desk.events.push_back(Event::Published { principal, number, outcome });
     }
+}
 
+impl Deciding<'_> {
     /// The name of the publisher of a message, and its tenant.
     pub(crate) fn publisher_of(&self, it: &Inbound<'_>) -> Option<(TenantId, &str)> {
         match it.session {
@@ -416,20 +436,11 @@ impl Engine {
             None => self.principals.name(it.key),
         }
     }
+}
 
-    /// Every answer that a principal waits for is one of its pending acknowledgements.
-    pub(crate) fn audit_principals(&self, wrong: &mut dyn FnMut(String)) {
-        for (key, registered) in &self.principals.all {
-            let extra = self.desk.connections.get(*key).and_then(|connection| connection.extra.as_ref());
-            let pending = extra.map_or(0, |extra| extra.acks.len());
-            if pending != registered.answering.len() {
-                let name = &registered.principal.name;
-                wrong(format!("{name:?} waits for {} answers, and {pending} are pending", registered.answering.len()));
-            }
-            if !registered.held.is_empty() && !self.is_parked(*key) {
-                wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
-            }
-        }
+impl Connections {
+    fn is_parked(&self, key: ConnectionKey) -> bool {
+        self.get(key).is_some_and(Connection::is_parked)
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use tidegate_engine::OverflowPolicy;
-use tidegate_hub::{Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
+use tidegate_hub::{MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
 
+use super::OnBus;
 use crate::Config;
 use crate::finding::Findings;
 use crate::path::KeyPath;
@@ -18,6 +19,7 @@ const MAX_SECTIONS: usize = 64;
 
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
+    check_bus(config, findings);
     let mut names = BTreeSet::new();
     for (index, sink) in config.sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
@@ -35,6 +37,24 @@ pub fn check(config: &Config, findings: &mut Findings) {
             findings.push(problem, config.source(&KeyPath { section: "pipeline", index, key }).clone());
         }
         check_steps(config, index, pipeline, findings);
+    }
+}
+
+/// The bus is one that processes share, and names of pipelines are names there.
+fn check_bus(config: &Config, findings: &mut Findings) {
+    let Some(address) = &config.hub.bus else { return };
+    if let Err(error) = OnBus::new(address, "") {
+        findings.push(Problem::new(error), config.source_of("hub", "bus").clone());
+    }
+    for (index, pipeline) in config.pipelines.iter().enumerate() {
+        let fits = |one: char| one.is_ascii_alphanumeric() || "-_".contains(one);
+        if pipeline.name.len() > MAX_PIPELINE_NAME || !pipeline.name.chars().all(fits) {
+            let said = format!(
+                "the name of a pipeline on the bus has at most {MAX_PIPELINE_NAME} ASCII letters, digits, `-` and `_`"
+            );
+            let path = KeyPath { section: "pipeline", index, key: "name" };
+            findings.push(Problem::new(said), config.source(&path).clone());
+        }
     }
 }
 
@@ -258,6 +278,9 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\non_full = \"disconnect\"", "must be \"block\""),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
+            ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
+            ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
+            ("name = \"hot\"", "name = \"h.t\"\n[hub]\nbus = \"nats://h\"", "a pipeline on the bus"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
             ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),
         ] {

@@ -71,6 +71,20 @@ words! {
 }
 
 section! {
+    /// A bus between a broker and processes of `tidegate hub`. See [the hub](hub.md#over-a-bus). `cluster.prefix`,
+    /// `cluster.lease` and the keys `cluster.bus_*` say how this bus is spoken to.
+    "hub" => HubBus, HUB {
+        /// The bus: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature. The
+        /// broker brings the messages of its pipelines there, and processes of `tidegate hub` on the same bus run the
+        /// pipelines. Without it the broker runs them.
+        bus: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
+        /// Parts of a pipeline's log on the bus: as many processes share the work at most. It cannot be changed while the
+        /// log is there.
+        partitions: u16 = 8, in Kind::Integer(Range::of(1, 256));
+    }
+}
+
+section! {
     /// Where a pipeline's records go. See [the hub](hub.md).
     "sink" [repeated = true] => Sink, SINK {
         /// Its name, in `pipeline.to`, logs and `hub status`. No two may have the same one.

@@ -8,7 +8,7 @@ section! {
     /// Keeps the files of the store on a bus, too, so that they outlive this machine: see
     /// [the store](store.md#on-the-bus). Needs `store.directory`, which is then a working copy.
     "mirror" => Mirror, MIRROR {
-        /// The bus: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
+        /// The bus: `embedded://DIRECTORY` for another disk of this machine, `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
         /// Without one the files are on this machine alone.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--mirror";
         /// Whose files they are: the broker's own name on the bus, at most 58 letters, digits, `-` and `_`. Who starts
@@ -27,7 +27,7 @@ section! {
         /// working copy is fetched after power loss.
         local_sync: bool = true, in Kind::Boolean;
         /// Bytes that the files may take on the bus, which JetStream reserves, and an eighth more. Above it the store
-        /// is full.
-        max_bytes: Bytes = Bytes(4096 * MIB), in Kind::Size(Range::of(64 * MIB, 16 * TIB));
+        /// is full. A node does not start on a bus without room for a configured limit.
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(64 * MIB, 16 * TIB).or_zero("4 GiB, or half of it and so on down to 64 MiB where the bus has no room for it"));
     }
 }

@@ -18,6 +18,7 @@ use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
 use crate::session::Flow;
+use crate::session::ending::Ending;
 use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;
@@ -55,7 +56,7 @@ pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session
     settings.is_some_and(|addresses| addresses.is_addressed(session, message.topic()))
 }
 
-impl Engine {
+impl Ending<'_> {
     /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
     /// way of what any session was owed.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
@@ -77,7 +78,9 @@ impl Engine {
         }
         self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
+}
 
+impl Engine {
     /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
     /// that has ended.
     pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {

@@ -8,8 +8,9 @@ use crate::connection::table::Connections;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
+use crate::publish::parking::Parking;
 
-impl Engine {
+impl Parking<'_> {
     /// A shard has a publisher of this one wait.
     pub(crate) fn park_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
         self.park(now, key);
@@ -19,7 +20,9 @@ impl Engine {
             askers.push(asker);
         }
     }
+}
 
+impl Engine {
     /// A shard lets a publisher of this one go on. What a node says of a wait that is over already is not taken for
     /// another one's.
     pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {

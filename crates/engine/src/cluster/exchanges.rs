@@ -13,6 +13,7 @@ mod got;
 mod marks;
 
 use crate::cluster::transfer::Transfers;
+use crate::publish::deciding::Deciding;
 use crate::session::table::Sessions;
 use std::collections::BTreeSet;
 
@@ -20,7 +21,6 @@ use tidegate_mqtt::{PacketId, QoS, RawPublish};
 
 use crate::cluster::roster::Roster;
 use crate::durable::{Journal, Key, StoredSession};
-use crate::engine::Engine;
 use crate::hash::hash_bytes;
 use crate::ids::{PartitionId, Partitions, Place, SessionKey, partition_of};
 use crate::link::envelope::Ticket;
@@ -269,7 +269,7 @@ impl Sessions {
     }
 }
 
-impl Engine {
+impl Deciding<'_> {
     /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is
     /// not sent again.
     #[inline]

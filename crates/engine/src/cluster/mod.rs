@@ -7,14 +7,17 @@
 pub(crate) mod asked_to_wait;
 pub(crate) mod exchanges;
 pub(crate) mod outgoing;
+pub(crate) mod peering;
 pub(crate) mod peers;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
 use crate::cluster::outgoing::OUTGOING_INDEX;
+use crate::cluster::peering::peering;
 use crate::cluster::peers::Peers;
 use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
+use crate::desk::Desk;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::groups::Groups;
@@ -24,12 +27,15 @@ use crate::link::Links;
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::publish::answering::answering;
+use crate::publish::deciding::deciding;
 use crate::retained::strays::STRAY_INDEX;
+use crate::session::BlockedPublisher;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
-use crate::topics::RouteSlot;
-use crate::topics::SubscriptionIndex;
+use crate::topics::{Route, SubscriptionIndex};
 
 /// Tickets with this connection index belong to nobody: they ask a new shard to say when it knows of all that is wanted here.
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
@@ -78,12 +84,12 @@ impl Engine {
         self.groups.begin_dealing_anew(&self.desk, &mut self.links, &old, decided);
         subscribing!(self).reseat_members(now, &old);
         self.groups.tell_homes_of_groups(&mut self.links, &old);
-        self.finish_dealing_anew(now);
+        peering!(self).finish_dealing_anew(now);
         self.forget_those_replaced(now);
         for peer in gone {
-            self.end_admissions_of(now, peer);
+            deciding!(self).end_admissions_of(now, peer);
         }
-        self.publish_held(now);
+        ending!(self).publish_held(now);
         self.retained.bring_strays_home(now, &mut self.desk, &mut self.links);
         // What they have yet to say goes by the new roster: it may be for somebody at the node that is gone.
         for publisher in let_go {
@@ -109,25 +115,10 @@ impl Engine {
         self.peers.forget_gone(&mut self.index, self.peers.gone);
         self.peers.returning = Shards::default();
         // Wills go first: their clients may be among the publishers that wait.
-        self.publish_held(now);
-        for publisher in std::mem::take(&mut self.groups.dealers.waiting) {
-            self.unpark(now, publisher);
-        }
-    }
-
-    /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
-    /// is gone and whose place another one has yet to take.
-    pub(crate) fn would_miss_somebody(&self, slot: RouteSlot, tenant: TenantId, retain: bool) -> bool {
-        let (topic, route) = self.cache.get(slot);
-        let remote = route.remote_bits();
-        let undecided = self.desk.transfers.undecided();
-        let is_gone = |home| self.links.roster.misses(home) || undecided.has(home);
-        let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
-        let is_node_gone = || self.settings.home_of_address(tenant, topic).is_some_and(is_gone);
-        let returns = self.peers.returning != Shards::default();
-        self.peers.is_blind
-            || self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && (returns || remote != self.links.roster.living(remote) || is_home_gone() || is_node_gone())
+        ending!(self).publish_held(now);
+        let shard = self.place.shard;
+        let waiting = std::mem::take(&mut self.groups.dealers.waiting);
+        self.desk.to_unpark.extend(waiting.into_iter().rev().map(|connection| BlockedPublisher { shard, connection }));
     }
 
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
@@ -144,7 +135,7 @@ impl Engine {
         for owed in awaited {
             if owed.interest {
                 // Whoever is gone sends nothing: all that it had to know is known.
-                self.handle_interest_seen(now, owed.ticket);
+                answering!(self).handle_interest_seen(now, owed.ticket);
             } else if owed.ticket.connection.index == OUTGOING_INDEX {
                 self.outgoing.doubt_outgoing(owed.ticket);
             } else if owed.ticket.connection.index == STRAY_INDEX {
@@ -153,7 +144,7 @@ impl Engine {
                 // What it confirms never comes. Its own client, or the principal, asks again.
                 let connection = self.desk.connections.get(owed.ticket.connection);
                 if connection.is_some_and(|connection| connection.listener == PRINCIPAL_LISTENER) {
-                    self.confirm(now, owed.ticket, Some(Reason::NodeLost), false);
+                    answering!(self).confirm(now, owed.ticket, Some(Reason::NodeLost), false);
                 } else {
                     self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
                 }
@@ -167,6 +158,29 @@ impl Engine {
         self.groups.kept.lose_deals_of(now, &mut self.desk, peer);
         self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);
         waiting
+    }
+}
+
+impl Peers {
+    /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
+    /// is gone and whose place another one has yet to take.
+    pub(crate) fn would_miss_somebody(
+        &self,
+        desk: &Desk,
+        roster: &Roster,
+        (topic, route): (&str, &Route),
+        tenant: TenantId,
+        retain: bool,
+    ) -> bool {
+        let remote = route.remote_bits();
+        let undecided = desk.transfers.undecided();
+        let is_gone = |home| roster.misses(home) || undecided.has(home);
+        let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
+        let is_node_gone = || desk.settings.home_of_address(tenant, topic).is_some_and(is_gone);
+        let returns = self.returning != Shards::default();
+        self.is_blind
+            || self.misses_somebody(roster, &desk.transfers)
+                && (returns || remote != roster.living(remote) || is_home_gone() || is_node_gone())
     }
 }
 

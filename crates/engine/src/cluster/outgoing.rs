@@ -8,6 +8,7 @@
 use crate::desk::Desk;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
+use crate::session::ending::Ending;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::QoS;
@@ -167,7 +168,7 @@ fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
     if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
 }
 
-impl Engine {
+impl Ending<'_> {
     /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
     /// nodes.
     pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
@@ -185,13 +186,13 @@ impl Engine {
         let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
             return;
         };
-        let slot = self.route_of(publication.tenant, publication.topic);
+        let slot = publishing!(self).route_of(publication.tenant, publication.topic);
         publication.priority = self.cache.traits(slot).priority.level(publication.properties);
         let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
-        let number = self.outgoing.new_outgoing_number(&mut self.desk);
-        self.outgoing.add_outgoing(&mut self.desk, number, it);
+        let number = self.outgoing.new_outgoing_number(self.desk);
+        self.outgoing.add_outgoing(self.desk, number, it);
         if !self.try_outgoing(now, number) {
-            self.outgoing.store_outgoing(&mut self.desk, number);
+            self.outgoing.store_outgoing(self.desk, number);
         }
     }
 
@@ -207,15 +208,21 @@ impl Engine {
 
     /// Whether a message would reach all that it is for.
     fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
-        if self.homes.home_of(&self.desk, it.partition()) != Home::Here || self.recovery.replay.is_some() {
+        if self.homes.home_of(self.desk, it.partition()) != Home::Here || self.recovery.replay.is_some() {
             return false;
         }
         // Messages of clients have this way, too: none of them comes in before that.
         self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
-            && !self.peers.awaits_somebody(&self.links.roster, &self.groups, &self.desk.transfers);
+            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.desk.transfers);
         self.outgoing.has_met_nodes
             && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && self.would_miss_somebody(slot, it.message.tenant, it.message.retain))
+                && self.peers.would_miss_somebody(
+                    self.desk,
+                    &self.links.roster,
+                    self.cache.get(slot),
+                    it.message.tenant,
+                    it.message.retain,
+                ))
     }
 
     /// Sends a message, if it may leave. Says whether it has left.
@@ -223,10 +230,10 @@ impl Engine {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
             self.desk.discard(Reason::MessageExpired, &it.message);
-            self.outgoing.remove_outgoing(&mut self.desk, number);
+            self.outgoing.remove_outgoing(self.desk, number);
             return true;
         }
-        let slot = self.route_of(it.message.tenant, it.message.topic());
+        let slot = publishing!(self).route_of(it.message.tenant, it.message.topic());
         if !self.may_leave(&it, slot) {
             return false;
         }
@@ -247,13 +254,15 @@ impl Engine {
             (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
         }
         if waits == 0 {
-            self.outgoing.remove_outgoing(&mut self.desk, number);
+            self.outgoing.remove_outgoing(self.desk, number);
         } else {
-            self.outgoing.store_outgoing(&mut self.desk, number);
+            self.outgoing.store_outgoing(self.desk, number);
         }
         true
     }
+}
 
+impl Engine {
     /// Reads what `put_outgoing` has written.
     pub(crate) fn read_outgoing(
         reader: &mut WireReader<'_>,

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::now::Now;
+use crate::publish::parking::parking;
 use crate::publish::publishing::publishing;
 
 impl Engine {
@@ -24,7 +25,7 @@ impl Engine {
     fn work_off(&mut self, now: Now) {
         // Whoever has to wait does so from the next packet on, also among packets that had waited themselves.
         while let Some(publisher) = self.desk.to_park.pop() {
-            self.park_publisher(now, publisher);
+            parking!(self).park_publisher(now, publisher);
         }
         // What is worked off may cause more of the same; the outermost call takes it all, so that nothing nests.
         if std::mem::replace(&mut self.working_off, true) {
@@ -32,9 +33,9 @@ impl Engine {
         }
         loop {
             if let Some(publisher) = self.desk.to_park.pop() {
-                self.park_publisher(now, publisher);
-            } else if let Some((key, reason)) = self.desk.to_close.pop() {
-                self.close_connection(now, key, reason, None);
+                parking!(self).park_publisher(now, publisher);
+            } else if let Some((key, reason, detail)) = self.desk.to_close.pop() {
+                self.close_connection(now, key, reason, detail);
             } else if let Some(session) = self.desk.to_refill.pop() {
                 self.desk.refill(now.monotonic, &mut self.layouts, session);
             } else if let Some(session) = self.desk.hungry.pop() {

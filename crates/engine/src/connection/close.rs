@@ -4,7 +4,10 @@ use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::publish::answering::answering;
 use crate::publish::publishing::publishing;
+use crate::session::ending::Ending;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::{Subscribing, subscribing};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -201,7 +204,7 @@ impl Engine {
             return;
         }
         if connection.listener == PRINCIPAL_LISTENER {
-            return self.refuse_all_of_principal(key, reason);
+            return answering!(self).refuse_all_of_principal(key, reason);
         }
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
@@ -250,89 +253,7 @@ impl Engine {
         // A relayed client whose edge has ended comes back by another one.
         let relayed = self.desk.listener(connection_listener).is_some_and(|listener| listener.relayed);
         let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
-        self.detach_session(now, session, reason, sent_on);
-    }
-
-    /// A session has lost its connection; where its client was sent on, what it misses by that is kept for a while.
-    fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        session.connection = None;
-        let expiry = session.expiry_seconds;
-        // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
-        // nothing may follow ([MQTT-3.14.4-1]).
-        let event = self.sys.client_event(now, &mut self.desk, key, Some(reason));
-        publishing!(self).publish_client_event(now, event);
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        if let Some(flow) = session.flow.as_mut() {
-            self.desk.to_unpark.append(&mut flow.blocking);
-            flow.to_resend = 0;
-        }
-        let (tenant, payer) = (session.tenant, session.payer(&self.settings));
-        self.desk.tenants.release(tenant, Holding::Connections, 1);
-        self.desk.sessions_connected -= 1;
-        self.desk.meters.disconnect(payer, now.monotonic);
-        self.fetches.suspend_fetches(&mut self.desk.sessions, key);
-        self.schedule_will(now, key, reason);
-        if expiry == 0 {
-            self.end_session(now, key, reason);
-            return;
-        }
-        self.groups.announce_presence(&self.desk, &mut self.links, key, false);
-        let ends_at = if expiry == u32::MAX { Millis::NEVER } else { now.monotonic.plus_seconds(expiry) };
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        session.settle();
-        if sent_on {
-            session.rare_mut().sent_on_until = Some(now.monotonic.plus(SENT_ON_KEEP_MS));
-        }
-        if ends_at != Millis::NEVER {
-            session.rare_mut().ends_at = Some(ends_at);
-            self.desk.timers.set(ends_at, Timer::SessionEnd(key));
-        }
-        self.desk.sessions.store_session(&mut self.desk.journal, key);
-    }
-
-    pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
-        if let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) {
-            rare.ends_at = None;
-        }
-        self.desk.counters.sessions_expired += 1;
-        self.end_session(now, key, Reason::SessionExpired);
-    }
-
-    /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
-    /// groups or is counted as dropped. Many subscriptions and messages are removed [in steps](crate::connection::ending).
-    ///
-    /// What is addressed to a mobile node outlives its session.
-    pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        if self.nodes.keeps_mailbox(&self.desk, key) {
-            self.begin_mailbox(now, key, reason);
-            return;
-        }
-        self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(&mut self.desk.sessions, key);
-        subscribing!(self).set_standing(now, key, Standing::Client);
-        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
-        let Some(mut session) = self.desk.withdraw_session(key) else { return };
-        if let Some(stored) = session.stored {
-            self.desk.journal.delete(Key::Session(stored));
-        }
-        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
-        // The groups that get messages back must not take the session for a member.
-        for membership in session.take_owing_memberships() {
-            subscribing!(self).leave_home(now, key, &membership);
-        }
-        let ending = dealing!(self).begin_ending(now, key, session, reason);
-        self.endings.begin(now, ending, &mut subscribing!(self));
-    }
-
-    /// Publishes the will of a session that ends, if it waits.
-    pub(crate) fn end_will_and_timers(&mut self, now: Now, key: SessionKey) {
-        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
-        if rare.is_some_and(|rare| rare.will_due.is_some()) {
-            let will = self.desk.replace_will(key, None);
-            self.publish_will(now, key, will);
-        }
-        connecting!(self).cancel_session_timers(key);
+        ending!(self).detach_session(now, session, reason, sent_on);
     }
 
     /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
@@ -373,6 +294,90 @@ impl Engine {
     }
 }
 
+impl Ending<'_> {
+    /// A session has lost its connection; where its client was sent on, what it misses by that is kept for a while.
+    fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        session.connection = None;
+        let expiry = session.expiry_seconds;
+        // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
+        // nothing may follow ([MQTT-3.14.4-1]).
+        let event = self.sys.client_event(now, self.desk, key, Some(reason));
+        publishing!(self).publish_client_event(now, event);
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        if let Some(flow) = session.flow.as_mut() {
+            self.desk.to_unpark.append(&mut flow.blocking);
+            flow.to_resend = 0;
+        }
+        let (tenant, payer) = (session.tenant, session.payer(self.settings));
+        self.desk.tenants.release(tenant, Holding::Connections, 1);
+        self.desk.sessions_connected -= 1;
+        self.desk.meters.disconnect(payer, now.monotonic);
+        self.fetches.suspend_fetches(&mut self.desk.sessions, key);
+        self.schedule_will(now, key, reason);
+        if expiry == 0 {
+            self.end_session(now, key, reason);
+            return;
+        }
+        self.groups.announce_presence(self.desk, self.links, key, false);
+        let ends_at = if expiry == u32::MAX { Millis::NEVER } else { now.monotonic.plus_seconds(expiry) };
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        session.settle();
+        if sent_on {
+            session.rare_mut().sent_on_until = Some(now.monotonic.plus(SENT_ON_KEEP_MS));
+        }
+        if ends_at != Millis::NEVER {
+            session.rare_mut().ends_at = Some(ends_at);
+            self.desk.timers.set(ends_at, Timer::SessionEnd(key));
+        }
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
+    }
+
+    pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
+        if let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) {
+            rare.ends_at = None;
+        }
+        self.desk.counters.sessions_expired += 1;
+        self.end_session(now, key, Reason::SessionExpired);
+    }
+
+    /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
+    /// groups or is counted as dropped. Many subscriptions and messages are removed [in steps](crate::connection::ending).
+    ///
+    /// What is addressed to a mobile node outlives its session.
+    pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        if self.nodes.keeps_mailbox(self.desk, key) {
+            self.begin_mailbox(now, key, reason);
+            return;
+        }
+        self.end_will_and_timers(now, key);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
+        subscribing!(self).set_standing(now, key, Standing::Client);
+        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
+        let Some(mut session) = self.desk.withdraw_session(key) else { return };
+        if let Some(stored) = session.stored {
+            self.desk.journal.delete(Key::Session(stored));
+        }
+        // The groups that get messages back must not take the session for a member.
+        for membership in session.take_owing_memberships() {
+            subscribing!(self).leave_home(now, key, &membership);
+            self.desk.tenants.release(session.tenant, Holding::Subscriptions, 1);
+        }
+        let ending = dealing!(self).begin_ending(now, key, session, reason);
+        self.endings.begin(now, ending, &mut subscribing!(self));
+    }
+
+    /// Publishes the will of a session that ends, if it waits.
+    pub(crate) fn end_will_and_timers(&mut self, now: Now, key: SessionKey) {
+        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        if rare.is_some_and(|rare| rare.will_due.is_some()) {
+            let will = self.desk.replace_will(key, None);
+            self.publish_will(now, key, will);
+        }
+        connecting!(self).cancel_session_timers(key);
+    }
+}
+
 impl Connecting<'_> {
     /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
     pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
@@ -405,11 +410,11 @@ impl Dealing<'_> {
             // A session that was never to outlive its connection gave up its messages by that.
             _ => Reason::SessionDiscarded,
         };
-        let of_uplink = session.is_uplink();
+        let (of_uplink, tenant) = (session.is_uplink(), session.tenant);
         let memberships = session.rare.map_or_else(Vec::new, |rare| rare.memberships);
         let (client_id, filters) = (session.client_id, session.filters);
         let mut ending =
-            EndedSession { key, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
+            EndedSession { key, tenant, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
             self.desk.forget_tail(&tail);

@@ -7,6 +7,8 @@ mod grant;
 use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
 use crate::publish::publishing::publishing;
+use crate::session::ending::Ending;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
 
@@ -154,7 +156,7 @@ impl Engine {
             self.close_connection(now, old, Reason::SessionTakenOver, None);
         }
         let Some(granted) = connecting!(self).grant(key, client_id, connect) else { return };
-        let (resumed, present) = self.session_to_resume(now, tenant, client_id, connect.clean_start);
+        let (resumed, present) = ending!(self).session_to_resume(now, tenant, client_id, connect.clean_start);
         let session = match resumed {
             Some(session) => {
                 connecting!(self).cancel_session_timers(session);
@@ -193,7 +195,9 @@ impl Engine {
             self.desk.resume(now.monotonic, &mut self.layouts, session);
         }
     }
+}
 
+impl Ending<'_> {
     /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
     /// node whose session has ended.
     fn session_to_resume(

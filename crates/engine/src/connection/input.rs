@@ -2,6 +2,8 @@
 
 use crate::connection::connecting::connecting;
 use crate::connection::table::Connections;
+use crate::publish::parking::Parking;
+use crate::publish::parking::parking;
 use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
@@ -115,20 +117,9 @@ impl Engine {
                 self.take_frames_of_tail(now, key, tail);
             }
         }
-        self.check_output(key);
+        parking!(self).check_output(key);
         // What was refused has ended its connection, and that may let others go on.
         self.after_frame(now);
-    }
-
-    /// Answers pile up for a client that does not read them: it is not read either, then, until it does.
-    #[inline]
-    fn check_output(&mut self, key: ConnectionKey) {
-        let limit = self.settings.limits.output_high_water as usize * UNREAD_ANSWERS_FACTOR;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.output_len() > limit && connection.phase == Phase::Open && !connection.paused {
-            connection.paused = true;
-            self.desk.events.push_back(Event::PauseReading { key });
-        }
     }
 
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
@@ -249,7 +240,7 @@ impl Engine {
             return Err(Refused::new(Reason::ProtocolError, "AUTH is awaited"));
         }
         if connection.is_parked() && !passes_parked(packet_type) && !self.is_repetition(key, version, frame) {
-            return Ok(self.park_frame(key, whole));
+            return Ok(parking!(self).park_frame(key, whole));
         }
         self.desk.counters.packets_in[packet_type as usize] += 1;
         match packet_type {
@@ -259,10 +250,10 @@ impl Engine {
                     listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
                 if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
                     self.desk.counters.packets_in[packet_type as usize] -= 1;
-                    return Ok(self.park_frame(key, whole));
+                    return Ok(parking!(self).park_frame(key, whole));
                 }
                 if limits_rate {
-                    self.charge_rate(now, key, whole.len());
+                    parking!(self).charge_rate(now, key, whole.len());
                 }
             }
             PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
@@ -339,52 +330,6 @@ impl Engine {
             && received.is_some_and(|received| raw.packet_id.is_some_and(|id| received.contains(id)))
     }
 
-    /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
-    pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
-        let limit = self.settings.limits.parked_bytes as usize;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
-        let paused = connection.paused;
-        let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return Flow::Hold };
-        if !parked.bytes.is_empty() && parked.bytes.len() + whole.len() > limit {
-            if !paused {
-                connection.paused = true;
-                self.desk.events.push_back(Event::PauseReading { key });
-            }
-            return Flow::Hold;
-        }
-        parked.bytes.extend_from_slice(whole);
-        self.desk.memory += whole.len() as u64;
-        self.desk.input_bytes += whole.len() as u64;
-        Flow::Next
-    }
-
-    /// A full queue asks a publisher to wait, here or on its own shard.
-    pub(crate) fn park_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
-        if publisher.shard == self.place.shard {
-            self.park(now, publisher.connection);
-        } else {
-            self.links.send(publisher.shard, Record::Park { connection: publisher.connection });
-        }
-    }
-
-    /// One more queue or link that this publisher waits for.
-    pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
-        let latest = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.phase != Phase::Open || connection.leaving {
-            return;
-        }
-        let extra = connection.extra_mut();
-        if let Some(parked) = &mut extra.parked {
-            parked.waits += 1;
-            return;
-        }
-        let until = latest.min(extra.withheld_until);
-        extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until, askers: Vec::new() }));
-        self.desk.timers.set(until, Timer::Parked(key));
-        self.desk.counters.publishers_parked += 1;
-    }
-
     /// A queue has room again for a publisher, here or on its own shard.
     pub(crate) fn unpark_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
         if publisher.shard == self.place.shard {
@@ -409,7 +354,7 @@ impl Engine {
         if self.end_withheld(now, key) || self.goes_on_waiting(now, key) {
             return;
         }
-        if self.waits_for_turn_alone(now, key) {
+        if parking!(self).waits_for_turn_alone(now, key) {
             return;
         }
         self.observers.give_up(key);
@@ -418,7 +363,7 @@ impl Engine {
         for shard in self.links.roster.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
-        if !self.waits_for_step(now, key) && !self.waits_for_rate(key) {
+        if !parking!(self).waits_for_step(now, key) && !parking!(self).waits_for_rate(key) {
             self.resume_parked(now, key);
         }
     }
@@ -463,6 +408,65 @@ impl Engine {
         if let Some(tail) = connection.tail.take() {
             self.take_frames_of_tail(now, key, tail);
         }
+    }
+}
+
+impl Parking<'_> {
+    /// Answers pile up for a client that does not read them: it is not read either, then, until it does.
+    #[inline]
+    fn check_output(&mut self, key: ConnectionKey) {
+        let limit = self.settings.limits.output_high_water as usize * UNREAD_ANSWERS_FACTOR;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.output_len() > limit && connection.phase == Phase::Open && !connection.paused {
+            connection.paused = true;
+            self.desk.events.push_back(Event::PauseReading { key });
+        }
+    }
+
+    /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
+    pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
+        let limit = self.settings.limits.parked_bytes as usize;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        let paused = connection.paused;
+        let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return Flow::Hold };
+        if !parked.bytes.is_empty() && parked.bytes.len() + whole.len() > limit {
+            if !paused {
+                connection.paused = true;
+                self.desk.events.push_back(Event::PauseReading { key });
+            }
+            return Flow::Hold;
+        }
+        parked.bytes.extend_from_slice(whole);
+        self.desk.memory += whole.len() as u64;
+        self.desk.input_bytes += whole.len() as u64;
+        Flow::Next
+    }
+
+    /// A full queue asks a publisher to wait, here or on its own shard.
+    pub(crate) fn park_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
+        if publisher.shard == self.place.shard {
+            self.park(now, publisher.connection);
+        } else {
+            self.links.send(publisher.shard, Record::Park { connection: publisher.connection });
+        }
+    }
+
+    /// One more queue or link that this publisher waits for.
+    pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
+        let latest = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.phase != Phase::Open || connection.leaving {
+            return;
+        }
+        let extra = connection.extra_mut();
+        if let Some(parked) = &mut extra.parked {
+            parked.waits += 1;
+            return;
+        }
+        let until = latest.min(extra.withheld_until);
+        extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until, askers: Vec::new() }));
+        self.desk.timers.set(until, Timer::Parked(key));
+        self.desk.counters.publishers_parked += 1;
     }
 }
 

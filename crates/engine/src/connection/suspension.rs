@@ -4,6 +4,8 @@
 //! is withheld but answers to pings, and what clients send is kept as packets of those are who have to wait.
 
 use crate::connection::table::Connections;
+use crate::publish::parking::Parking;
+use crate::publish::parking::parking;
 use tidegate_mqtt::{PacketType, split_frame};
 
 use crate::connection::Phase;
@@ -14,7 +16,7 @@ use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Parking<'_> {
     /// Has a client wait; says whether it does. One that does not take what it is sent does not: what the shell holds
     /// of it may promise something.
     pub(crate) fn suspend(&mut self, now: Now, key: ConnectionKey) -> bool {
@@ -32,9 +34,20 @@ impl Engine {
         true
     }
 
+    fn suspended(&self) -> Vec<(ConnectionKey, PartitionId)> {
+        let waiting = self.desk.connections.iter().filter(|(_, connection)| connection.is_suspended());
+        let of = |key: ConnectionKey| {
+            let session = self.desk.sessions.get(self.desk.session_of(key)?.0)?;
+            Some((key, partition_of(session.tenant, &session.client_id)))
+        };
+        waiting.filter_map(|(key, _)| of(key)).collect()
+    }
+}
+
+impl Engine {
     /// A table is in force: those who waited are served, wait on, or hear that they are not served here.
     pub(crate) fn end_suspension(&mut self, now: Now) {
-        for (key, partition) in self.suspended() {
+        for (key, partition) in parking!(self).suspended() {
             match (self.homes.home_of(&self.desk, partition), self.homes.meant(partition)) {
                 (Home::Here, _) => self.go_on(now, key),
                 (Home::Nowhere, Home::Here) if self.homes.is_patient(now) => {}
@@ -50,7 +63,7 @@ impl Engine {
             self.desk.to_write.note(connection, key);
         }
         connection.last_seen = now.monotonic;
-        self.go_on_with_steps(key);
+        parking!(self).go_on_with_steps(key);
         self.unpark(now, key);
         self.after_frame(now);
     }
@@ -65,22 +78,13 @@ impl Engine {
 
     /// Clients of partitions that live elsewhere wait no longer.
     pub(crate) fn send_on_all_of(&mut self, now: Now, partitions: Partitions) {
-        for (key, partition) in self.suspended() {
+        for (key, partition) in parking!(self).suspended() {
             if partitions.has(partition) {
                 self.handover.exporting = true;
                 self.end_waiting(now, key, Reason::NotServedHere);
                 self.handover.exporting = false;
             }
         }
-    }
-
-    fn suspended(&self) -> Vec<(ConnectionKey, PartitionId)> {
-        let waiting = self.desk.connections.iter().filter(|(_, connection)| connection.is_suspended());
-        let of = |key: ConnectionKey| {
-            let session = self.desk.sessions.get(self.desk.session_of(key)?.0)?;
-            Some((key, partition_of(session.tenant, &session.client_id)))
-        };
-        waiting.filter_map(|(key, _)| of(key)).collect()
     }
 
     /// Ends a connection, which may be of a client that waits. What is withheld is another's to say. Who is owed

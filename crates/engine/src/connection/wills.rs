@@ -1,5 +1,7 @@
 //! Wills: whether a connection that has ended leaves one, and when it is published.
 
+use crate::session::ending::Ending;
+use crate::session::ending::ending;
 use std::sync::Arc;
 
 use crate::desk::Timer;
@@ -10,7 +12,7 @@ use crate::now::Now;
 use crate::session::Will;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Ending<'_> {
     /// Decides about the will of a connection that has ended ([MQTT-3.1.2-8], [MQTT-3.14.4-3]).
     pub(crate) fn schedule_will(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
@@ -41,7 +43,7 @@ impl Engine {
     pub(crate) fn publish_will(&mut self, now: Now, key: SessionKey, will: Option<Will>) {
         let Some(will) = will else { return };
         let mut publication = will.message.publication();
-        if !self.rules.may_publish(&self.desk, key, publication.topic, publication.qos, publication.retain) {
+        if !self.rules.may_publish(self.desk, key, publication.topic, publication.qos, publication.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
             self.desk.tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
             return;
@@ -59,7 +61,9 @@ impl Engine {
         self.publish_will(now, key, will);
         self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
+}
 
+impl Engine {
     /// Another process has taken this one's place and knows the wills of its clients: they are that one's to publish.
     pub fn leave_wills_to_another(&mut self) {
         Arc::make_mut(&mut self.settings).wills_on_shutdown = false;
@@ -77,7 +81,7 @@ impl Engine {
         let sessions: Vec<SessionKey> =
             self.desk.connections.iter().filter_map(|(_, connection)| connection.session).collect();
         for key in sessions {
-            self.schedule_will(now, key, Reason::ServerShuttingDown);
+            ending!(self).schedule_will(now, key, Reason::ServerShuttingDown);
         }
         self.after_frame(now);
     }

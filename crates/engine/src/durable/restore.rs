@@ -1,6 +1,7 @@
 //! Taking in what a store holds, before any client is served.
 
 use crate::desk::Desk;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, HashMap};
@@ -259,7 +260,7 @@ impl Engine {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 subscribing!(self).restore_session(now, all, session, record).map_err(wrong)?;
             }
-            Key::Will(number) => self.restore_will(now, number, value).map_err(wrong)?,
+            Key::Will(number) => ending!(self).restore_will(now, number, value).map_err(wrong)?,
             Key::Subscription(session, filter) => {
                 part(all, session)?;
                 let (options, id) = read_subscription(value).map_err(wrong)?;

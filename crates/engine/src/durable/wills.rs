@@ -3,11 +3,11 @@
 //! that last are stored with these.
 
 use crate::durable::Journal;
+use crate::session::ending::Ending;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 
 use crate::desk::Timer;
-use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::session::{FilterList, Session, Standing, Will};
@@ -44,7 +44,7 @@ impl Sessions {
     }
 }
 
-impl Engine {
+impl Ending<'_> {
     /// Takes in the will of a client that was connected when the process ended: as a session that ends at once.
     pub(super) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
         let record = SessionRecord::read(value, now)?;

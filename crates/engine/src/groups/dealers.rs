@@ -11,9 +11,11 @@
 //! again.
 
 use crate::cluster::exchanges::Exchanges;
+use crate::cluster::peering::Peering;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
+use crate::publish::answering::answering;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use std::collections::BTreeSet;
@@ -21,7 +23,6 @@ use std::collections::BTreeSet;
 use super::joins::LateJoin;
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::cluster::roster::Roster;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId};
 use crate::link::dealing_word::DealingWord;
 use crate::link::record::Record;
@@ -199,7 +200,7 @@ impl Dealers {
     }
 }
 
-impl Engine {
+impl Peering<'_> {
     /// All members of this shard have taken their seats.
     pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
         for shard in self.links.roster.others() {
@@ -209,48 +210,45 @@ impl Engine {
                 self.links.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
             }
         }
-        self.groups.tell_elsewhere(&mut self.links);
+        self.groups.tell_elsewhere(self.links);
         self.become_ready(now);
         subscribing!(self).drop_groups_dealt_elsewhere(now);
-        self.confirm_late_joins(now);
+        answering!(self).confirm_late_joins(now);
     }
 
     /// Takes a word about dealing.
-    pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) {
+    pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) -> bool {
         if let DealingWord::Dealt { name, partitions } = word {
-            return self.desk.exchanges.put_mark(
-                self.place,
-                &mut self.desk.journal,
-                name,
-                Got { groups: partitions, ..Got::NOBODY },
-            );
+            let got = Got { groups: partitions, ..Got::NOBODY };
+            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, got);
+            return false;
         }
-        let Some(other) = self.groups.dealers.other(from) else { return };
+        let Some(other) = self.groups.dealers.other(from) else { return false };
         match word {
             DealingWord::Elsewhere { partitions } => {
                 other.elsewhere = partitions;
                 self.groups.unseat_those_elsewhere(from);
                 subscribing!(self).drop_groups_dealt_elsewhere(now);
-                self.confirm_late_joins(now);
+                answering!(self).confirm_late_joins(now);
+                false
             }
             DealingWord::Seats { partitions, round, all } => {
                 other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
                 (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
                 self.groups.unseat_those_elsewhere(from);
-                self.become_ready(now);
+                let changed = self.become_ready(now);
                 subscribing!(self).drop_groups_dealt_elsewhere(now);
+                changed
             }
             DealingWord::Ready { partitions, round } => {
-                if round == other.told_round {
-                    self.deal_at(now, from, partitions);
-                }
+                round == other.told_round && self.deal_at(now, from, partitions)
             }
-            DealingWord::Dealt { .. } => {}
+            DealingWord::Dealt { .. } => false,
         }
     }
 
     /// Tells those who wait for it that this shard knows all members of groups.
-    fn become_ready(&mut self, now: Now) {
+    fn become_ready(&mut self, now: Now) -> bool {
         let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
         let has_all = |partition| {
             let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
@@ -269,30 +267,31 @@ impl Engine {
                 self.links.send_dealing(shard, DealingWord::Ready { partitions, round });
             }
         }
-        self.deal_at(now, self.place.shard, complete);
+        let changed = self.deal_at(now, self.place.shard, complete);
         if !complete.without(before).is_empty() {
             subscribing!(self).remove_forsaken_groups(now);
         }
+        changed
     }
 
     /// The home of partitions knows all members: it deals what is published here from now on.
-    fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) {
+    fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) -> bool {
         let roster = &self.links.roster;
         let dealers = &mut self.groups.dealers;
         let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
         let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
         if known && partitions.among(dealers.open.with(dealers.unready)).is_empty() {
-            return;
+            return false;
         }
         for partition in partitions.iter() {
             dealers.by_partition[usize::from(partition.0)] = home;
         }
         dealers.open = dealers.open.without(partitions);
         dealers.unready = dealers.unready.without(partitions);
-        self.groups.tell_elsewhere(&mut self.links);
+        self.groups.tell_elsewhere(self.links);
         subscribing!(self).drop_groups_dealt_elsewhere(now);
-        self.confirm_late_joins(now);
-        self.forget_those_replaced(now);
+        answering!(self).confirm_late_joins(now);
+        true
     }
 }
 

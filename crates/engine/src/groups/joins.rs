@@ -6,11 +6,11 @@
 
 use super::JOINING_INDEX;
 use crate::cluster::roster::Roster;
-use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::ids::{PartitionId, ShardId};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
+use crate::publish::answering::Answering;
 
 /// A join that waits until the messages of all shards are dealt here, or those of the member's shard no longer.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl super::Dealers {
     }
 }
 
-impl Engine {
+impl Answering<'_> {
     /// Some shard's messages are dealt elsewhere than before: confirms the joins that have waited for it.
     pub(super) fn confirm_late_joins(&mut self, now: Now) {
         if self.groups.dealers.late_joins.is_empty() {

@@ -12,9 +12,12 @@ mod reseat;
 mod returns;
 pub(crate) mod shared_group;
 
+use crate::cluster::peering::Peering;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::ids::hash_name;
+use crate::publish::answering::Answering;
+use crate::publish::answering::answering;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
@@ -28,7 +31,6 @@ use self::kept::{Kept, Promise};
 pub(crate) use self::returns::Returned;
 
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::groups::shared_group::{Group, Member};
 use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
@@ -110,7 +112,7 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
     partition_of(tenant, &format!("{share}/{filter}"))
 }
 
-impl Engine {
+impl Peering<'_> {
     /// A session of another shard joins a group of this one.
     pub(crate) fn handle_group_join(
         &mut self,
@@ -131,12 +133,14 @@ impl Engine {
         let waits =
             known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
         if waits == 0 {
-            self.confirm_to(now, from, ticket, None, false);
+            answering!(self).confirm_to(now, from, ticket, None, false);
         } else {
             self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
         }
     }
+}
 
+impl Answering<'_> {
     /// One shard more knows of the group that a member of another shard is joining.
     pub(crate) fn confirm_joining(&mut self, now: Now, id: u32) {
         let Some(joining) = self.groups.joining.get_mut(&id) else { return };

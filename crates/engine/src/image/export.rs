@@ -3,6 +3,7 @@
 use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
 use crate::addresses::Nodes;
+use crate::cluster::exchanges::Exchanges;
 use crate::cluster::exchanges::{Exchange, ExchangeName, Got};
 use crate::connection::connecting::connecting;
 use crate::desk::Desk;
@@ -58,7 +59,7 @@ impl Engine {
             }
         }
         self.retained.take_retained(&mut self.desk, &mut out, now, partition);
-        self.put_marks(&mut out, partition);
+        self.desk.exchanges.put_marks(&mut out, partition);
         self.groups.put_kept(&self.links.roster, &mut out, now, Partitions::of(partition));
         self.desk.exchanges.put_dealt_before(&mut out, Partitions::NONE);
         self.outgoing.put_outgoing(&mut out, now, partition);
@@ -77,17 +78,6 @@ impl Engine {
         self.handover.exporting = true;
         self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
         self.handover.exporting = false;
-    }
-
-    /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the
-    /// two.
-    pub(super) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
-        let all: Vec<(ExchangeName, Got)> = self.desk.exchanges.marks.of_partition(partition).collect();
-        out.put_u32(all.len() as u32);
-        for (name, by) in all {
-            name.write(out);
-            out.put_u8(u8::from(!by.sessions.is_empty()) | u8::from(!by.groups.is_empty()) << 1);
-        }
     }
 
     pub(super) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
@@ -147,6 +137,19 @@ impl Engine {
             // There is no queue here any more whose room they could wait for.
             self.desk.to_unpark.extend(&flow.blocking);
             flow.queue.iter().for_each(|delivery| self.desk.forget_queued(delivery.cost()));
+        }
+    }
+}
+
+impl Exchanges {
+    /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the
+    /// two.
+    pub(super) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
+        let all: Vec<(ExchangeName, Got)> = self.marks.of_partition(partition).collect();
+        out.put_u32(all.len() as u32);
+        for (name, by) in all {
+            name.write(out);
+            out.put_u8(u8::from(!by.sessions.is_empty()) | u8::from(!by.groups.is_empty()) << 1);
         }
     }
 }

@@ -13,8 +13,10 @@ use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::FleetConfig;
+use crate::publish::deciding::deciding;
 use crate::publish::is_own_topic;
 use crate::retained::RetainedStore;
+use crate::session::table::Sessions;
 use crate::settings::Holding;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
@@ -36,7 +38,7 @@ impl Engine {
         if partition.0 >= PARTITIONS || !self.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
-        let sessions = self.read_sessions(&mut reader, now, partition)?;
+        let sessions = self.desk.sessions.read_sessions(&mut reader, now, partition)?;
         let mut retained = Vec::new();
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
@@ -63,34 +65,12 @@ impl Engine {
         }
         self.retained.adopt_removed(now, &mut self.desk, removed);
         self.groups.kept.adopt_kept(now, &mut self.desk, &mut self.links, partition, kept);
-        self.adopt_dealt_before(dealt_before);
+        deciding!(self).adopt_dealt_before(dealt_before);
         self.outgoing.adopt_outgoing(&mut self.desk, outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);
         Ok(partition)
-    }
-
-    fn read_sessions(
-        &self,
-        reader: &mut WireReader<'_>,
-        now: Now,
-        partition: PartitionId,
-    ) -> Result<Vec<SessionImage>, ImageError> {
-        let mut sessions = Vec::new();
-        let mut names = std::collections::BTreeSet::new();
-        for _ in 0..reader.u32("a number of sessions")? {
-            let image = SessionImage::read(reader, now)?;
-            let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
-            if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
-                return Err(WireError { reading: "a client id of this partition" }.into());
-            }
-            if self.desk.sessions.find_session(tenant, client_id).is_some() {
-                return Err(ImageError::SessionExists(client_id.to_string()));
-            }
-            sessions.push(image);
-        }
-        Ok(sessions)
     }
 
     fn adopt_session(&mut self, now: Now, image: SessionImage) {
@@ -137,6 +117,30 @@ impl Engine {
         for group in node_groups {
             subscribing!(self).restore_node_group(now, Some(key), &group);
         }
+    }
+}
+
+impl Sessions {
+    fn read_sessions(
+        &self,
+        reader: &mut WireReader<'_>,
+        now: Now,
+        partition: PartitionId,
+    ) -> Result<Vec<SessionImage>, ImageError> {
+        let mut sessions = Vec::new();
+        let mut names = std::collections::BTreeSet::new();
+        for _ in 0..reader.u32("a number of sessions")? {
+            let image = SessionImage::read(reader, now)?;
+            let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
+            if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
+                return Err(WireError { reading: "a client id of this partition" }.into());
+            }
+            if self.find_session(tenant, client_id).is_some() {
+                return Err(ImageError::SessionExists(client_id.to_string()));
+            }
+            sessions.push(image);
+        }
+        Ok(sessions)
     }
 }
 

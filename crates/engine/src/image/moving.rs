@@ -8,10 +8,13 @@ use super::{ImageError, Owed, begin, seal};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
 use crate::groups::dealing::dealing;
+use crate::ids::Place;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
+use crate::session::ending::ending;
+use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
@@ -56,8 +59,9 @@ impl Engine {
         self.desk.moving = self.desk.moving.without(partitions);
         self.handover.rest = None;
         self.release_transfers(now, partitions);
-        self.publish_held(now);
+        ending!(self).publish_held(now);
         dealing!(self).deal_waiting(now);
+        self.after_frame(now);
     }
 
     /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for
@@ -97,7 +101,7 @@ impl Engine {
         others: Partitions,
     ) -> Result<Snapshot, ImageError> {
         self.desk.journal.now = now;
-        let own = self.own(partitions);
+        let own = self.place.own(partitions);
         let mut bytes = 0;
         let mut loading = false;
         let sessions: Vec<SessionKey> =
@@ -123,13 +127,8 @@ impl Engine {
             let image = self.image_of(now, partition, std::mem::take(&mut others));
             images.push(PartitionImage { partition, image, owed: self.owed(partition) });
         }
-        self.begin_rest(partitions, false);
+        self.handover.begin_rest(partitions, false);
         Ok(Snapshot::Taken(images))
-    }
-
-    /// Those that are at home on this shard.
-    pub(crate) fn own(&self, partitions: Partitions) -> Vec<PartitionId> {
-        partitions.iter().filter(|partition| self.place.owns(*partition)).collect()
     }
 
     /// The image of a partition of which nothing is forgotten, with what is known here of groups of some others.
@@ -144,7 +143,7 @@ impl Engine {
             }
         }
         self.retained.put_retained(&mut out, now, partition);
-        self.put_marks(&mut out, partition);
+        self.desk.exchanges.put_marks(&mut out, partition);
         self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
         self.desk.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
@@ -159,11 +158,11 @@ impl Engine {
         let aside = self.abandon_transfers(partitions);
         self.send_on_all_of(now, partitions);
         self.desk.exchanges.note_left(partitions);
-        let own = self.own(partitions).into_iter().collect();
+        let own = self.place.own(partitions).into_iter().collect();
         self.desk.exchanges.leave_marks(self.place, &mut self.desk.journal, own);
         self.outgoing.forget_outgoing(&mut self.desk, partitions);
         let mut all = Owed::default();
-        for partition in self.own(partitions) {
+        for partition in self.place.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
             for key in self.desk.sessions.sessions_of(partition) {
                 self.forget_session(now, key);
@@ -177,7 +176,7 @@ impl Engine {
     /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on.
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
         self.desk.journal.now = now;
-        for partition in self.own(partitions) {
+        for partition in self.place.own(partitions) {
             let topics: Vec<(TenantId, String)> =
                 self.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
             for (tenant, topic) in topics {
@@ -216,7 +215,7 @@ impl Engine {
         }
         self.desk.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
         if self.uplinks.brokers.config.has_uplinks_here() && self.place.shards == 1 {
-            self.begin_rest(partitions, true);
+            self.handover.begin_rest(partitions, true);
         } else if self.uplinks.brokers.config.has_uplinks_here() {
             self.handover.arrived = Some(Box::new(self.uplinks.settlement.seen_now()));
         }
@@ -289,10 +288,19 @@ impl Engine {
             }
         }
     }
+}
 
+impl Place {
+    /// Those that are at home on this shard.
+    pub(crate) fn own(&self, partitions: Partitions) -> Vec<PartitionId> {
+        partitions.iter().filter(|partition| self.owns(*partition)).collect()
+    }
+}
+
+impl Sessions {
     /// Whether a session is one of these partitions.
     pub(crate) fn is_among(&self, session: SessionKey, partitions: Partitions) -> bool {
-        let session = self.desk.sessions.get(session.0);
+        let session = self.get(session.0);
         session.is_some_and(|session| session.is_of(partitions))
     }
 }

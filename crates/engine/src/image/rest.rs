@@ -3,7 +3,6 @@
 //! that each comes once and in its order.
 
 use crate::desk::Desk;
-use crate::ids::Place;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
 use std::collections::BTreeSet;
@@ -11,12 +10,13 @@ use std::collections::BTreeSet;
 use super::fields::{put_message, read_message};
 use super::{ImageError, begin, open, seal};
 use crate::engine::Engine;
-use crate::ids::{Partitions, TenantId};
+use crate::ids::{Partitions, Place, SessionKey, TenantId};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
 use crate::orchestrator::uplink::id::SeenIds;
 use crate::publish::dispatch::{Source, reach};
+use crate::session::table::Sessions;
 use crate::settings::fleet_topics::of_brokers;
 use crate::topics::{Route, RouteSlot};
 use crate::wire::WireWrite;
@@ -115,12 +115,14 @@ impl Ahead {
     }
 }
 
-impl Engine {
+impl Handover {
     /// Begins to note what arrives for partitions that leave, or come.
     pub(super) fn begin_rest(&mut self, partitions: Partitions, coming: bool) {
-        self.handover.rest = Some(Box::new(Rest { partitions, coming, bytes: begin(), full: false }));
+        self.rest = Some(Box::new(Rest { partitions, coming, bytes: begin(), full: false }));
     }
+}
 
+impl Engine {
     /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
     /// who come are to get later, or have got already, goes to all others now. Says whether it has been delivered.
     #[cold]
@@ -141,7 +143,7 @@ impl Engine {
         if passed_over.is_empty() {
             return false;
         }
-        self.deliver_only(now, message, |engine, session| !engine.is_among(session, passed_over));
+        self.deliver_only(now, message, |sessions, session| !sessions.is_among(session, passed_over));
         publishing!(self).deal_live(now, message);
         true
     }
@@ -196,7 +198,7 @@ impl Engine {
         self.desk.journal.now = now;
         let mut messages = 0;
         each_noted(now, sifted, |_, message| {
-            self.deliver_only(now, message, |engine, session| engine.is_among(session, partitions));
+            self.deliver_only(now, message, |sessions, session| sessions.is_among(session, partitions));
             messages += 1;
         })?;
         self.after_frame(now);
@@ -204,16 +206,12 @@ impl Engine {
     }
 
     /// Delivers to those sessions of this shard that are meant.
-    fn deliver_only(
-        &mut self,
-        now: Now,
-        message: &MessageRef,
-        is_meant: impl Fn(&Self, crate::ids::SessionKey) -> bool,
-    ) {
+    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(&Sessions, SessionKey) -> bool) {
         let Some((tenant, topic)) = of_brokers(&self.settings, message.topic()) else { return };
-        let slot = self.route_of(tenant, topic);
+        let slot = publishing!(self).route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);
-        let targets: Vec<_> = route.targets().iter().filter(|target| is_meant(self, target.session)).copied().collect();
+        let targets: Vec<_> =
+            route.targets().iter().filter(|target| is_meant(&self.desk.sessions, target.session)).copied().collect();
         let mut publication = message.publication().named(tenant, topic);
         let source = Source::inside(self.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
@@ -224,7 +222,7 @@ impl Publishing<'_> {
     /// Deals a live message to the shared groups of this shard.
     fn deal_live(&mut self, now: Now, message: &MessageRef) {
         let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return };
-        let slot = self.route_of(tenant, topic);
+        let slot = publishing!(self).route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);
         let source = Source::inside(self.links.place.shard, now);
         reach!(self).deal(now, route, &mut message.publication().named(tenant, topic), &source);

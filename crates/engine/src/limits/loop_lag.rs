@@ -8,6 +8,7 @@
 //!
 //! Nothing is counted while turns are short.
 
+use crate::publish::parking::Parking;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::{Desk, Timer};
@@ -171,7 +172,9 @@ impl Engine {
             *lag = LoopLag::default();
         }
     }
+}
 
+impl Parking<'_> {
     /// Counts a message of this shard's own client.
     #[inline]
     pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {

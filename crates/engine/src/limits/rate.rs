@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::event::Delay;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
+use crate::publish::parking::Parking;
 use crate::settings::ListenerSettings;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -97,7 +98,7 @@ impl ListenerSettings {
     }
 }
 
-impl Engine {
+impl Parking<'_> {
     /// Counts a PUBLISH packet towards what its client, all clients of its listener and its client's tenant may
     /// publish; the client waits with the next one if that was too fast. What waits does not count yet, so that all
     /// take turns.
@@ -142,15 +143,6 @@ impl Engine {
         }
     }
 
-    /// A client may publish again.
-    pub(crate) fn handle_rate_timer(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if let Some(rate) = connection.extra.as_mut().and_then(|extra| extra.rate.as_mut()) {
-            rate.waits_until = Millis::NEVER;
-            self.unpark(now, key);
-        }
-    }
-
     /// Whether a parked client goes on waiting, for its rate alone, although it has waited as long as it may for
     /// others.
     pub(crate) fn waits_for_rate(&mut self, key: ConnectionKey) -> bool {
@@ -164,6 +156,17 @@ impl Engine {
         parked.until = waits_until.plus(timeout);
         self.desk.timers.set(parked.until, Timer::Parked(key));
         true
+    }
+}
+
+impl Engine {
+    /// A client may publish again.
+    pub(crate) fn handle_rate_timer(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if let Some(rate) = connection.extra.as_mut().and_then(|extra| extra.rate.as_mut()) {
+            rate.waits_until = Millis::NEVER;
+            self.unpark(now, key);
+        }
     }
 }
 

@@ -1,6 +1,14 @@
 //! What other shards send.
 
+use crate::cluster::peering::Peering;
+use crate::cluster::peering::peering;
 use crate::groups::dealing::dealing;
+use crate::link::Links;
+use crate::link::transfer_word::TransferWord;
+use crate::publish::answering::Answering;
+use crate::publish::answering::answering;
+use crate::publish::deciding::deciding;
+use crate::publish::parking::parking;
 use crate::publish::publishing::publishing;
 use crate::retained::fetching::fetching;
 use crate::subscribe::subscribing::subscribing;
@@ -44,7 +52,7 @@ impl Engine {
             "{} sent a batch that cannot be read: {whole:?}",
             batch.from
         );
-        self.finish_batch(batch);
+        self.links.finish_batch(batch);
         whole
     }
 
@@ -70,19 +78,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives credit for a batch that is worked off, and its buffers back.
-    fn finish_batch(&mut self, batch: Batch) {
-        self.links.worked_off(batch.from, batch.cost);
-        self.links.recycle(batch.from, batch);
-    }
-
     #[inline]
     fn handle_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
             Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
             Record::Confirm { ticket, refused, promises } => {
                 let ticket = self.links.answered(from, ticket, false);
-                self.confirm(now, ticket, refused, promises);
+                answering!(self).confirm(now, ticket, refused, promises);
             }
             other => self.handle_rare_record(now, from, other),
         }
@@ -112,24 +114,34 @@ impl Engine {
                 self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
             }
             Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
-            Record::Fleet(FleetWord::Room { gate }) => self.set_gate(now, Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Room { gate }) => self.set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
             Record::InterestRefused { ticket, filter, code } => self.refuse_filter(now, ticket, filter, code),
             Record::InterestSeen { ticket } => {
                 self.links.answered(from, ticket, true);
-                self.handle_interest_seen(now, ticket);
+                answering!(self).handle_interest_seen(now, ticket);
             }
             Record::Mark { number } => self.links.send(from, Record::Marked { number }),
             Record::Counted { number, counts } => self.take_counts(from, number, counts),
             Record::Marked { number } => self.links.marked(from, number),
-            Record::Transfer(word) => self.handle_transfer(now, from, word),
-            Record::Dealing(word) => self.handle_dealing(now, from, word),
+            Record::Transfer(word) => {
+                if matches!(word, TransferWord::Ask { .. }) {
+                    // What has reached some of its receivers here went to the old home alone: it was sent before.
+                    self.finish_fan_outs(now);
+                }
+                self.handle_transfer(from, word);
+            }
+            Record::Dealing(word) => {
+                if peering!(self).handle_dealing(now, from, word) {
+                    self.forget_those_replaced(now);
+                }
+            }
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
                 self.desk.tell_delayed(Delay::Queue(None), connection);
-                self.park_for(now, connection, from);
+                parking!(self).park_for(now, connection, from);
             }
             Record::Unpark { connection } => self.unpark_for(now, connection, from),
             Record::GiveUp { connection } => self.give_up_blocking(BlockedPublisher { shard: from, connection }),
@@ -139,23 +151,115 @@ impl Engine {
                 }
             }
             Record::Reserve { number, tenant, topic, qos, cost, waits } => {
-                self.handle_reserve(now.monotonic, from, number, &Wanted { tenant, topic, qos, cost }, waits);
+                deciding!(self).handle_reserve(
+                    now.monotonic,
+                    from,
+                    number,
+                    &Wanted { tenant, topic, qos, cost },
+                    waits,
+                );
             }
-            Record::Reserved { number, full } => self.handle_reserved(now, from, number, full),
+            Record::Reserved { number, full } => deciding!(self).handle_reserved(now, from, number, full),
             Record::Commit { number } => self.desk.reservations.commit((from, number)),
-            Record::Release { number } => self.release((from, number)),
+            Record::Release { number } => deciding!(self).release((from, number)),
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
             Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
-            other => self.handle_retained_record(now, from, other),
+            other => peering!(self).handle_retained_record(now, from, other),
         }
     }
 
+    /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
+    #[inline]
+    fn handle_envelope(&mut self, now: Now, from: ShardId, mut envelope: Envelope<'_>) {
+        let named = self.desk.exchanges.take_coming();
+        if !self.links.is_new(from, envelope.sequence) {
+            return;
+        }
+        self.desk.counters.shard_messages_in += 1;
+        self.desk.reservations.use_committed(from);
+        let source = source_of(&envelope);
+        let mark = self.desk.journal.mark();
+        // These have got it, when it was on its way before.
+        let known = named.map_or(Got::NOBODY, |word| deciding!(self).mark_coming(from, word));
+        let mut refused = None;
+        envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
+        envelope.publication.retain_is_done = true;
+        self.desk.transfers.source = from;
+        let is_kept =
+            |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
+        if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
+            let publication = &mut envelope.publication;
+            let is_stray = envelope.purpose & VERSIONED != 0;
+            let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
+            refused = if is_stray {
+                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
+            } else if kept_by_a_broker {
+                publishing!(self).take_over_at_home(now, publication)
+            } else {
+                publishing!(self).retain(now, publication)
+            };
+        }
+        if envelope.publication.expires_at <= now.monotonic {
+            // The way here took longer than it has to live ([MQTT-3.3.2-5]).
+            self.desk.discard_publication(Reason::MessageExpired, &mut envelope.publication);
+        } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
+            let slot = publishing!(self).route_of(envelope.publication.tenant, envelope.publication.topic);
+            let receivers = self.cache.get(slot).1.targets().len();
+            self.desk.gave_up = false;
+            publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
+            let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
+            refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
+            self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
+            if envelope.publication.tenant == TenantId::UPLINK {
+                self.check_gate_now_and_then(now);
+            }
+        }
+        self.desk.transfers.source = self.place.shard;
+        let promises = self.desk.journal.has_written_since(mark);
+        answering!(self).confirm_to(now, envelope.origin, envelope.ticket, refused, promises);
+    }
+
+    fn handle_interest(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        tenant: TenantId,
+        filter: &str,
+        present: bool,
+        ticket: Option<Ticket>,
+    ) {
+        if self.index.set_remote(tenant, filter, from, present) {
+            subscribing!(self).note_sys_interest(now, tenant, filter, present);
+        }
+        let later = self.uplinks.wanted.note_wanted(
+            &mut self.desk,
+            &mut self.uplinks.brokers,
+            (tenant, filter),
+            from,
+            present,
+            ticket,
+        );
+        if let Some(ticket) = ticket.filter(|_| !later) {
+            self.links.confirm_interest(from, ticket);
+        }
+        self.end_decided_waits(now);
+    }
+
+    /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
+    pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
+        self.desk.overload.give_up(&publisher);
+        self.desk.loop_lag.give_up(&publisher);
+        self.desk.give_up_blocking(|other| *other == publisher);
+    }
+}
+
+impl Peering<'_> {
     fn handle_retained_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 let (asker, wanted) = ((from, fetch), (tenant, filter));
-                self.retained.answer_retained_query(now, &mut self.desk, &mut self.links, asker, wanted, after);
+                self.retained.answer_retained_query(now, self.desk, self.links, asker, wanted, after);
             }
             Record::RetainedItem { fetch, mut envelope } => {
                 fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
@@ -192,84 +296,9 @@ impl Engine {
             _ => {}
         }
     }
+}
 
-    /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
-    #[inline]
-    fn handle_envelope(&mut self, now: Now, from: ShardId, mut envelope: Envelope<'_>) {
-        let named = self.desk.exchanges.take_coming();
-        if !self.links.is_new(from, envelope.sequence) {
-            return;
-        }
-        self.desk.counters.shard_messages_in += 1;
-        self.desk.reservations.use_committed(from);
-        let source = source_of(&envelope);
-        let mark = self.desk.journal.mark();
-        // These have got it, when it was on its way before.
-        let known = named.map_or(Got::NOBODY, |word| self.mark_coming(from, word));
-        let mut refused = None;
-        envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
-        envelope.publication.retain_is_done = true;
-        self.desk.transfers.source = from;
-        let is_kept =
-            |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
-        if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
-            let publication = &mut envelope.publication;
-            let is_stray = envelope.purpose & VERSIONED != 0;
-            let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
-            refused = if is_stray {
-                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
-            } else if kept_by_a_broker {
-                publishing!(self).take_over_at_home(now, publication)
-            } else {
-                publishing!(self).retain(now, publication)
-            };
-        }
-        if envelope.publication.expires_at <= now.monotonic {
-            // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            self.desk.discard_publication(Reason::MessageExpired, &mut envelope.publication);
-        } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
-            let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
-            let receivers = self.cache.get(slot).1.targets().len();
-            self.desk.gave_up = false;
-            publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
-            let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
-            refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
-            self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
-            if envelope.publication.tenant == TenantId::UPLINK {
-                self.check_gate_now_and_then(now);
-            }
-        }
-        self.desk.transfers.source = self.place.shard;
-        let promises = self.desk.journal.has_written_since(mark);
-        self.confirm_to(now, envelope.origin, envelope.ticket, refused, promises);
-    }
-
-    fn handle_interest(
-        &mut self,
-        now: Now,
-        from: ShardId,
-        tenant: TenantId,
-        filter: &str,
-        present: bool,
-        ticket: Option<Ticket>,
-    ) {
-        if self.index.set_remote(tenant, filter, from, present) {
-            subscribing!(self).note_sys_interest(now, tenant, filter, present);
-        }
-        let later = self.uplinks.wanted.note_wanted(
-            &mut self.desk,
-            &mut self.uplinks.brokers,
-            (tenant, filter),
-            from,
-            present,
-            ticket,
-        );
-        if let Some(ticket) = ticket.filter(|_| !later) {
-            self.links.confirm_interest(from, ticket);
-        }
-        self.end_decided_waits(now);
-    }
-
+impl Answering<'_> {
     pub(crate) fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {
         self.peers.interest_under_way = self.peers.interest_under_way.saturating_sub(1);
         if ticket.connection.index == JOINING_INDEX {
@@ -280,12 +309,13 @@ impl Engine {
             self.confirm(now, ticket, None, false);
         }
     }
+}
 
-    /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
-    pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
-        self.desk.overload.give_up(&publisher);
-        self.desk.loop_lag.give_up(&publisher);
-        self.desk.give_up_blocking(|other| *other == publisher);
+impl Links {
+    /// Gives credit for a batch that is worked off, and its buffers back.
+    fn finish_batch(&mut self, batch: Batch) {
+        self.worked_off(batch.from, batch.cost);
+        self.recycle(batch.from, batch);
     }
 }
 

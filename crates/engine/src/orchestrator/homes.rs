@@ -6,6 +6,9 @@
 use crate::desk::Desk;
 use crate::ids::Place;
 use crate::orchestrator::uplink::FleetConfig;
+use crate::publish::answering::answering;
+use crate::publish::parking::parking;
+use crate::session::ending::ending;
 use tidegate_mqtt::Version;
 
 use crate::connection::Phase;
@@ -123,7 +126,7 @@ impl Engine {
         self.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
         self.end_suspension(now);
         self.close_those_elsewhere(now, Reason::NotServedHere);
-        self.publish_held(now);
+        ending!(self).publish_held(now);
         self.after_frame(now);
     }
 
@@ -166,7 +169,7 @@ impl Engine {
         let patience = self.homes.table.as_ref().map_or(0, |table| table.patience_ms);
         self.homes.patient_until = now.monotonic.plus(patience);
         self.close_those_elsewhere(now, Reason::LeaseEnded);
-        self.refuse_all_of_principals(Reason::LeaseEnded);
+        answering!(self).refuse_all_of_principals(Reason::LeaseEnded);
         self.after_frame(now);
         true
     }
@@ -180,7 +183,7 @@ impl Engine {
         });
         let away: Vec<(ConnectionKey, Home, bool)> = connected.filter(|(_, home, _)| *home != Home::Here).collect();
         for (key, home, waits) in away {
-            if waits && self.homes.is_patient(now) && self.suspend(now, key) {
+            if waits && self.homes.is_patient(now) && parking!(self).suspend(now, key) {
                 continue;
             }
             let reason = if matches!(home, Home::At(_)) { Reason::UseAnotherServer } else { unserved };

@@ -4,6 +4,13 @@
 //! A PUBLISH that has to wait, for other shards' answers or for room, is put back to the packets that its publisher has
 //! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
 
+use crate::connection::table::Connections;
+use crate::durable::Journal;
+use crate::publish::answering::answering;
+use crate::publish::deciding::Deciding;
+use crate::publish::deciding::deciding;
+use crate::publish::parking::Parking;
+use crate::publish::parking::parking;
 use crate::publish::publishing::publishing;
 use std::collections::BTreeMap;
 
@@ -152,7 +159,7 @@ impl Desk {
     }
 }
 
-impl Engine {
+impl Deciding<'_> {
     /// Asks for room for a message at all who reject what they have no room for.
     #[cold]
     pub(crate) fn admit(
@@ -173,15 +180,15 @@ impl Engine {
         match before {
             Reserving::Granted { number, shards } => {
                 self.commit(number, shards, self.links.roster.living(route.remote_bits()));
-                self.end_withholding(key);
+                self.desk.connections.end_withholding(key);
                 return Step::Continue;
             }
             Reserving::Asked(number) => {
                 // It has waited as long as it may.
                 self.abandon(number);
-                return self.no_room(None);
+                return self.desk.journal.no_room(None);
             }
-            Reserving::Refused if !waits => return self.no_room(None),
+            Reserving::Refused if !waits => return self.desk.journal.no_room(None),
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
@@ -193,9 +200,9 @@ impl Engine {
                 let (shard, whose) = (self.place.shard, Some(full.first));
                 Step::Defer(Deferral::Queues { shard, full: full.asked, whose })
             }
-            Err(full) => self.no_room(Some(full.first)),
+            Err(full) => self.desk.journal.no_room(Some(full.first)),
             Ok(_) if remote == 0 || leaving => {
-                self.end_withholding(key);
+                self.desk.connections.end_withholding(key);
                 Step::Continue
             }
             Ok(sessions) => {
@@ -229,64 +236,6 @@ impl Engine {
         }
     }
 
-    /// The acknowledgement of a connection is not withheld any more.
-    pub(super) fn end_withholding(&mut self, key: ConnectionKey) {
-        if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
-            extra.withheld_until = Millis::NEVER;
-        }
-    }
-
-    /// Some queue has no room, or the store has none for what a subscriber of another shard would have stored.
-    fn no_room(&self, whose: Option<SessionKey>) -> Step {
-        if self.desk.journal.full {
-            return Reason::StoreFull.into();
-        }
-        Step::Reject(Rejection { reason: Reason::QueueFullReject, whose })
-    }
-
-    /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is
-    /// not known whose.
-    pub(super) fn withhold(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        (shard, full): (ShardId, u32),
-        whose: Option<SessionKey>,
-    ) {
-        self.start_withholding(now, key);
-        let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
-        let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
-        self.desk.tell_delayed(delay, key);
-        for _ in 0..full.max(1) {
-            self.park_for(now, key, shard);
-        }
-    }
-
-    /// The acknowledgement of a connection is withheld, within the limit.
-    pub(crate) fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
-        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            let extra = connection.extra_mut();
-            extra.withheld_until = extra.withheld_until.min(until);
-        }
-    }
-
-    /// A publisher whose acknowledgement is withheld has waited as long as it may; says whether that is so.
-    pub(crate) fn end_withheld(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
-        if extra.is_none_or(|extra| extra.withheld_until > now.monotonic) {
-            return false;
-        }
-        self.desk.counters.drop_message(Reason::QueueFullReject);
-        if self.principals.name(key).is_some() {
-            self.end_withholding(key);
-            self.refuse_held(key, Reason::RejectedTooLong);
-            return false;
-        }
-        self.close_connection(now, key, Reason::RejectedTooLong, None);
-        true
-    }
-
     /// The message goes its way: what was kept for it is used by it.
     fn commit(&mut self, number: u32, shards: u64, remote: u64) {
         self.desk.reservations.release((self.place.shard, number));
@@ -315,7 +264,7 @@ impl Engine {
         wanted: &Wanted<'_>,
         waits: Option<ConnectionKey>,
     ) {
-        let slot = self.route_of(wanted.tenant, wanted.topic);
+        let slot = publishing!(self).route_of(wanted.tenant, wanted.topic);
         let (_, route) = self.cache.get(slot);
         let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
         let full = match self.desk.rejecting(now, route, wanted, None, publisher) {
@@ -346,7 +295,7 @@ impl Engine {
         }
         if full > 0 && waits {
             // Its queues will say when they have room.
-            self.withhold(now, key, (from, full), None);
+            parking!(self).withhold(now, key, (from, full), None);
         }
         if !over {
             return;
@@ -360,7 +309,7 @@ impl Engine {
             connection.extra_mut().reserving =
                 if refused { Reserving::Refused } else { Reserving::Granted { number, shards } };
         }
-        self.unpark(now, key);
+        self.desk.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
     }
 
     /// Room that was kept is anyone's again.
@@ -381,12 +330,59 @@ impl Engine {
             self.handle_reserved(now, peer, number, 0);
         }
     }
+}
+
+impl Parking<'_> {
+    /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is
+    /// not known whose.
+    pub(super) fn withhold(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        (shard, full): (ShardId, u32),
+        whose: Option<SessionKey>,
+    ) {
+        self.start_withholding(now, key);
+        let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
+        let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
+        self.desk.tell_delayed(delay, key);
+        for _ in 0..full.max(1) {
+            self.park_for(now, key, shard);
+        }
+    }
+
+    /// The acknowledgement of a connection is withheld, within the limit.
+    pub(crate) fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
+        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            let extra = connection.extra_mut();
+            extra.withheld_until = extra.withheld_until.min(until);
+        }
+    }
+}
+
+impl Engine {
+    /// A publisher whose acknowledgement is withheld has waited as long as it may; says whether that is so.
+    pub(crate) fn end_withheld(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        if extra.is_none_or(|extra| extra.withheld_until > now.monotonic) {
+            return false;
+        }
+        self.desk.counters.drop_message(Reason::QueueFullReject);
+        if self.principals.name(key).is_some() {
+            self.desk.connections.end_withholding(key);
+            answering!(self).refuse_held(key, Reason::RejectedTooLong);
+            return false;
+        }
+        self.close_connection(now, key, Reason::RejectedTooLong, None);
+        true
+    }
 
     /// A connection ends: what was kept for it is anyone's again, and no queue has to tell it anything.
     pub(crate) fn end_admission(&mut self, key: ConnectionKey, extra: &Extra) {
         match extra.reserving {
-            Reserving::Asked(number) => self.abandon(number),
-            Reserving::Granted { number, shards } => self.commit(number, shards, 0),
+            Reserving::Asked(number) => deciding!(self).abandon(number),
+            Reserving::Granted { number, shards } => deciding!(self).commit(number, shards, 0),
             Reserving::Not | Reserving::Refused => {}
         }
         if extra.withheld_until != Millis::NEVER {
@@ -410,6 +406,25 @@ impl Engine {
         if self.links.roster.is_alone() && self.desk.reservations.len() > 0 {
             wrong("room is kept although nobody else could be asked".into());
         }
+    }
+}
+
+impl Connections {
+    /// The acknowledgement of a connection is not withheld any more.
+    pub(super) fn end_withholding(&mut self, key: ConnectionKey) {
+        if let Some(extra) = self.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
+            extra.withheld_until = Millis::NEVER;
+        }
+    }
+}
+
+impl Journal {
+    /// Some queue has no room, or the store has none for what a subscriber of another shard would have stored.
+    fn no_room(&self, whose: Option<SessionKey>) -> Step {
+        if self.full {
+            return Reason::StoreFull.into();
+        }
+        Step::Reject(Rejection { reason: Reason::QueueFullReject, whose })
     }
 }
 

@@ -1,12 +1,12 @@
 //! Acknowledgements as completions: each leaves when all that it promises is so, in the order of the packets answered.
 
 use crate::connection::table::Connections;
+use crate::publish::answering::Answering;
 use crate::retained::fetching::fetching;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::link::envelope::Ticket;
 use crate::link::promised::Promised;
@@ -15,19 +15,19 @@ use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Connections {
     /// The ticket under which others confirm the next answer of a connection.
     #[inline]
     pub(crate) fn next_ticket(&self, key: ConnectionKey) -> Ticket {
         let sequence = self
-            .desk
-            .connections
             .get(key)
             .and_then(|connection| connection.extra.as_ref())
             .map_or(0, |extra| extra.acks.next_sequence());
         Ticket { connection: key, sequence }
     }
+}
 
+impl Answering<'_> {
     /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is
     /// before. `promises` says whether it promises something that was written into the journal.
     #[inline]
@@ -55,10 +55,10 @@ impl Engine {
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
         if key.index == OUTGOING_INDEX {
-            return self.outgoing.confirm_outgoing(&mut self.desk, ticket);
+            return self.outgoing.confirm_outgoing(self.desk, ticket);
         }
         if key.index == STRAY_INDEX {
-            return self.retained.confirm_stray(&mut self.desk, &mut self.links, ticket);
+            return self.retained.confirm_stray(self.desk, self.links, ticket);
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
@@ -97,13 +97,7 @@ impl Engine {
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
         if self.uplinks.is_confirming() {
-            self.uplinks.settlement.note_confirmed(
-                &mut self.desk,
-                &mut self.layouts,
-                &mut self.uplinks.brokers,
-                key,
-                packet_id,
-            );
+            self.uplinks.settlement.note_confirmed(self.desk, self.layouts, &mut self.uplinks.brokers, key, packet_id);
         }
         match answer {
             Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),
@@ -116,10 +110,13 @@ impl Engine {
                 self.send_pub_rec(key, packet_id, outcome, promises);
             }
             Answer::SubAck(answer) => {
-                self.send_sub_ack(now, key, packet_id, &answer, promises);
-                fetching!(self).start_fetches(now, key, answer.fetches);
+                if self.send_sub_ack(key, packet_id, &answer, promises) {
+                    fetching!(self).start_fetches(now, key, answer.fetches);
+                }
             }
-            Answer::UnsubAck(answer) => self.send_unsub_ack(now, key, packet_id, &answer, promises),
+            Answer::UnsubAck(answer) => {
+                self.send_unsub_ack(key, packet_id, &answer, promises);
+            }
         }
     }
 
@@ -173,45 +170,36 @@ impl Engine {
         });
     }
 
-    fn send_sub_ack(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        packet_id: PacketId,
-        answer: &SubAckAnswer,
-        promises: bool,
-    ) {
+    fn send_sub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, answer: &SubAckAnswer, promises: bool) -> bool {
         let ack = SubAck { reason_string: answer.refusals.text(), ..SubAck::new(packet_id, &answer.codes) };
-        self.send_codes(now, key, PacketType::SubAck, promises, |version, max, out| {
+        self.send_codes(key, PacketType::SubAck, promises, |version, max, out| {
             ack.encode_within(version, max, out).is_ok()
-        });
+        })
     }
 
     fn send_unsub_ack(
         &mut self,
-        now: Now,
         key: ConnectionKey,
         packet_id: PacketId,
         answer: &UnsubAckAnswer,
         promises: bool,
-    ) {
+    ) -> bool {
         let ack = UnsubAck { reason_string: answer.refusals.text(), ..UnsubAck::new(packet_id, &answer.codes) };
-        self.send_codes(now, key, PacketType::UnsubAck, promises, |version, max, out| {
+        self.send_codes(key, PacketType::UnsubAck, promises, |version, max, out| {
             ack.encode_within(version, max, out).is_ok()
-        });
+        })
     }
 
     /// Sends an answer of as many codes as the client asked for. If that is more than it takes in one packet, it cannot
     /// be answered at all, and would wait for ever ([MQTT-3.1.2-24]).
     fn send_codes(
         &mut self,
-        now: Now,
         key: ConnectionKey,
         packet_type: PacketType,
         promises: bool,
         encode: impl FnOnce(Version, u32, &mut Vec<u8>) -> bool,
-    ) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+    ) -> bool {
+        let Some(connection) = self.desk.connections.get(key) else { return false };
         let (version, max) = (connection.version, connection.max_packet_out);
         let mut fits = false;
         self.desk.send_promise(key, packet_type, promises, |out| {
@@ -220,8 +208,9 @@ impl Engine {
         });
         if !fits {
             let detail = format!("{packet_type} would be larger than the client's maximum packet size");
-            self.close_connection(now, key, Reason::PacketTooLarge, Some(detail));
+            self.desk.to_close.push((key, Reason::PacketTooLarge, Some(detail)));
         }
+        fits
     }
 }
 

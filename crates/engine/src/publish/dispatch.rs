@@ -2,7 +2,7 @@
 
 use crate::groups::dealing::dealing;
 use crate::ids::hash_name;
-use crate::publish::publishing::{Publishing, publishing};
+use crate::publish::publishing::Publishing;
 use tidegate_mqtt::QoS;
 
 use crate::addresses::Nodes;
@@ -10,7 +10,6 @@ use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::desk::Desk;
 use crate::durable::Way;
-use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
@@ -155,17 +154,6 @@ macro_rules! reach {
     };
 }
 pub(crate) use reach;
-
-impl Engine {
-    /// The route of a topic name that is valid.
-    #[inline]
-    pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
-        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
-            return slot;
-        }
-        publishing!(self).make_route(tenant, topic)
-    }
-}
 
 impl Publishing<'_> {
     /// The route of a topic name that is valid.

@@ -6,6 +6,8 @@
 //! does not, and nobody gets it twice. A message of a higher QoS or one that is retained reaches everybody at once: its
 //! acknowledgement and what is stored for it speak for all receivers.
 
+use crate::publish::parking::Parking;
+use crate::publish::publishing::publishing;
 use std::collections::VecDeque;
 
 use tidegate_mqtt::{QoS, RawPublish};
@@ -79,7 +81,7 @@ impl FanOuts {
     }
 }
 
-impl Engine {
+impl Parking<'_> {
     /// How many receivers a message reaches at once. When they are not all, its publisher waits from now on.
     #[inline]
     pub(crate) fn first_receivers(
@@ -96,7 +98,9 @@ impl Engine {
         self.wait_for_next_turn(now, key, Share::Wide);
         if self.turn_share.holds(key) { FAN_OUT_STEP } else { receivers }
     }
+}
 
+impl Engine {
     /// Whether messages under way may reach more receivers now.
     pub(crate) fn can_fan_out(&self) -> bool {
         !self.fan_outs.is_empty() && self.desk.to_write.in_line() < FAN_OUT_STEP
@@ -135,7 +139,7 @@ impl Engine {
     fn fan_out(&mut self, now: Now, mut fan_out: FanOut, most: usize) -> usize {
         let message = MessageRef::clone(&fan_out.message);
         let mut publication = message.publication();
-        let slot = self.route_of(message.tenant, message.topic());
+        let slot = publishing!(self).route_of(message.tenant, message.topic());
         let (_, route) = self.cache.get(slot);
         let rest = &route.targets()[route.targets().partition_point(|target| target.session <= fan_out.reached)..];
         let part = &rest[..rest.len().min(most)];

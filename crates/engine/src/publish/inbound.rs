@@ -1,8 +1,9 @@
 //! A PUBLISH on its way in.
 
+use crate::connection::table::Connections;
+use crate::topics::RouteCache;
 use tidegate_mqtt::RawPublish;
 
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -40,15 +41,17 @@ impl Inbound<'_> {
     }
 }
 
-impl Engine {
+impl RouteCache {
     /// The topic of a PUBLISH, by itself.
     #[cold]
     pub(crate) fn topic_of(&self, it: &Inbound<'_>) -> String {
-        self.cache.get(it.slot).0.to_owned()
+        self.get(it.slot).0.to_owned()
     }
+}
 
+impl Connections {
     /// True if the connection of the publisher is gone, so that it can neither wait nor be answered.
     pub(crate) fn is_leaving(&self, it: &Inbound<'_>) -> bool {
-        self.desk.connections.get(it.key).is_none_or(|connection| connection.leaving)
+        self.get(it.key).is_none_or(|connection| connection.leaving)
     }
 }

@@ -2,20 +2,26 @@
 //! what they answer and routes it, `dispatch` and `deliver` take it to its subscribers, `completion` answers it.
 
 pub(crate) mod admission;
+pub(crate) mod answering;
 pub(crate) mod completion;
 pub(crate) mod dead_letter;
+pub(crate) mod deciding;
 pub(crate) mod deliver;
 pub(crate) mod dispatch;
 pub(crate) mod fan_out;
 pub(crate) mod inbound;
 pub(crate) mod layouts;
 pub(crate) mod origin;
+pub(crate) mod parking;
 pub(crate) mod pipeline;
 pub(crate) mod publishing;
 pub(crate) mod stages;
 pub(crate) mod turn_share;
 mod with_properties;
 
+use crate::publish::answering::Answering;
+use crate::publish::deciding::Deciding;
+use crate::publish::parking::Parking;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
@@ -66,7 +72,7 @@ impl Engine {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
         if raw.properties.is_empty() && !self.uplinks.brokers.config.is_on() {
-            let slot = self.slot_of(tenant, raw.topic)?;
+            let slot = publishing!(self).slot_of(tenant, raw.topic)?;
             if !self.cache.traits(slot).is_for_hub {
                 let expires_at = self.expiry_of(now, slot, Millis::NEVER);
                 let (raw, session, unknown_receipts) = (&raw, Some(session), false);
@@ -88,25 +94,6 @@ impl Engine {
     fn expiry_of(&self, now: Now, slot: RouteSlot, asked: Millis) -> Millis {
         let addresses = self.settings.addresses.as_ref().filter(|_| self.cache.traits(slot).is_address);
         addresses.map_or(asked, |addresses| addresses.expiry(now.monotonic, asked))
-    }
-
-    /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
-    #[inline]
-    pub(crate) fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
-        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic) {
-            return Ok(slot);
-        }
-        self.new_slot(tenant, topic)
-    }
-
-    fn new_slot(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
-        if topic.is_empty() {
-            return Err(Refused::new(Reason::ProtocolError, "PUBLISH has neither a topic nor a topic alias"));
-        }
-        let name =
-            TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
-        self.settings.check_topic_levels(name.as_str())?;
-        Ok(publishing!(self).make_route(tenant, name.as_str()))
     }
 
     /// More messages under way than the client was told it may have ([MQTT-3.3.4-7]).
@@ -141,21 +128,46 @@ impl Engine {
             format!("more than {} messages unacknowledged", listener.receive_maximum),
         ))
     }
+}
 
+impl Publishing<'_> {
+    /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
+    #[inline]
+    pub(crate) fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic) {
+            return Ok(slot);
+        }
+        self.new_slot(tenant, topic)
+    }
+
+    fn new_slot(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+        if topic.is_empty() {
+            return Err(Refused::new(Reason::ProtocolError, "PUBLISH has neither a topic nor a topic alias"));
+        }
+        let name =
+            TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+        self.desk.settings.check_topic_levels(name.as_str())?;
+        Ok(publishing!(self).make_route(tenant, name.as_str()))
+    }
+}
+
+impl Deciding<'_> {
     /// Retains a message that is on its way in.
     #[cold]
     fn retain_inbound(&mut self, it: &Inbound<'_>) -> Option<Reason> {
         if it.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide() {
             return None;
         }
-        let topic = self.topic_of(it);
+        let topic = self.cache.topic_of(it);
         let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::ids::hash_name(tenant, name));
         let mut publication = it.publication(&topic);
         publication.publisher = publisher;
         publication.priority = self.cache.traits(it.slot).priority.level(it.properties);
         publishing!(self).retain_of(it.now, &mut publication, it.session)
     }
+}
 
+impl Answering<'_> {
     /// Whether a QoS 2 message of a broker is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
     pub(crate) fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
         if self.desk.take_packet_id(session, id) {
@@ -199,7 +211,9 @@ impl Engine {
             self.desk.journal.delete(Key::Received(stored, id));
         }
     }
+}
 
+impl Parking<'_> {
     /// Subscriptions go over the links as messages do: whoever fills them waits until they have drained.
     pub(crate) fn wait_for_full_links(&mut self, now: Now, key: ConnectionKey) {
         let full = self.links.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));

@@ -3,6 +3,10 @@
 //! What an answer of a stage means for the publisher is decided here and nowhere else.
 
 use crate::ids::hash_name;
+use crate::publish::answering::Answering;
+use crate::publish::answering::answering;
+use crate::publish::deciding::deciding;
+use crate::publish::parking::parking;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 use super::inbound::Inbound;
@@ -54,7 +58,7 @@ impl Engine {
     /// Takes a PUBLISH whose topic is known through the pipeline. Most need no stage and are routed at once.
     #[inline]
     pub(super) fn publish(&mut self, it: &Inbound<'_>) -> Progress {
-        let stages = self.stages_of(it);
+        let stages = deciding!(self).stages_of(it);
         if !stages.is_empty() {
             return self.publish_by_stages(it, stages);
         }
@@ -66,7 +70,7 @@ impl Engine {
     #[inline(never)]
     fn publish_by_stages(&mut self, it: &Inbound<'_>, stages: StageSet) -> Progress {
         for stage in ORDER.into_iter().filter(|stage| stages.has(*stage)) {
-            let step = self.ask_stage(stage, it);
+            let step = deciding!(self).ask_stage(stage, it);
             if step != Step::Continue && it.tenant == TenantId::UPLINK {
                 self.uplinks.give_id_back();
             }
@@ -89,25 +93,25 @@ impl Engine {
     fn defer(&mut self, it: &Inbound<'_>, why: Deferral) -> Progress {
         let (now, key) = (it.now, it.key);
         match why {
-            Deferral::Line => self.wait_for_next_turn(now, key, Share::Wide),
+            Deferral::Line => parking!(self).wait_for_next_turn(now, key, Share::Wide),
             Deferral::Fleet => {
-                self.start_withholding(now, key);
+                parking!(self).start_withholding(now, key);
                 self.desk.tell_delayed(Delay::Queue(None), key);
                 self.uplinks.add_waiting(key);
-                self.park(now, key);
+                parking!(self).park(now, key);
             }
             Deferral::Interest => {
                 if self.groups.dealers.waiting.insert(key) {
-                    self.park(now, key);
+                    parking!(self).park(now, key);
                 }
             }
-            Deferral::Queues { shard, full, whose } => self.withhold(now, key, (shard, full), whose),
-            Deferral::Answers => self.park(now, key),
+            Deferral::Queues { shard, full, whose } => parking!(self).withhold(now, key, (shard, full), whose),
+            Deferral::Answers => parking!(self).park(now, key),
             Deferral::Observer(id) => {
                 let name = self.observers.name(id).unwrap_or_default().to_owned();
                 self.desk.tell_delayed(Delay::Observer(name), key);
                 if self.observers.wait(id, key) {
-                    self.park(now, key);
+                    parking!(self).park(now, key);
                 }
             }
         }
@@ -121,14 +125,14 @@ impl Engine {
     /// Counts a rejected message, logs it, and answers its publisher.
     #[cold]
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
-        let (now, key, topic) = (it.now, it.key, self.topic_of(it));
+        let (now, key, topic) = (it.now, it.key, self.cache.topic_of(it));
         if reason == Reason::QueueFullReject {
             self.desk.discard_publication(reason, &mut it.publication(&topic));
         } else {
             self.desk.counters.drop_message(reason);
         }
-        self.charge_own_loop_lag(now, key, 0, it.raw.payload.len());
-        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
+        let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
         self.desk.tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
         let Some(connection) = self.desk.connections.get(key) else { return };
         let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
@@ -139,9 +143,9 @@ impl Engine {
             Notice::AcknowledgementOrClose(reason) if !is_told => self.close_connection(now, key, reason, None),
             Notice::Close => self.close_connection(now, key, reason, None),
             Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
-                self.end_withholding(key);
+                self.desk.connections.end_withholding(key);
                 let mark = self.desk.journal.mark();
-                self.answer_publish(now, key, it.raw, Err(reason), 0, mark);
+                answering!(self).answer_publish(now, key, it.raw, Err(reason), 0, mark);
             }
         }
     }
@@ -151,14 +155,14 @@ impl Engine {
     fn route(&mut self, it: &Inbound<'_>) {
         let Inbound { now, key, session, slot, raw, .. } = *it;
         let mark = self.desk.journal.mark();
-        let ticket = self.begin_answer(it);
+        let ticket = answering!(self).begin_answer(it);
         let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
-        let refused = if raw.retain { self.retain_inbound(it) } else { None };
+        let refused = if raw.retain { deciding!(self).retain_inbound(it) } else { None };
         if let Some(session) = session {
-            self.begin_exchange(session, slot, raw, ticket);
+            deciding!(self).begin_exchange(session, slot, raw, ticket);
         }
         let traits = self.cache.traits(slot);
-        let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
+        let first = parking!(self).first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
         let (topic, route) = self.cache.get(slot);
         let mut publication = it.publication(topic);
         publication.priority = traits.priority.level(it.properties);
@@ -171,23 +175,36 @@ impl Engine {
         self.links.exchange = None;
         self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
-            self.wait_for_next_turn(now, key, share);
+            parking!(self).wait_for_next_turn(now, key, share);
         }
-        self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         let mut waits = u32::from(done.waits);
         let mut reached = done.reached;
         if !traits.observers.is_empty() {
-            let told = self.tell_observers_of(it, ticket);
+            let told = deciding!(self).tell_observers_of(it, ticket);
             reached |= told > 0;
             waits += told;
         }
         if raw.packet_id.is_some() {
-            let outcome = self.outcome_of(raw.qos, refused, reached);
-            self.answer_publish(now, key, raw, outcome, waits, mark);
+            let outcome = answering!(self).outcome_of(raw.qos, refused, reached);
+            answering!(self).answer_publish(now, key, raw, outcome, waits, mark);
         }
         self.after_publish(now, key, it.tenant, done.full);
     }
 
+    /// What a message on its way may have filled.
+    #[inline]
+    fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
+        if full_links != 0 {
+            parking!(self).wait_for_links(now, key, full_links);
+        }
+        if tenant == TenantId::UPLINK {
+            self.check_gate_now_and_then(now);
+        }
+    }
+}
+
+impl Answering<'_> {
     /// The ticket under which the answer waits, where there is an answer. The packet identifier of a QoS 2 message is
     /// taken from now on.
     #[inline]
@@ -196,7 +213,7 @@ impl Engine {
         if let Some(session) = it.session.filter(|_| it.raw.qos == QoS::ExactlyOnce) {
             self.desk.take_packet_id(session, id);
         }
-        Some(self.next_ticket(it.key))
+        Some(self.desk.connections.next_ticket(it.key))
     }
 
     /// What a publisher is told of a message that was routed. A QoS 2 message that others have got may not come again,
@@ -206,16 +223,5 @@ impl Engine {
         let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
         let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
         refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
-    }
-
-    /// What a message on its way may have filled.
-    #[inline]
-    fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
-        if full_links != 0 {
-            self.wait_for_links(now, key, full_links);
-        }
-        if tenant == TenantId::UPLINK {
-            self.check_gate_now_and_then(now);
-        }
     }
 }

@@ -8,6 +8,7 @@
 //! What messages to many have reached counts by itself, until the line of connections that they have left to be written
 //! has come to its end: those who make it long wait for that, and nobody else does.
 
+use crate::publish::parking::Parking;
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::connection::Connection;
@@ -199,6 +200,32 @@ impl Engine {
             || (wide() && share.has_caught_up(&self.desk.to_write))
     }
 
+    /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
+    /// each after the other.
+    pub(crate) fn begin_turn(&mut self, now: Now) {
+        self.turn_share.begin(&self.desk.to_write);
+        self.endings.begin_turn();
+        self.run_fan_outs(now);
+        self.run_steps(now);
+        self.endings.run(now, &mut subscribing!(self));
+        for share in [Share::Narrow, Share::Wide] {
+            let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
+            for _ in 0..waiting {
+                if share == Share::Wide && !self.fan_outs.is_empty() {
+                    return;
+                }
+                let Some(key) = self.turn_share.next(share) else { break };
+                self.unpark(now, key);
+                self.after_frame(now);
+                if self.turn_share.is_gone(key) {
+                    self.handle_transport_closed(now, key);
+                }
+            }
+        }
+    }
+}
+
+impl Parking<'_> {
     /// The publisher of messages that took more than its share waits with the next one.
     #[cold]
     pub(crate) fn wait_for_next_turn(&mut self, now: Now, key: ConnectionKey, share: Share) {
@@ -233,29 +260,5 @@ impl Engine {
         parked.until = until;
         self.desk.timers.set(until, Timer::Parked(key));
         true
-    }
-
-    /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
-    /// each after the other.
-    pub(crate) fn begin_turn(&mut self, now: Now) {
-        self.turn_share.begin(&self.desk.to_write);
-        self.endings.begin_turn();
-        self.run_fan_outs(now);
-        self.run_steps(now);
-        self.endings.run(now, &mut subscribing!(self));
-        for share in [Share::Narrow, Share::Wide] {
-            let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
-            for _ in 0..waiting {
-                if share == Share::Wide && !self.fan_outs.is_empty() {
-                    return;
-                }
-                let Some(key) = self.turn_share.next(share) else { break };
-                self.unpark(now, key);
-                self.after_frame(now);
-                if self.turn_share.is_gone(key) {
-                    self.handle_transport_closed(now, key);
-                }
-            }
-        }
     }
 }

@@ -40,7 +40,7 @@ impl Engine {
             (tenant, Cow::Borrowed(raw.topic))
         };
         let slot = match properties.topic_alias {
-            None => self.slot_of(tenant, &topic)?,
+            None => publishing!(self).slot_of(tenant, &topic)?,
             Some(alias) => self.slot_by_alias(key, tenant, alias, &topic)?,
         };
         if properties.payload_format == Some(PayloadFormat::Utf8) && self.checks_payload_format(key) {
@@ -83,7 +83,7 @@ impl Engine {
         alias: std::num::NonZeroU16,
         topic: &[u8],
     ) -> Result<RouteSlot, Refused> {
-        let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
+        let Some(connection) = self.desk.connections.get(key) else { return publishing!(self).slot_of(tenant, topic) };
         let max = self.desk.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
         if alias.get() > max {
             return Err(Refused::new(
@@ -92,7 +92,9 @@ impl Engine {
             ));
         }
         if topic.is_empty() {
-            let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
+            let Some(connection) = self.desk.connections.get(key) else {
+                return publishing!(self).slot_of(tenant, topic);
+            };
             let known = connection.extra.as_ref().and_then(|extra| extra.aliases_in.get(alias));
             let Some(topic) = known else {
                 return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
@@ -103,7 +105,7 @@ impl Engine {
             let topic = topic.to_owned();
             return Ok(publishing!(self).make_route(tenant, &topic));
         }
-        let slot = self.slot_of(tenant, topic)?;
+        let slot = publishing!(self).slot_of(tenant, topic)?;
         let (name, _) = self.cache.get(slot);
         if let Some(connection) = self.desk.connections.get_mut(key) {
             let aliases = &mut connection.extra_mut().aliases_in;

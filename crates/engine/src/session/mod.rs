@@ -2,6 +2,7 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod ended;
+pub(crate) mod ending;
 pub(crate) mod expiring;
 pub(crate) mod filters;
 pub(crate) mod overflow;

@@ -5,6 +5,9 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
+use crate::publish::answering::answering;
+use crate::publish::parking::Parking;
+use crate::publish::parking::parking;
 use crate::retained::fetching::fetching;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
@@ -135,7 +138,7 @@ impl Engine {
             waits: SubAckWaits::default(),
             expects: false,
         });
-        let (packet_id, ticket) = (subscribe.packet_id, self.next_ticket(key));
+        let (packet_id, ticket) = (subscribe.packet_id, self.desk.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind, promises: false };
         let answer = SubAckAnswer {
             refusals: Refusals::new(self.desk.connections.wants_reasons(key), subscribe.filters().take(2).count()),
@@ -154,7 +157,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let (packet_id, ticket) = (unsubscribe.packet_id, self.next_ticket(key));
+        let (packet_id, ticket) = (unsubscribe.packet_id, self.desk.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind: Kind::Unsubscribe, promises: false };
         let refusals = Refusals::new(self.desk.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
         let answer = Answer::UnsubAck(Box::new(UnsubAckAnswer { codes: Vec::new(), refusals }));
@@ -174,14 +177,14 @@ impl Engine {
         let (packet_id, ticket) = (steps.packet_id, steps.ticket);
         if done {
             let waits = subscribing!(self).end_steps(&mut steps, &answer);
-            self.answer(now, key, packet_id, answer, waits, steps.promises);
+            answering!(self).answer(now, key, packet_id, answer, waits, steps.promises);
         } else {
             let bytes: Box<[u8]> = filters.rest().into();
             self.desk.memory += bytes.len() as u64;
             self.desk.input_bytes += bytes.len() as u64;
             // One wait is that for the other steps.
             let waits = 1 + steps.take_waits();
-            self.park(now, key);
+            parking!(self).park(now, key);
             let Some(connection) = self.desk.connections.get_mut(key) else { return };
             let extra = connection.extra_mut();
             extra.acks.push(PendingAck { waits, packet_id, answer, promises: false });
@@ -190,7 +193,7 @@ impl Engine {
             debug_assert!(extra_has(self.desk.connections.get_mut(key), ticket), "the answer has another place");
         }
         self.end_decided_waits(now);
-        self.wait_for_full_links(now, key);
+        parking!(self).wait_for_full_links(now, key);
     }
 
     /// Works off filters of a packet as far as the turn allows; says whether none is left.
@@ -243,6 +246,7 @@ impl Engine {
         options: SubscriptionOptions,
         answer: &mut SubAckAnswer,
     ) {
+        self.endings.give_way(now, asked.tenant, &mut subscribing!(self));
         // More filters than a client may have can only be repetitions, whose work nothing else would bound.
         let max_filters = self.settings.limits.max_subscriptions_per_client as usize;
         let result = match filter {
@@ -332,16 +336,18 @@ impl Engine {
         if done {
             self.desk.memory -= packet.bytes.len() as u64;
             self.desk.input_bytes -= packet.bytes.len() as u64;
-            self.confirm(now, ticket, None, packet.steps.promises);
+            answering!(self).confirm(now, ticket, None, packet.steps.promises);
         } else {
             extra.packet_left = Some(packet);
             self.turn_share.add_packet(key);
         }
         self.end_decided_waits(now);
-        self.wait_for_full_links(now, key);
+        parking!(self).wait_for_full_links(now, key);
         done
     }
+}
 
+impl Parking<'_> {
     /// Whether a connection that has waited as long as others may waits on, for the next step of its packet. That ends
     /// by itself.
     pub(crate) fn waits_for_step(&mut self, now: Now, key: ConnectionKey) -> bool {

@@ -5,6 +5,7 @@
 
 use crate::desk::Desk;
 use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::Subscribing;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -214,7 +215,7 @@ impl Engine {
     }
 
     fn sys_values(&self) -> SysValues {
-        let counters = self.counters();
+        let counters = &self.desk.counters;
         let gauges = self.gauges();
         let plain = [
             gauges.sessions_connected,
@@ -279,7 +280,7 @@ impl Engine {
         // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
         let kept = self.settings.retained.available
             && self.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
-        let slot = self.route_of(TenantId::DEFAULT, &topic);
+        let slot = publishing!(self).route_of(TenantId::DEFAULT, &topic);
         let source = Source::inside(self.place.shard, now);
         let (_, route) = self.cache.get(slot);
         reach!(self).dispatch(now, route, &mut publication, &source);

@@ -32,6 +32,7 @@ pub use self::redis::RedisSettings;
 pub use self::s3::S3Settings;
 pub use self::sqlite::SqliteSettings;
 use crate::core::Batching;
+use crate::log::{LogSettings, LogSink};
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -102,12 +103,14 @@ pub enum SinkKind {
     Amqp(AmqpSettings),
     /// Objects of S3.
     S3(S3Settings),
+    /// The log of a pipeline on the bus.
+    Log(LogSettings),
 }
 
 impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Sqlite(_))
+        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::Log(_))
     }
 
     /// The key whose value is of no use, and why, as far as that is known without files and servers.
@@ -120,7 +123,7 @@ impl SinkKind {
             Self::Redis(settings) => {
                 redis::RedisSink::new(settings, place::Ids::default()).err().map(|why| ("url", why))
             }
-            Self::File(_) | Self::Http(_) | Self::Mqtt(_) | Self::Postgres(_) | Self::Nats(_) | Self::Influx(_) => None,
+            _ => None,
         }
     }
 }
@@ -144,6 +147,7 @@ impl SinkSettings {
             SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids)?),
             SinkKind::Amqp(settings) => Box::new(amqp::AmqpSink::new(settings, ids)?),
             SinkKind::S3(settings) => Box::new(s3::S3Sink::new(settings, place, ids)?),
+            SinkKind::Log(settings) => Box::new(LogSink::new(settings)?),
         })
     }
 }

@@ -1,6 +1,9 @@
 //! What a publisher sends again, since it was not answered.
 
 use crate::groups::dealing::dealing;
+use crate::publish::answering::answering;
+use crate::publish::deciding::Deciding;
+use crate::publish::parking::parking;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
 use tidegate_mqtt::{PacketId, ReasonCode};
@@ -8,7 +11,6 @@ use tidegate_mqtt::{PacketId, ReasonCode};
 use super::{Exchange, Got};
 use crate::cluster::roster::Shards;
 use crate::connection::Answer;
-use crate::engine::Engine;
 use crate::ids::{PartitionId, ShardId, partition_of};
 use crate::link::envelope::{DELIVER, Passage, RETAIN_AT_HOME};
 use crate::message::Publication;
@@ -20,18 +22,18 @@ use crate::publish::stages::Step;
 use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot};
 
-impl Engine {
+impl Deciding<'_> {
     /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for
     /// what they say, since one that dies first may not have got it. Says whether there is somebody to wait for.
     #[cold]
     pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: Exchange) -> bool {
-        let heir = self.next_ticket(it.key);
+        let heir = self.desk.connections.next_ticket(it.key);
         let waits = exchange.ticket.map_or(0, |ticket| self.links.pass_on(ticket, heir));
         if waits == 0 {
             return false;
         }
         let stored = it.session.is_some_and(|session| self.desk.sessions.is_stored(session));
-        self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         true
     }
 
@@ -45,16 +47,17 @@ impl Engine {
             return missing;
         }
         let mark = self.desk.journal.mark();
-        let source = Source::publisher_here(self.place.shard, now, session, key, Some(self.next_ticket(key)));
-        let topic = self.topic_of(it);
+        let source =
+            Source::publisher_here(self.place.shard, now, session, key, Some(self.desk.connections.next_ticket(key)));
+        let topic = self.cache.topic_of(it);
         let mut publication = it.publication(&topic);
         publication.priority = self.cache.traits(slot).priority.level(it.properties);
         let (exchange, waits, refused) =
             publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
         self.desk.sessions.set_exchange(&mut self.desk.journal, of_session, id, exchange);
-        let outcome = self.outcome_of(raw.qos, refused, true);
-        self.answer_publish(now, key, raw, outcome, waits, mark);
-        self.wait_for_full_links(now, key);
+        let outcome = answering!(self).outcome_of(raw.qos, refused, true);
+        answering!(self).answer_publish(now, key, raw, outcome, waits, mark);
+        parking!(self).wait_for_full_links(now, key);
         Step::Done
     }
 }

@@ -9,6 +9,7 @@ use crate::cluster::exchanges::Exchanges;
 use crate::engine::Engine;
 use crate::ids::Partitions;
 use crate::link::transfer_word::{put_partitions, read_partitions};
+use crate::publish::deciding::Deciding;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Messages, and to groups of which partitions they were dealt.
@@ -20,7 +21,9 @@ impl Engine {
         let count = reader.u32("a number of messages that were dealt")?;
         (0..count).map(|_| Ok((ExchangeName::read(reader)?, read_partitions(reader)?))).collect()
     }
+}
 
+impl Deciding<'_> {
     /// Takes note of it, and tells those who are the homes of the groups by now.
     pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
         let left = Partitions::that(|partition| !self.links.is_taken_over_elsewhere(partition));
@@ -28,7 +31,7 @@ impl Engine {
             let groups = groups.among(left);
             if !groups.is_empty() {
                 self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, Got { groups, ..Got::NOBODY });
-                self.links.tell_homes(&mut self.desk, name, groups);
+                self.links.tell_homes(self.desk, name, groups);
             }
         }
     }

@@ -10,13 +10,13 @@ use crate::cluster::transfer::Transfers;
 use crate::durable::Journal;
 use crate::groups::Groups;
 use crate::ids::Place;
+use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::QoS;
 
 use super::{ExchangeName, Got};
 use crate::durable::Key;
-use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, ShardId};
 use crate::link::exchange_word::ExchangeWord;
 
@@ -176,14 +176,14 @@ impl Marks {
     }
 }
 
-impl Engine {
+impl Deciding<'_> {
     /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
         let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
-        let got = self.desk.exchanges.got_here(&self.groups, from);
+        let got = self.desk.exchanges.got_here(self.groups, from);
         self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, word.name, got);
-        self.groups.tell_next_homes(&mut self.desk, &mut self.links, word.name, got.groups);
+        self.groups.tell_next_homes(self.desk, self.links, word.name, got.groups);
         self.desk.transfers.note_name(from, word.name);
         let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
         let silent = self.desk.exchanges.marks.forget_silent();

@@ -24,7 +24,7 @@ impl Engine {
     /// that of the move.
     pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
         let uncut = self.links.roster.all();
-        for partition in self.own(partitions) {
+        for partition in self.place.own(partitions) {
             let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
             self.desk.transfers.leaving.insert(partition, leaving);
         }
@@ -36,7 +36,7 @@ impl Engine {
         self.desk.journal.now = now;
         let uncut = self.links.roster.all();
         let mut own = Partitions::NONE;
-        for partition in self.own(partitions) {
+        for partition in self.place.own(partitions) {
             own.add(partition);
             let coming = Coming {
                 id,
@@ -55,14 +55,15 @@ impl Engine {
         for shard in self.links.roster.others() {
             self.links.send_transfer(shard, TransferWord::Ask { id, partitions: own });
         }
-        self.cut(now, self.place.shard, id, own);
+        self.finish_fan_outs(now);
+        self.cut(self.place.shard, id, own);
         self.after_frame(now);
     }
 
     /// Takes a word about a transfer.
-    pub(crate) fn handle_transfer(&mut self, now: Now, from: ShardId, word: TransferWord) {
+    pub(crate) fn handle_transfer(&mut self, from: ShardId, word: TransferWord) {
         match word {
-            TransferWord::Ask { id, partitions } => self.cut(now, from, id, partitions),
+            TransferWord::Ask { id, partitions } => self.cut(from, id, partitions),
             TransferWord::Cut { id, partitions } => self.desk.transfers.note_cut(from, id, partitions),
             TransferWord::End { id } => {
                 self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
@@ -72,9 +73,7 @@ impl Engine {
     }
 
     /// What this shard sends from now on is for the new home of these partitions.
-    fn cut(&mut self, now: Now, to: ShardId, id: u64, partitions: Partitions) {
-        // What has reached some of its receivers here went to the old home alone: it was sent before.
-        self.finish_fan_outs(now);
+    fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
         // One who asks late, for a move that was called off, takes nothing from the next.
         let cuts = &mut self.desk.transfers.cuts;
         let later = cuts.iter().filter(|cut| cut.id > id);
@@ -107,7 +106,6 @@ impl Engine {
         self.deliver_aside(now, aside);
         self.desk.transfers.settle_transfers();
         self.groups.announce_members_that_stay(&self.desk, &mut self.links, stay);
-        self.after_frame(now);
     }
 
     /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.

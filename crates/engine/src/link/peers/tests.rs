@@ -70,7 +70,7 @@ fn a_batch_that_ends_early_is_worked_off_as_far_as_it_goes() {
     // The credit that came last, nine bytes, and the end of the third message.
     batch.bytes.truncate(batch.bytes.len() - 10);
     assert!(here.read_batch(NOW, &batch).is_err());
-    here.finish_batch(batch);
+    here.links.finish_batch(batch);
     assert_eq!(got(&here, key), [b"1", b"2"]);
     assert_eq!(here.counters().dropped[Reason::ShardInboxFull.number()], 1);
     // The sender gets the credit for all of it, and what comes next is taken.
@@ -90,7 +90,7 @@ fn a_batch_that_comes_twice_is_delivered_once() {
     let batch = there.take_batch(HERE).unwrap();
     here.read_batch(NOW, &batch).unwrap();
     here.read_batch(NOW, &batch).unwrap();
-    here.finish_batch(batch);
+    here.links.finish_batch(batch);
     assert_eq!(got(&here, key), [b"1", b"2"]);
     assert_eq!(here.counters().shard_messages_in, 2);
 }
@@ -117,7 +117,7 @@ fn a_dealt_message_that_comes_twice_is_delivered_once() {
     here.read_batch(NOW, &batch).unwrap();
     here.read_batch(NOW, &batch).unwrap();
     assert_eq!(here.counters().shard_messages_in, 1);
-    here.finish_batch(batch);
+    here.links.finish_batch(batch);
 }
 
 /// A shard reads its clock once a turn: its neighbour's reading may be a later one.

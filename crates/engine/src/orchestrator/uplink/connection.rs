@@ -5,6 +5,7 @@ use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::FleetConfig;
+use crate::publish::parking::parking;
 use crate::session::acknowledge::acknowledging;
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -96,7 +97,7 @@ impl Engine {
         let (version, phase, parked) = (connection.version, connection.phase, connection.is_parked());
         let packet_type = frame.packet_type();
         if packet_type == PacketType::Publish && parked {
-            return Ok(self.park_frame(key, whole));
+            return Ok(parking!(self).park_frame(key, whole));
         }
         self.desk.counters.packets_in[packet_type as usize] += 1;
         if phase == Phase::AwaitConnAck {

@@ -3,6 +3,7 @@
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
+use crate::publish::answering::answering;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -307,7 +308,7 @@ impl Engine {
 
     fn confirm_wait(&mut self, now: Now, shard: ShardId, ticket: Ticket) {
         if shard == self.place.shard {
-            self.handle_interest_seen(now, ticket);
+            answering!(self).handle_interest_seen(now, ticket);
         } else {
             self.links.confirm_interest(shard, ticket);
         }

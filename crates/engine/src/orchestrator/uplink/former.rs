@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
+use crate::session::ending::ending;
 use crate::telling::reason::Reason;
 
 /// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who
@@ -46,7 +47,7 @@ impl Engine {
         let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
         let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
         for session in others {
-            self.end_session(now, session, Reason::SessionDiscarded);
+            ending!(self).end_session(now, session, Reason::SessionDiscarded);
         }
         self.after_frame(now);
     }

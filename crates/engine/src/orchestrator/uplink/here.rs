@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
+use crate::publish::publishing::publishing;
 use crate::settings::fleet_topics::of_brokers;
 
 impl Engine {
@@ -29,7 +30,7 @@ impl Engine {
             }
         }
         let Some((tenant, topic)) = of_brokers(&self.settings, message.topic()) else { return };
-        let slot = self.route_of(tenant, topic);
+        let slot = publishing!(self).route_of(tenant, topic);
         if self.handover.is_under_way() && self.attend_moves(now, slot, id.as_ref(), message) {
             return;
         }

@@ -3,6 +3,7 @@
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Disconnect, PacketType};
 
@@ -96,7 +97,7 @@ impl Engine {
             self.uplinks.brokers.held.remove(&key);
             self.uplinks.settlement.confirming.forget_session(session);
         }
-        self.end_session(now, session, Reason::SessionDiscarded);
+        ending!(self).end_session(now, session, Reason::SessionDiscarded);
         self.check_gate(now);
         self.after_frame(now);
         Ok(())

@@ -4,7 +4,9 @@ use crate::desk::Desk;
 use crate::durable::Journal;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
+use crate::publish::answering::answering;
 use crate::publish::layouts::Layouts;
+use crate::publish::parking::parking;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
 use crate::session::table::Sessions;
@@ -48,7 +50,7 @@ impl Engine {
         }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
-            && !self.is_first_receipt(now, key, session, packet_id)
+            && !answering!(self).is_first_receipt(now, key, session, packet_id)
         {
             return Ok(());
         }
@@ -89,7 +91,7 @@ impl Engine {
         };
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, &mut self.desk, &mut self.layouts, brokers, id.as_ref());
-        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
+        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
     }
 
@@ -105,7 +107,7 @@ impl Engine {
     ) -> Result<u32, Refused> {
         // Without such a tenant, no client here wants it.
         let Some((tenant, topic)) = owner_of_raw(&self.settings, raw.topic)? else { return Ok(0) };
-        let slot = match self.slot_of(tenant, topic.as_bytes()) {
+        let slot = match publishing!(self).slot_of(tenant, topic.as_bytes()) {
             Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
                 // A broker may know wider limits, and would bring it again on each connection.
                 self.desk.counters.drop_message(reason);
@@ -118,7 +120,7 @@ impl Engine {
             // Brokers have a `$SYS` of their own, and none of it is this process's.
             return Ok(0);
         }
-        let ticket = raw.packet_id.map(|_| self.next_ticket(key));
+        let ticket = raw.packet_id.map(|_| self.desk.connections.next_ticket(key));
         // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
         let kept_there = raw.retain;
         let retain = kept_there || id.is_some_and(|id| id.retain);
@@ -156,10 +158,10 @@ impl Engine {
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
-            self.wait_for_next_turn(now, key, share);
+            parking!(self).wait_for_next_turn(now, key, share);
         }
         if done.full != 0 {
-            self.wait_for_links(now, key, done.full);
+            parking!(self).wait_for_links(now, key, done.full);
         }
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
     }

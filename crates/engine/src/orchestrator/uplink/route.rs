@@ -5,6 +5,7 @@ use crate::ids::hash_name;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::publishing::Publishing;
+use crate::session::BlockedPublisher;
 use tidegate_mqtt::{PublishProperties, QoS, Version};
 
 use super::RoutingPolicy;
@@ -109,20 +110,20 @@ impl Engine {
         for shard in self.place.others() {
             self.links.send(shard, Record::Fleet(FleetWord::Room { gate: gate.number() }));
         }
-        self.set_gate(now, gate);
+        self.set_gate(gate);
     }
 
     /// The gate is this from now on.
-    pub(crate) fn set_gate(&mut self, now: Now, gate: Gate) {
+    pub(crate) fn set_gate(&mut self, gate: Gate) {
         self.uplinks.gate = gate;
         if gate == Gate::Open {
-            for key in std::mem::take(&mut self.uplinks.waiting) {
+            for key in std::mem::take(&mut self.uplinks.waiting).into_iter().rev() {
                 let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
                 if let Some(extra) = extra {
                     // The next time that it has to wait its time begins anew.
                     extra.withheld_until = Millis::NEVER;
                 }
-                self.unpark(now, key);
+                self.desk.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
             }
         }
     }

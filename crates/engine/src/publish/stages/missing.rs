@@ -1,11 +1,11 @@
 //! In a cluster: a message that would not reach subscribers whose node has gone.
 
 use super::{Deferral, Step};
-use crate::engine::Engine;
+use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Deciding<'_> {
     /// Defers a message above QoS 0 that would miss somebody, until it is known what is wanted.
     #[cold]
     pub(super) fn check_missing(&mut self, it: &Inbound<'_>) -> Step {
@@ -18,10 +18,16 @@ impl Engine {
     /// The same for any message. Where a node has yet to take over what another one had, which takes longer, the
     /// message is rejected: its publisher sends it again, to another node perhaps.
     pub(crate) fn defer_if_missing(&self, it: &Inbound<'_>) -> Step {
-        if !self.would_miss_somebody(it.slot, it.tenant, it.raw.retain) {
+        if !self.peers.would_miss_somebody(
+            self.desk,
+            &self.links.roster,
+            self.cache.get(it.slot),
+            it.tenant,
+            it.raw.retain,
+        ) {
             return Step::Continue;
         }
-        if self.links.roster.misses_any() || self.is_leaving(it) {
+        if self.links.roster.misses_any() || self.desk.connections.is_leaving(it) {
             return Reason::NodeLost.into();
         }
         Step::Defer(Deferral::Interest)

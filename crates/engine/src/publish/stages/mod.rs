@@ -13,10 +13,11 @@ mod store;
 mod understanding;
 mod wide;
 
+use crate::publish::deciding::Deciding;
+use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 
 use crate::connection::to_write::WIDE_RECEIVERS;
-use crate::engine::Engine;
 use crate::ids::{ObserverId, SessionKey, ShardId, TenantId};
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
@@ -137,7 +138,7 @@ impl StageSet {
     }
 }
 
-impl Engine {
+impl Deciding<'_> {
     /// The stages that a message needs. Most need none: what the settings say of a topic is remembered with its route,
     /// and each of the other conditions is one comparison.
     #[inline]
@@ -148,31 +149,20 @@ impl Engine {
         let mut stages = traits
             .stages
             .with_if(it.raw.payload.len() > self.settings.limits.max_payload, Stage::Rights)
-            .with_if(!self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it), Stage::Rights)
+            .with_if(!self.rules.is_known_to_be_allowed(self.desk, self.cache, it), Stage::Rights)
             .with_if(it.unknown_receipts, Stage::Understanding)
             .with_if(full, Stage::Store)
             // Other shards say whether their stores would have to take it in.
             .with_if(full, Stage::Room)
             .with_if(receivers > WIDE_RECEIVERS, Stage::Wide);
         if it.raw.qos == QoS::ExactlyOnce {
-            stages = stages.union(self.stages_of_exactly_once(it));
+            stages = stages.union(self.desk.sessions.stages_of_exactly_once(it));
         }
         if it.tenant == TenantId::UPLINK {
             // The gate of the fleet bounds what is queued for brokers.
             return StageSet(stages.0 & !(1 << Stage::Room as u8)).with_if(self.uplinks.is_choosy(), Stage::Fleet);
         }
         stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers), Stage::Missing)
-    }
-
-    /// The stages of QoS 2 messages that were taken before.
-    #[inline]
-    fn stages_of_exactly_once(&self, it: &Inbound<'_>) -> StageSet {
-        let Some((key, id)) = it.session.zip(it.raw.packet_id) else { return StageSet::NONE };
-        let Some(session) = self.desk.sessions.get(key.0) else { return StageSet::NONE };
-        let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
-        let crosses = session.rare.is_some()
-            && self.desk.sessions.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
-        StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
     }
 
     /// Asks one stage.
@@ -189,5 +179,17 @@ impl Engine {
             Stage::Wide => self.check_line(it),
             Stage::Room => self.reserve_room(it),
         }
+    }
+}
+
+impl Sessions {
+    /// The stages of QoS 2 messages that were taken before.
+    #[inline]
+    fn stages_of_exactly_once(&self, it: &Inbound<'_>) -> StageSet {
+        let Some((key, id)) = it.session.zip(it.raw.packet_id) else { return StageSet::NONE };
+        let Some(session) = self.get(key.0) else { return StageSet::NONE };
+        let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
+        let crosses = session.rare.is_some() && self.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
+        StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
     }
 }

@@ -1,20 +1,21 @@
 //! A QoS 2 message that was taken before: it is only answered again ([MQTT-4.3.3-10]).
 
+use crate::publish::answering::answering;
+use crate::publish::deciding::Deciding;
 use tidegate_mqtt::ReasonCode;
 
 use super::Step;
 use crate::connection::Answer;
-use crate::engine::Engine;
 use crate::publish::inbound::Inbound;
 
-impl Engine {
+impl Deciding<'_> {
     /// Answers it, unless its answer waits already. Observers are told again, since it is not known what they have
     /// confirmed to an earlier connection. The publisher needs the right to publish the packet: it may hold another message
     /// than the first with its identifier.
     #[cold]
     pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
-        if self.awaits_pub_rec(it) {
+        if self.desk.connections.awaits_pub_rec(it) {
             return Step::Done;
         }
         let mut waits = 0;
@@ -23,11 +24,11 @@ impl Engine {
             if room != Step::Continue {
                 return room;
             }
-            waits = self.tell_observers_of(it, Some(self.next_ticket(it.key)));
+            waits = self.tell_observers_of(it, Some(self.desk.connections.next_ticket(it.key)));
         }
         // What it repeats may have been written only just now.
         let stored = self.desk.sessions.is_stored(session);
-        self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         Step::Done
     }
 }

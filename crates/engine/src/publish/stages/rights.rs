@@ -2,13 +2,13 @@
 //! payload.
 
 use super::Step;
-use crate::engine::Engine;
 use crate::ids::TenantId;
+use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::settings::fleet_topics::{is_of_tenant, of_brokers};
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Deciding<'_> {
     /// Rejects what the publisher may not publish.
     pub(super) fn check_rights(&mut self, it: &Inbound<'_>) -> Step {
         // Below the name of a tenant at brokers, only its own clients may publish.
@@ -16,7 +16,7 @@ impl Engine {
         let is_foreign = it.tenant == TenantId::UPLINK
             && is_of_tenant(topic)
             && self.publisher_of(it).map(|(tenant, _)| tenant)
-                != of_brokers(&self.settings, topic).map(|(tenant, _)| tenant);
+                != of_brokers(self.settings, topic).map(|(tenant, _)| tenant);
         if self.cache.traits(it.slot).is_own || is_foreign || !self.may_publish_inbound(it) {
             return Reason::NotAuthorized.into();
         }

@@ -1,17 +1,17 @@
 //! Room for a message at all queues that reject what they have no room for.
 
 use super::Step;
-use crate::engine::Engine;
+use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
 
-impl Engine {
+impl Deciding<'_> {
     /// Takes the room that was reserved for a message above QoS 0, or asks for it.
     #[cold]
     pub(super) fn reserve_room(&mut self, it: &Inbound<'_>) -> Step {
         if it.raw.packet_id.is_none() {
             return Step::Continue;
         }
-        let topic = self.topic_of(it);
+        let topic = self.cache.topic_of(it);
         let publication = it.publication(&topic);
         self.admit(it.now, it.key, it.session, it.slot, &publication)
     }

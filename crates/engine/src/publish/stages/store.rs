@@ -1,18 +1,18 @@
 //! While the store has no room: only what would have to be stored is rejected.
 
+use crate::publish::deciding::Deciding;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
 use tidegate_mqtt::QoS;
 
 use super::Step;
-use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
 use crate::publish::admission::Wanted;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
-impl Engine {
+impl Deciding<'_> {
     /// Rejects a message that would have to be stored. Messages to a fleet would be: brokers get all of them, and their
     /// queues are stored.
     #[cold]

@@ -1,13 +1,13 @@
 //! What a message asks of the broker itself, where there are addresses of mobile nodes.
 
 use super::Step;
-use crate::engine::Engine;
 use crate::ids::ObserverId;
 use crate::observers::ObserverSet;
+use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Deciding<'_> {
     /// Rejects a message above QoS 0 that asks for receipts that do not exist, or that is an unusable report.
     #[cold]
     pub(super) fn check_understanding(&mut self, it: &Inbound<'_>) -> Step {
@@ -21,9 +21,9 @@ impl Engine {
             return Step::Continue;
         }
         // Who observes reports knows what is wrong with it, and counts it.
-        let (topic, set) = (self.topic_of(it), ObserverSet::default().with_if(true, ObserverId::REPORTS));
+        let (topic, set) = (self.cache.topic_of(it), ObserverSet::default().with_if(true, ObserverId::REPORTS));
         let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.observers.tell_observers(&mut self.desk, set, &it.publication(&topic), &name, None);
+        self.observers.tell_observers(self.desk, set, &it.publication(&topic), &name, None);
         Reason::NotUnderstood.into()
     }
 

@@ -15,7 +15,7 @@ impl Desk {
             return self.drop_newest(now, arriving);
         }
         self.discard_arriving(Reason::QueueFullDisconnect, arriving);
-        self.to_close.push((key, Reason::QueueFullDisconnect));
+        self.to_close.push((key, Reason::QueueFullDisconnect, None));
         false
     }
 }
