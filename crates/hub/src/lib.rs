@@ -28,9 +28,9 @@ pub use message::{Message, ORIGIN_PROPERTY, Origin};
 pub use record::Record;
 pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus};
 pub use sinks::{
-    AmqpSettings, FileSettings, FileSinks, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings, NatsSettings,
-    Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind, SinkSettings,
-    SqliteSettings,
+    AmqpSettings, FileFormat, FileSettings, FileSinks, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings,
+    NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind,
+    SinkSettings, SqliteSettings,
 };
 pub use sources::{Source, SourceSettings, Step, TopicsSettings, Wake};
 pub use steps::{At, Part, StepError, StepSettings, Steps};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use tidegate_engine::OverflowPolicy;
-use tidegate_hub::{MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
+use tidegate_hub::{FileFormat, MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
 
 use super::OnBus;
 use crate::Config;
@@ -125,6 +125,11 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     };
     for (key, _, example) in texts.iter().filter(|(_, is_missing, _)| *is_missing) {
         missing(key, example);
+    }
+    let is_never_finished = sink.rotate_size.0 == 0 && sink.rotate_time.is_zero();
+    if sink.kind == SinkType::File && sink.format == FileFormat::Parquet && is_never_finished {
+        let problem = Problem::new("a file of Parquet is made when it is finished");
+        found.push(("format", problem.hint("say when: rotate_size = \"64MiB\" or rotate_time = \"10m\"")));
     }
     if found.is_empty() {
         found.extend(sink.unusable().map(|(key, why)| (key, Problem::new(why))));
@@ -267,6 +272,7 @@ mod tests {
             ("table = \"readings\"", "", "needs `sink.table`"),
             ("kind = \"postgres\"\n", "kind = \"sqlite\"\n", "needs `sink.path`"),
             ("kind = \"file\"\n", "kind = \"sqlite\"\n", "needs `sink.table`"),
+            ("kind = \"file\"\n", "kind = \"file\"\nformat = \"parquet\"\n", "when it is finished"),
             ("kind = \"file\"\n", "kind = \"amqp\"\n", "needs `sink.url`"),
             ("kind = \"postgres\"\n", "kind = \"kafka\"\n", "needs `sink.topic`"),
             ("kind = \"postgres\"\n", "kind = \"s3\"\nbucket = \"b\"\n", "needs `sink.secret_file`"),
@@ -280,7 +286,11 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
             ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
-            ("name = \"hot\"", "name = \"h.t\"\n[hub]\nbus = \"nats://h\"", "a pipeline on the bus"),
+            (
+                "[[pipeline]]\nname = \"hot\"",
+                "[hub]\nbus = \"nats://h\"\n[[pipeline]]\nname = \"h.t\"",
+                "a pipeline on the bus",
+            ),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
             ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),
         ] {

@@ -351,9 +351,12 @@ impl Sink {
         let ca_file = self.ca.as_ref().map(PathBuf::from);
         let path = self.path.as_ref().map(PathBuf::from).unwrap_or_default();
         Some(match self.kind {
-            SinkType::File => {
-                SinkKind::File(FileSettings { path, rotate_bytes: self.rotate_size.0, rotate_time: self.rotate_time })
-            }
+            SinkType::File => SinkKind::File(FileSettings {
+                path,
+                format: self.format,
+                rotate_bytes: self.rotate_size.0,
+                rotate_time: self.rotate_time,
+            }),
             SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings { path, table: self.table.clone(), timeout }),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
@@ -395,6 +398,7 @@ impl Sink {
             bucket: self.bucket.clone(),
             region: self.region.clone(),
             prefix: self.prefix.clone(),
+            format: self.format,
             access_key: self.access_key.clone(),
             secret,
             timeout: self.timeout,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_engine::OverflowPolicy;
-use tidegate_hub::Format;
+use tidegate_hub::{FileFormat, Format};
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Texts;
@@ -84,6 +84,13 @@ section! {
     }
 }
 
+words! {
+    FileFormat {
+        FileFormat::Lines => "ndjson", "lines of JSON";
+        FileFormat::Parquet => "parquet", "Parquet; for `file`, made of the lines when the file is finished, so it needs `rotate_size` or `rotate_time`";
+    }
+}
+
 section! {
     /// Where a pipeline's records go. See [the hub](hub.md).
     "sink" [repeated = true] => Sink, SINK {
@@ -149,6 +156,8 @@ section! {
         password_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`, `postgres`, `kafka`, `amqp`, `s3`); without it, the system's.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The format of finished files and of objects (`file`, `s3`).
+        format: FileFormat = FileFormat::Lines, in Kind::OneOf(<FileFormat as Words>::WORDS);
         /// Size at which a file is finished and renamed (`file`).
         rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));
         /// Age at which a file is finished and renamed (`file`), with the next batch.

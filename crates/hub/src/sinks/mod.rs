@@ -7,6 +7,7 @@ mod influxdb;
 mod kafka;
 mod mqtt;
 mod nats;
+mod parquet;
 mod place;
 mod postgres;
 mod postgres_tls;
@@ -20,7 +21,7 @@ mod web;
 use std::sync::Arc;
 
 pub use self::amqp::AmqpSettings;
-pub use self::file::{FileSettings, FileSinks};
+pub use self::file::{FileFormat, FileSettings, FileSinks};
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
 pub use self::kafka::{KafkaSettings, SaslMechanism};

@@ -1,4 +1,4 @@
-//! Objects in a bucket of S3, or of a server that speaks its protocol. A batch is an object of lines of JSON. The name
+//! Objects in a bucket of S3, or of a server that speaks its protocol. A batch is an object of lines of JSON, or of Parquet. The name
 //! of an object comes from the ids of its records, so a batch that comes again replaces its own object.
 
 use std::fmt::Write;
@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use ring::{digest, hmac};
 
+use super::file::{FileFormat, lines};
 use super::place::{Ids, Place};
 use super::web::{Answer, Server, ServerSettings};
-use super::{Sink, SinkError};
+use super::{Sink, SinkError, parquet};
 use crate::record::Record;
 use crate::time::{rfc3339, wall_clock};
 
@@ -30,6 +31,8 @@ pub struct S3Settings {
     pub region: String,
     /// What names of objects begin with.
     pub prefix: String,
+    /// The format of objects.
+    pub format: FileFormat,
     /// The id of the access key.
     pub access_key: String,
     /// The secret of the access key.
@@ -106,7 +109,11 @@ impl S3Sink {
         let (day, time) = stamp.split_once('T').unwrap_or((&stamp, ""));
         let (day, time) = (day.replace('-', "/"), time.replace(':', ""));
         let digest = hex(&ids.finish().as_ref()[..DIGEST]);
-        format!("{}{}/{day}/{time}-{digest}.ndjson", self.settings.prefix, self.folder)
+        let extension = match self.settings.format {
+            FileFormat::Lines => "ndjson",
+            FileFormat::Parquet => "parquet",
+        };
+        format!("{}{}/{day}/{time}-{digest}.{extension}", self.settings.prefix, self.folder)
     }
 
     /// The headers that sign a request for an object [AWS Signature Version 4]. `now` is Unix milliseconds.
@@ -168,15 +175,17 @@ fn judge(answer: &Answer) -> Result<(), SinkError> {
 
 impl Sink for S3Sink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
-        let mut body = Vec::new();
-        for record in batch {
-            body.extend_from_slice(record.json().as_bytes());
-            body.push(b'\n');
-        }
+        let (content_type, body) = match self.settings.format {
+            FileFormat::Lines => ("application/x-ndjson", lines(batch)),
+            FileFormat::Parquet => {
+                let rows: Vec<parquet::Row> = batch.iter().map(|record| record.object()).collect();
+                ("application/vnd.apache.parquet", parquet::encode(&rows).map_err(SinkError::away)?)
+            }
+        };
         let path = path(&self.settings.bucket, &self.name(batch));
         let headers = self.sign(&path, &body, wall_clock());
         let mut headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        headers.push(("content-type", "application/x-ndjson"));
+        headers.push(("content-type", content_type));
         judge(&self.server.put(&path, &headers, &body)?)
     }
 }

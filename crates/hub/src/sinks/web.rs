@@ -2,7 +2,7 @@
 //! environment's proxies are left alone.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Server {
         let uri: ureq::http::Uri = url.parse().map_err(|_| format!("`{shown}` is no URL"))?;
         let tls = match uri.scheme_str() {
             Some("http") => TlsConfig::default(),
-            Some("https") => tls(ca_file)?,
+            Some("https") => tls(ca_file.as_deref())?,
             _ => return Err(format!("`{shown}` is no URL: write http://HOST:PORT/PATH or https://HOST/PATH")),
         };
         for (name, value) in &headers {
@@ -109,8 +109,8 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
-fn tls(ca_file: Option<PathBuf>) -> Result<TlsConfig, String> {
-    let authorities = authorities(ca_file.as_deref())?;
+fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, String> {
+    let authorities = authorities(ca_file)?;
     let authorities: Vec<Certificate<'static>> =
         authorities.iter().map(|der| Certificate::from_der(der.as_ref()).to_owned()).collect();
     Ok(TlsConfig::builder()

@@ -50,7 +50,9 @@ fn frame(kind: u8, channel: u16, payload: &[&[u8]], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&channel.to_be_bytes());
     out.extend_from_slice(&(len as u32).to_be_bytes());
-    payload.iter().for_each(|part| out.extend_from_slice(part));
+    for part in payload {
+        out.extend_from_slice(part);
+    }
     out.push(FRAME_END);
 }
 

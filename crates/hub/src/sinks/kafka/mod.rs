@@ -161,7 +161,7 @@ impl KafkaSink {
                 let topic = &self.settings.topic;
                 return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::park_timeout(PAUSE);
         }
     }
 
@@ -321,12 +321,11 @@ fn cluster(metadata: Metadata) -> Result<Cluster, SinkError> {
 impl Cluster {
     fn connection(&mut self, broker: i32, access: &Access, deadline: Instant) -> Result<&mut Connection, SinkError> {
         let known = self.connections.remove(&broker).filter(|connection| !connection.is_stale());
-        let mut connection = match known {
-            Some(connection) => connection,
-            None => {
-                let at = self.brokers.get(&broker).ok_or_else(|| SinkError::away("a partition has no leader"))?;
-                Connection::open(at, access, deadline)?
-            }
+        let mut connection = if let Some(connection) = known {
+            connection
+        } else {
+            let at = self.brokers.get(&broker).ok_or_else(|| SinkError::away("a partition has no leader"))?;
+            Connection::open(at, access, deadline)?
         };
         connection.set_deadline(deadline);
         Ok(self.connections.entry(broker).or_insert(connection))

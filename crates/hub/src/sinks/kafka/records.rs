@@ -42,7 +42,7 @@ pub(super) fn batch(sequence: Sequence, entries: &[Entry]) -> Vec<u8> {
         varint(offset, &mut record);
         bytes(&entry.key, &mut record);
         bytes(&entry.value, &mut record);
-        varint(entry.headers.len() as i64, &mut record);
+        length(entry.headers.len(), &mut record);
         for (name, value) in &entry.headers {
             bytes(name.as_bytes(), &mut record);
             bytes(value, &mut record);
@@ -70,8 +70,12 @@ fn varint(number: i64, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
+fn length(length: usize, out: &mut Vec<u8>) {
+    varint(i64::try_from(length).unwrap_or(i64::MAX), out);
+}
+
 fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    varint(bytes.len() as i64, out);
+    length(bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
