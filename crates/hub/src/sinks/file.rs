@@ -157,7 +157,7 @@ impl FileSettings {
 /// Behind the names of files whose lines become files of Parquet.
 const LINES: &str = ".ndjson";
 
-/// Makes files of Parquet of finished files of lines. A file that was cut off by a crash is made anew, under its name.
+/// Makes files of Parquet of finished files of lines. After a crash the file is made again, under the same name.
 fn convert_finished(settings: &FileSettings) -> io::Result<()> {
     let path = &settings.path;
     if settings.format == FileFormat::Lines {

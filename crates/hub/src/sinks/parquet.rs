@@ -92,7 +92,7 @@ impl Schema {
 }
 
 /// A file that is being written.
-pub(super) struct Writer<W> {
+pub(super) struct ParquetWriter<W> {
     out: W,
     offset: i64,
     schema: Schema,
@@ -106,7 +106,7 @@ struct Group {
     chunks: Vec<(i64, i64)>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ParquetWriter<W> {
     pub(super) fn new(mut out: W, schema: Schema) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         Ok(Self { out, offset: signed(MAGIC.len()), schema, rows: 0, groups: Vec::new() })
@@ -344,7 +344,7 @@ pub(super) fn convert(lines: &Path, to: &Path) -> io::Result<()> {
         }
         Ok(())
     })?;
-    let mut writer = Writer::new(BufWriter::new(File::create(to)?), schema)?;
+    let mut writer = ParquetWriter::new(BufWriter::new(File::create(to)?), schema)?;
     each_group(lines, |rows| writer.write(rows))?;
     let file = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()
@@ -371,7 +371,7 @@ pub(super) fn encode(rows: &[Row]) -> io::Result<Vec<u8>> {
     for row in rows {
         schema.note(row);
     }
-    let mut writer = Writer::new(Vec::new(), schema)?;
+    let mut writer = ParquetWriter::new(Vec::new(), schema)?;
     writer.write(rows)?;
     writer.finish()
 }

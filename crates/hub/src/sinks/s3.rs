@@ -10,7 +10,7 @@ use ring::{digest, hmac};
 
 use super::file::{FileFormat, lines};
 use super::place::{Ids, Place};
-use super::web::{Answer, Server, ServerSettings};
+use super::web::{HttpAnswer, Server, ServerSettings};
 use super::{Sink, SinkError, parquet};
 use crate::record::Record;
 use crate::time::{rfc3339, wall_clock};
@@ -163,7 +163,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Whether a record is to blame. Most errors with the status 400 are about the key, the clock or the connection.
-fn judge(answer: &Answer) -> Result<(), SinkError> {
+fn judge(answer: &HttpAnswer) -> Result<(), SinkError> {
     let said = || format!("the server answers {}: {}", answer.status, answer.text);
     match answer.status {
         200..300 => Ok(()),
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn only_an_object_that_is_too_large_blames_a_record() {
-        let judge = |status, text: &str| judge(&Answer { status, text: text.to_owned() });
+        let judge = |status, text: &str| judge(&HttpAnswer { status, text: text.to_owned() });
         assert_eq!(judge(200, ""), Ok(()));
         assert!(matches!(judge(400, "<Code>EntityTooLarge</Code>"), Err(SinkError::Refused(_))));
         for (status, text) in

@@ -13,13 +13,13 @@ use super::SinkError;
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct At {
+pub(super) struct ServerAddress {
     /// Name or address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl Display for At {
+impl Display for ServerAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -29,7 +29,7 @@ impl Display for At {
     }
 }
 
-impl At {
+impl ServerAddress {
     /// Reads `HOST`, `HOST:PORT` or `[IPv6]:PORT`.
     pub(super) fn parse(text: &str, usual_port: u16) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
@@ -50,8 +50,8 @@ pub(super) struct ServiceUrl {
     pub(super) secure: bool,
     /// User name and password.
     pub(super) login: Option<(String, String)>,
-    pub(super) servers: Vec<At>,
-    /// What stands behind the first slash.
+    pub(super) servers: Vec<ServerAddress>,
+    /// The text behind the first slash.
     pub(super) path: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct ServiceUrl {
 const MAX_SERVERS: usize = 32;
 
 impl ServiceUrl {
-    /// Reads an address of one of two schemes, of which the second has TLS, each with its usual port. Returns nothing
+    /// Reads an address of one of two schemes, the second one with TLS, each with its usual port. Returns nothing
     /// when the text is no such address.
     pub(super) fn parse(text: &str, plain: (&str, u16), secure: (&str, u16)) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
@@ -76,7 +76,8 @@ impl ServiceUrl {
             }
             None => (None, rest),
         };
-        let servers: Vec<At> = servers.split(',').map(|at| At::parse(at, port)).collect::<Option<_>>()?;
+        let servers: Vec<ServerAddress> =
+            servers.split(',').map(|at| ServerAddress::parse(at, port)).collect::<Option<_>>()?;
         let path = match path {
             Some(path) => Some(decoded(path)?),
             None => None,
@@ -85,7 +86,7 @@ impl ServiceUrl {
     }
 }
 
-/// Reads `%40` as `@`. Returns nothing for an escape that is none, or bytes that are no text.
+/// Reads `%40` as `@`. Returns nothing for an invalid escape, or bytes that are no text.
 fn decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -153,7 +154,11 @@ const BUFFER: usize = 16 << 10;
 
 impl Socket {
     /// Connects to a server, with TLS if there is a configuration of it.
-    pub(super) fn connect(at: &At, tls: Option<&Arc<ClientConfig>>, deadline: Instant) -> Result<Self, SinkError> {
+    pub(super) fn connect(
+        at: &ServerAddress,
+        tls: Option<&Arc<ClientConfig>>,
+        deadline: Instant,
+    ) -> Result<Self, SinkError> {
         let mut last = SinkError::Away(format!("the name {} has no address", at.host));
         let addresses = (at.host.as_str(), at.port).to_socket_addrs();
         for address in addresses.map_err(|error| SinkError::Away(format!("{}: {error}", at.host)))? {
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn a_server_that_stalls_is_waited_for_until_the_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = At { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        let at = ServerAddress { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
         let deadline = || Instant::now() + Duration::from_secs(30);
         let mut socket = Socket::connect(&at, None, deadline()).unwrap();
         let (mut peer, _) = listener.accept().unwrap();

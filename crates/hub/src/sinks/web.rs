@@ -70,7 +70,7 @@ impl Server {
     /// Posts a body. Done at 2xx; errors that a retry does not mend are refusals, all others are tried again.
     pub(super) fn post(&self, content_type: &str, more: &[(&str, &str)], body: &[u8]) -> Result<(), SinkError> {
         let headers: Vec<(&str, &str)> = [("content-type", content_type)].iter().chain(more).copied().collect();
-        let Answer { status, text } = self.send(self.agent.post(&self.url), &headers, body)?;
+        let HttpAnswer { status, text } = self.send(self.agent.post(&self.url), &headers, body)?;
         if (200..300).contains(&status) {
             return Ok(());
         }
@@ -80,11 +80,16 @@ impl Server {
     }
 
     /// Puts a body at a path of the server.
-    pub(super) fn put(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer, SinkError> {
+    pub(super) fn put(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<HttpAnswer, SinkError> {
         self.send(self.agent.put(format!("{}{path}", self.url)), headers, body)
     }
 
-    fn send(&self, request: RequestBuilder<WithBody>, more: &[(&str, &str)], body: &[u8]) -> Result<Answer, SinkError> {
+    fn send(
+        &self,
+        request: RequestBuilder<WithBody>,
+        more: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<HttpAnswer, SinkError> {
         let mut request = request.config().timeout_global(Some(self.timeout)).build();
         for (name, value) in &self.headers {
             request = request.header(name, value);
@@ -98,13 +103,13 @@ impl Server {
         let mut answer = Vec::new();
         let _ = response.into_body().into_reader().take(MAX_ANSWER).read_to_end(&mut answer);
         let text: String = String::from_utf8_lossy(&answer).chars().take(SHOWN).collect();
-        Ok(Answer { status, text: text.trim().to_owned() })
+        Ok(HttpAnswer { status, text: text.trim().to_owned() })
     }
 }
 
 /// The answer of a server: its status, and the beginning of its text.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) text: String,
 }

@@ -65,12 +65,12 @@ pub(super) struct AmqpSink {
     url: ServiceUrl,
     tls: Option<Arc<ClientConfig>>,
     ids: Ids,
-    open: Option<Connection>,
+    open: Option<AmqpChannel>,
 }
 
 /// An open channel that confirms messages.
 #[derive(Debug)]
-struct Connection {
+struct AmqpChannel {
     socket: Socket,
     frame_max: usize,
     /// The number of the next message on this channel, counted from 1.
@@ -91,11 +91,11 @@ impl AmqpSink {
         Ok(Self { settings: settings.clone(), url, tls, ids, open: None })
     }
 
-    fn connect(&self, deadline: Instant) -> Result<Connection, SinkError> {
+    fn connect(&self, deadline: Instant) -> Result<AmqpChannel, SinkError> {
         let mut last = SinkError::away("there is no server");
         for at in &self.url.servers {
             let opened = Socket::connect(at, self.tls.as_ref(), deadline).and_then(|socket| {
-                let mut connection = Connection { socket, frame_max: FRAME_MAX as usize, next: 1 };
+                let mut connection = AmqpChannel { socket, frame_max: FRAME_MAX as usize, next: 1 };
                 connection.log_in(&self.url)?;
                 connection.prepare(&self.settings)?;
                 Ok(connection)
@@ -121,7 +121,7 @@ impl AmqpSink {
         Ok((exchange, key))
     }
 
-    fn publish(&self, connection: &mut Connection, records: &[Arc<Record>]) -> Result<(), SinkError> {
+    fn publish(&self, connection: &mut AmqpChannel, records: &[Arc<Record>]) -> Result<(), SinkError> {
         let mut out = Vec::new();
         let mut unconfirmed = BTreeSet::new();
         for record in records {
@@ -146,7 +146,7 @@ impl AmqpSink {
     }
 }
 
-impl Connection {
+impl AmqpChannel {
     fn read(&mut self) -> Result<Frame, SinkError> {
         let unexpected = || SinkError::away("the answer is not that of an AMQP 0-9-1 server");
         let mut head = [0; wire::FRAME_HEAD];

@@ -63,7 +63,7 @@ pub(super) fn method(channel: u16, (class, number): Method, arguments: &[u8]) ->
     out
 }
 
-/// Appends a short string; what is too long for one is cut off.
+/// Appends a short string; a longer text is cut off.
 pub(super) fn short(text: &[u8], out: &mut Vec<u8>) {
     let text = &text[..text.len().min(MAX_SHORT)];
     out.push(text.len() as u8);

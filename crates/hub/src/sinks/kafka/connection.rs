@@ -9,14 +9,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::ClientConfig;
 
 use super::super::SinkError;
-use super::super::socket::{At, Socket};
+use super::super::socket::{ServerAddress, Socket};
 use super::SaslMechanism;
 use super::scram::{Hash, Scram};
-use super::wire::{self, Answer, Api};
+use super::wire::{self, AnswerReader, Api};
 
 /// Longest answer, bytes.
 const MAX_ANSWER: usize = 8 << 20;
-/// Silence after which a connection is made anew: brokers close those that are silent for long.
+/// Silence after which a new connection is made: brokers close those that are silent for long.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// How connections are made.
@@ -29,14 +29,14 @@ pub(super) struct Access {
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct BrokerConnection {
     socket: Socket,
     correlation: i32,
     last_used: Instant,
 }
 
-impl Connection {
-    pub(super) fn open(at: &At, access: &Access, deadline: Instant) -> Result<Self, SinkError> {
+impl BrokerConnection {
+    pub(super) fn open(at: &ServerAddress, access: &Access, deadline: Instant) -> Result<Self, SinkError> {
         let socket = Socket::connect(at, access.tls.as_ref(), deadline)?;
         let mut connection = Self { socket, correlation: 0, last_used: Instant::now() };
         if let Some((user, password)) = &access.login {
@@ -84,7 +84,7 @@ impl Connection {
         let mut body = Vec::new();
         wire::string(name, &mut body);
         let answer = self.ask(wire::SASL_HANDSHAKE, &body)?;
-        match Answer(&answer).i16()? {
+        match AnswerReader(&answer).i16()? {
             0 => {}
             error => return Err(SinkError::Away(wire::in_words(error))),
         }
@@ -106,7 +106,7 @@ impl Connection {
         let mut body = Vec::new();
         wire::bytes(bytes, &mut body);
         let answer = self.ask(wire::SASL_AUTHENTICATE, &body)?;
-        let mut answer = Answer(&answer);
+        let mut answer = AnswerReader(&answer);
         let (error, said) = (answer.i16()?, answer.string()?);
         match error {
             0 => Ok(String::from_utf8_lossy(answer.bytes()?).into_owned()),

@@ -14,11 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::connection::{Access, Connection};
-use self::records::{Entry, Sequence};
-use self::wire::{Answer, Led, Metadata, code};
+use self::connection::{Access, BrokerConnection};
+use self::records::{BatchEntry, Sequence};
+use self::wire::{AnswerReader, Led, Metadata, code};
 use super::place::Ids;
-use super::socket::{At, ServiceUrl};
+use super::socket::{ServerAddress, ServiceUrl};
 use super::{Sink, SinkError, tls};
 use crate::record::Record;
 
@@ -84,7 +84,7 @@ impl KafkaSettings {
 
 pub(super) struct KafkaSink {
     settings: KafkaSettings,
-    servers: Vec<At>,
+    servers: Vec<ServerAddress>,
     access: Access,
     ids: Ids,
     cluster: Option<Cluster>,
@@ -96,9 +96,9 @@ pub(super) struct KafkaSink {
 /// The brokers that lead the partitions of the topic.
 #[derive(Debug, Default)]
 struct Cluster {
-    brokers: BTreeMap<i32, At>,
+    brokers: BTreeMap<i32, ServerAddress>,
     partitions: Vec<Led>,
-    connections: BTreeMap<i32, Connection>,
+    connections: BTreeMap<i32, BrokerConnection>,
 }
 
 /// The number of the producer, and its state at each partition.
@@ -133,7 +133,7 @@ impl KafkaSink {
     fn find(&mut self, deadline: Instant) -> Result<Cluster, SinkError> {
         let mut last = SinkError::away("no broker answers");
         for at in self.servers.clone() {
-            let found = Connection::open(&at, &self.access, deadline).and_then(|mut connection| {
+            let found = BrokerConnection::open(&at, &self.access, deadline).and_then(|mut connection| {
                 let metadata = self.metadata(&mut connection, deadline)?;
                 if self.producer.is_none() {
                     self.producer = Some(new_producer(&mut connection)?);
@@ -148,10 +148,10 @@ impl KafkaSink {
         Err(last)
     }
 
-    fn metadata(&self, connection: &mut Connection, deadline: Instant) -> Result<Metadata, SinkError> {
+    fn metadata(&self, connection: &mut BrokerConnection, deadline: Instant) -> Result<Metadata, SinkError> {
         loop {
             let answer = connection.ask(wire::METADATA, &wire::metadata(&self.settings.topic))?;
-            let metadata = Metadata::read(&mut Answer(&answer))?;
+            let metadata = Metadata::read(&mut AnswerReader(&answer))?;
             // The brokers are making it.
             let is_coming = matches!(metadata.error, code::UNKNOWN_TOPIC | code::LEADER_NOT_AVAILABLE);
             if metadata.error == 0 && !metadata.partitions.is_empty() {
@@ -165,8 +165,8 @@ impl KafkaSink {
         }
     }
 
-    fn entry(&self, record: &Record) -> Entry {
-        Entry {
+    fn entry(&self, record: &Record) -> BatchEntry {
+        BatchEntry {
             key: record.key.clone().into_bytes(),
             value: record.body(),
             timestamp: record.timestamp,
@@ -190,7 +190,7 @@ impl KafkaSink {
             })
         };
         if self.producer.as_ref().is_some_and(is_other) {
-            // A number means one batch. What comes now is another one, so the producer begins anew.
+            // A number means one batch, and this is another one, so a new producer begins.
             self.producer = None;
             cluster = self.find(deadline)?;
         }
@@ -198,7 +198,7 @@ impl KafkaSink {
         for (partition, group) in groups {
             let leader = cluster.partitions.iter().find(|led| led.partition == *partition).map(|led| led.leader);
             let leader = leader.ok_or_else(|| SinkError::away("a partition has gone"))?;
-            let entries: Vec<Entry> = group.iter().map(|record| self.entry(record)).collect();
+            let entries: Vec<BatchEntry> = group.iter().map(|record| self.entry(record)).collect();
             let Some(producer) = &mut self.producer else { return Err(SinkError::away("there is no producer")) };
             let numbering = producer.partitions.entry(*partition).or_default();
             numbering.uncertain = Some(ids_of(group));
@@ -210,13 +210,13 @@ impl KafkaSink {
         for (leader, batches) in leaders {
             let body = wire::produce(&self.settings.topic, timeout, &batches);
             let answer = cluster.connection(leader, &self.access, deadline)?.ask(wire::PRODUCE, &body)?;
-            outcomes.extend(wire::produced(&mut Answer(&answer))?);
+            outcomes.extend(wire::produced(&mut AnswerReader(&answer))?);
         }
         self.cluster = Some(cluster);
         Ok(outcomes)
     }
 
-    /// Notes what has become of each group, and returns why the batch is not done, if it is not.
+    /// Notes the outcome of each group, and returns why the batch is not done, if it is not.
     fn settle(&mut self, groups: &BTreeMap<i32, Group>, outcomes: &[(i32, i16)]) -> Result<(), SinkError> {
         let (mut refused, mut away) = (None, None);
         for (partition, group) in groups {
@@ -296,12 +296,12 @@ fn is_about_numbers(error: i16) -> bool {
     matches!(error, code::OUT_OF_ORDER_SEQUENCE | code::INVALID_PRODUCER_EPOCH | code::UNKNOWN_PRODUCER)
 }
 
-fn new_producer(connection: &mut Connection) -> Result<Producer, SinkError> {
+fn new_producer(connection: &mut BrokerConnection) -> Result<Producer, SinkError> {
     // No transactions, whose longest time is of no account then.
     let mut body = (-1_i16).to_be_bytes().to_vec();
     body.extend_from_slice(&0_i32.to_be_bytes());
     let answer = connection.ask(wire::INIT_PRODUCER_ID, &body)?;
-    let mut answer = Answer(&answer);
+    let mut answer = AnswerReader(&answer);
     answer.i32()?;
     match answer.i16()? {
         0 => Ok(Producer { id: answer.i64()?, epoch: answer.i16()?, partitions: BTreeMap::new() }),
@@ -313,19 +313,24 @@ fn cluster(metadata: Metadata) -> Result<Cluster, SinkError> {
     let mut brokers = BTreeMap::new();
     for (id, host, port) in metadata.brokers {
         let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
-        brokers.insert(id, At { host, port });
+        brokers.insert(id, ServerAddress { host, port });
     }
     Ok(Cluster { brokers, partitions: metadata.partitions, connections: BTreeMap::new() })
 }
 
 impl Cluster {
-    fn connection(&mut self, broker: i32, access: &Access, deadline: Instant) -> Result<&mut Connection, SinkError> {
+    fn connection(
+        &mut self,
+        broker: i32,
+        access: &Access,
+        deadline: Instant,
+    ) -> Result<&mut BrokerConnection, SinkError> {
         let known = self.connections.remove(&broker).filter(|connection| !connection.is_stale());
         let mut connection = if let Some(connection) = known {
             connection
         } else {
             let at = self.brokers.get(&broker).ok_or_else(|| SinkError::away("a partition has no leader"))?;
-            Connection::open(at, access, deadline)?
+            BrokerConnection::open(at, access, deadline)?
         };
         connection.set_deadline(deadline);
         Ok(self.connections.entry(broker).or_insert(connection))
@@ -398,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_that_the_broker_does_not_know_begins_anew() {
+    fn a_producer_that_the_broker_does_not_know_is_replaced() {
         let mut sink = sink();
         let outcome = sink.settle(&groups(), &[(0, code::UNKNOWN_PRODUCER), (1, 0)]);
         assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");

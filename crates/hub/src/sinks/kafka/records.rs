@@ -10,7 +10,7 @@ pub(super) struct Sequence {
 
 /// A record of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct BatchEntry {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
     /// Unix milliseconds.
@@ -22,7 +22,7 @@ pub(super) struct Entry {
 const BEFORE_CHECKSUM: usize = 8 + 4 + 4 + 1;
 
 /// A batch, uncompressed.
-pub(super) fn batch(sequence: Sequence, entries: &[Entry]) -> Vec<u8> {
+pub(super) fn batch(sequence: Sequence, entries: &[BatchEntry]) -> Vec<u8> {
     let count = i32::try_from(entries.len()).unwrap_or(i32::MAX);
     let times = || entries.iter().map(|entry| i64::try_from(entry.timestamp).unwrap_or(i64::MAX));
     let (first, last) = (times().next().unwrap_or_default(), times().max().unwrap_or_default());
@@ -51,7 +51,7 @@ pub(super) fn batch(sequence: Sequence, entries: &[Entry]) -> Vec<u8> {
     }
     let mut batch = Vec::with_capacity(BEFORE_CHECKSUM + 4 + checked.len());
     batch.extend_from_slice(&0_i64.to_be_bytes());
-    // The length counts what follows it: the epoch, the format, the checksum.
+    // The length counts the bytes behind it: the epoch, the format, the checksum.
     batch.extend_from_slice(&(4 + 1 + 4 + checked.len() as u32).to_be_bytes());
     batch.extend_from_slice(&(-1_i32).to_be_bytes());
     batch.push(2);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_batch_has_its_length_its_checksum_and_its_sequence() {
-        let entry = |n: u8| Entry {
+        let entry = |n: u8| BatchEntry {
             key: vec![b'k'],
             value: vec![n; 70],
             timestamp: 1000 + u64::from(n),

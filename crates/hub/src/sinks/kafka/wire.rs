@@ -100,9 +100,9 @@ pub(super) fn metadata(topic: &str) -> Vec<u8> {
 
 /// An answer that is read from its front.
 #[derive(Debug)]
-pub(super) struct Answer<'a>(pub(super) &'a [u8]);
+pub(super) struct AnswerReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Answer<'a> {
+impl<'a> AnswerReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], SinkError> {
         let short = || SinkError::away("the answer is not that of a Kafka broker");
         let (front, rest) = self.0.split_at_checked(len).ok_or_else(short)?;
@@ -164,14 +164,14 @@ pub(super) struct Led {
 pub(super) struct Metadata {
     /// Brokers with their host and port.
     pub(super) brokers: Vec<(i32, String, i32)>,
-    /// The error of the topic, or of one of its partitions; 0 is none.
+    /// The error of the topic, or of one of its partitions; 0 means success.
     pub(super) error: i16,
     /// In the order of their numbers.
     pub(super) partitions: Vec<Led>,
 }
 
 impl Metadata {
-    pub(super) fn read(answer: &mut Answer<'_>) -> Result<Self, SinkError> {
+    pub(super) fn read(answer: &mut AnswerReader<'_>) -> Result<Self, SinkError> {
         answer.i32()?;
         let brokers = answer.each(|one| {
             let broker = (one.i32()?, one.string()?, one.i32()?);
@@ -187,8 +187,8 @@ impl Metadata {
             topic.take(1)?;
             let mut partitions = topic.each(|one| {
                 let (error, led) = (one.i16()?, Led { partition: one.i32()?, leader: one.i32()? });
-                one.each(Answer::i32)?;
-                one.each(Answer::i32)?;
+                one.each(AnswerReader::i32)?;
+                one.each(AnswerReader::i32)?;
                 Ok((error, led))
             })?;
             partitions.sort_by_key(|(_, led)| led.partition);
@@ -203,7 +203,7 @@ impl Metadata {
 }
 
 /// Partitions and their errors out of the answer to a produce request.
-pub(super) fn produced(answer: &mut Answer<'_>) -> Result<Vec<(i32, i16)>, SinkError> {
+pub(super) fn produced(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i16)>, SinkError> {
     let topics = answer.each(|topic| {
         topic.string()?;
         topic.each(|one| {
@@ -228,18 +228,18 @@ mod tests {
         for partition in [1, 0] {
             bytes.extend([0, 0, 0, 0, 0, partition, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0]);
         }
-        let read = Metadata::read(&mut Answer(&bytes)).unwrap();
+        let read = Metadata::read(&mut AnswerReader(&bytes)).unwrap();
         let led = |partition| Led { partition, leader: 5 };
         assert_eq!(read, Metadata { brokers: vec![(5, "h".into(), 9092)], error: 0, partitions: vec![led(0), led(1)] });
         for end in 0..bytes.len() {
-            assert!(Metadata::read(&mut Answer(&bytes[..end])).is_err());
+            assert!(Metadata::read(&mut AnswerReader(&bytes[..end])).is_err());
         }
     }
 
     #[test]
     fn an_answer_that_says_too_much_is_no_answer() {
-        assert!(produced(&mut Answer(&[0x7f, 0xff, 0xff, 0xff])).is_err());
-        assert!(Answer(&[0x7f, 0xff, 1]).string().is_err());
-        assert_eq!(Answer(&[0xff, 0xff]).string().unwrap(), "");
+        assert!(produced(&mut AnswerReader(&[0x7f, 0xff, 0xff, 0xff])).is_err());
+        assert!(AnswerReader(&[0x7f, 0xff, 1]).string().is_err());
+        assert_eq!(AnswerReader(&[0xff, 0xff]).string().unwrap(), "");
     }
 }
