@@ -386,13 +386,21 @@ pub struct PipelineNumbers {
     pub filtered: u64,
     /// Messages that were not delivered.
     pub failed: u64,
+    /// The failed messages that became dead letters.
+    pub dead_letters: u64,
+    /// Batches that sinks have answered.
+    pub batches: u64,
+    /// The time that these took, milliseconds.
+    pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
     /// Messages of QoS 0 for which it had no room.
     pub dropped: u64,
     /// Messages that it works on.
     pub held: u64,
-    /// Age of the oldest of these, milliseconds.
+    /// Messages that wait in its log on the bus.
+    pub waiting: u64,
+    /// Age of the oldest message that it works on, milliseconds.
     pub lag_ms: u64,
 }
 

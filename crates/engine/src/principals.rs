@@ -315,6 +315,7 @@ impl Engine {
                 self.desk.input_bytes += cost;
                 return;
             }
+            self.observers.end_giving_up(key);
             self.after_frame(now);
         }
     }

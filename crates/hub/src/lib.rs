@@ -26,12 +26,12 @@ pub use format::Format;
 pub use log::{LogSettings, MAX_PIPELINE_NAME};
 pub use message::{Message, ORIGIN_PROPERTY, Origin};
 pub use record::Record;
-pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus};
+pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 pub use sinks::{
     AmqpSettings, FileFormat, FileSettings, FileSinks, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings,
     NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind,
     SinkSettings, SqliteSettings,
 };
-pub use sources::{Source, SourceSettings, Step, TopicsSettings, Wake};
+pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -52,7 +52,7 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("engine", 24),
     ceiling("lab", 7),
     ceiling("mirror", 2),
-    ceiling("mosquitto-conf", 4),
+    ceiling("mosquitto-conf", 2),
     ceiling("mqtt", 6),
     ceiling("mqtt-cli", 2),
     ceiling("node", 18),

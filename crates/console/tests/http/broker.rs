@@ -330,6 +330,7 @@ fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
         resent: 0,
         received: 9,
         duplicates: 1,
+        beyond_window: 0,
         delivered_here: 0,
         set_aside: 0,
         last_error: String::new(),

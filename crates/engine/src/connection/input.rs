@@ -1,7 +1,6 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
 use crate::connection::connecting::connecting;
-use crate::connection::table::Connections;
 use crate::publish::parking::Parking;
 use crate::publish::parking::parking;
 use crate::session::acknowledge::acknowledging;
@@ -9,11 +8,11 @@ use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
 
-use crate::connection::{Parked, Phase};
+use crate::connection::{Connection, Parked, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId, TenantId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::UPLINK_LISTENER;
@@ -395,7 +394,15 @@ impl Engine {
             return self.resume_principal(now, key);
         }
         // If a packet among these fills a queue again, the rest is parked again by the same way.
-        let taken = self.take_frames(now, key, &parked.bytes);
+        let mut taken = self.observers.len_of_given_up(key, &parked.bytes);
+        if taken > 0 {
+            taken = self.take_frames(now, key, &parked.bytes[..taken]);
+            let waits_again = self.desk.connections.get(key).is_some_and(Connection::is_parked);
+            if !waits_again {
+                self.observers.end_giving_up(key);
+            }
+        }
+        taken += self.take_frames(now, key, &parked.bytes[taken..]);
         debug_assert!(taken == parked.bytes.len() || self.desk.connections.get(key).is_none_or(|c| c.paused));
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.is_parked() {
@@ -467,16 +474,6 @@ impl Parking<'_> {
         extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until, askers: Vec::new() }));
         self.desk.timers.set(until, Timer::Parked(key));
         self.desk.counters.publishers_parked += 1;
-    }
-}
-
-impl Connections {
-    /// Says who pays for packets that have arrived. Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
-    #[inline]
-    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<TenantId> {
-        let connection = self.get_mut(key).filter(|_| taken > 0)?;
-        connection.last_seen = now.monotonic;
-        Some(connection.payer)
     }
 }
 

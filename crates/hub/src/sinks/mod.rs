@@ -5,6 +5,7 @@ mod file;
 mod http;
 mod influxdb;
 mod kafka;
+mod log;
 mod mqtt;
 mod nats;
 mod parquet;
@@ -33,7 +34,7 @@ pub use self::redis::RedisSettings;
 pub use self::s3::S3Settings;
 pub use self::sqlite::SqliteSettings;
 use crate::core::Batching;
-use crate::log::{LogSettings, LogSink};
+use crate::log::LogSettings;
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -144,11 +145,11 @@ impl SinkSettings {
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
+            SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
             SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids)?),
             SinkKind::Amqp(settings) => Box::new(amqp::AmqpSink::new(settings, ids)?),
             SinkKind::S3(settings) => Box::new(s3::S3Sink::new(settings, place, ids)?),
-            SinkKind::Log(settings) => Box::new(LogSink::new(settings)?),
         })
     }
 }
