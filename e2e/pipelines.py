@@ -66,6 +66,7 @@ class PipelineCase(unittest.TestCase):
             acknowledged |= books.acknowledged
         broker = self.broker()
         self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
+        broker.kill()
         return acknowledged
 
 

@@ -5,7 +5,7 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
 use tidegate_engine::OverflowPolicy;
-use tidegate_hub::{MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
+use tidegate_hub::{FileFormat, MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
 
 use super::OnBus;
 use crate::Config;
@@ -138,6 +138,9 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         SinkType::Nats => Some("nats://127.0.0.1:4222"),
         SinkType::Redis => Some("redis://127.0.0.1:6379"),
         SinkType::Influxdb => Some("http://127.0.0.1:8086/api/v2/write?org=o&bucket=b&precision=ns"),
+        SinkType::Kafka => Some("kafka://127.0.0.1:9092"),
+        SinkType::Amqp => Some("amqp://user:password@127.0.0.1:5672"),
+        SinkType::S3 => Some("https://s3.eu-central-1.amazonaws.com"),
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
@@ -146,8 +149,26 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         }
         _ => {}
     }
-    if matches!(sink.kind, SinkType::Postgres | SinkType::Sqlite) && sink.table.is_empty() {
-        missing("table", "readings");
+    let texts: &[(&'static str, bool, &str)] = match sink.kind {
+        SinkType::Postgres | SinkType::Sqlite => &[("table", sink.table.is_empty(), "readings")],
+        SinkType::Kafka => &[("topic", sink.topic.is_empty(), "readings")],
+        SinkType::S3 => &[
+            ("bucket", sink.bucket.is_empty(), "readings"),
+            ("access_key", sink.access_key.is_empty(), "AKIAIOSFODNN7EXAMPLE"),
+            ("secret_file", sink.secret_file.is_none(), "/etc/tidegate/s3.secret"),
+        ],
+        _ => &[],
+    };
+    for (key, _, example) in texts.iter().filter(|(_, is_missing, _)| *is_missing) {
+        missing(key, example);
+    }
+    let is_never_finished = sink.rotate_size.0 == 0 && sink.rotate_time.is_zero();
+    if sink.kind == SinkType::File && sink.format == FileFormat::Parquet && is_never_finished {
+        let problem = Problem::new("a file of Parquet is made when it is finished");
+        found.push(("format", problem.hint("say when: rotate_size = \"64MiB\" or rotate_time = \"10m\"")));
+    }
+    if found.is_empty() {
+        found.extend(sink.unusable().map(|(key, why)| (key, Problem::new(why))));
     }
     let is_secret = |header: &&String| {
         let name = header.split(':').next().unwrap_or_default().trim().to_lowercase();
@@ -304,6 +325,10 @@ mod tests {
             ("table = \"readings\"", "", "needs `sink.table`"),
             ("kind = \"postgres\"\n", "kind = \"sqlite\"\n", "needs `sink.path`"),
             ("kind = \"file\"\n", "kind = \"sqlite\"\n", "needs `sink.table`"),
+            ("kind = \"file\"\n", "kind = \"file\"\nformat = \"parquet\"\n", "when it is finished"),
+            ("kind = \"file\"\n", "kind = \"amqp\"\n", "needs `sink.url`"),
+            ("kind = \"postgres\"\n", "kind = \"kafka\"\n", "needs `sink.topic`"),
+            ("kind = \"postgres\"\n", "kind = \"s3\"\nbucket = \"b\"\n", "needs `sink.secret_file`"),
             ("table = \"readings\"", "table = \"r\"\nheaders = \"Authorization: Bearer x\"", "must hold no secret"),
             ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "needs `sink.url`"),
             ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),
@@ -329,10 +354,19 @@ mod tests {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");
         }
+        let kafka = "[[sink]]\nname = \"bus\"\nkind = \"kafka\"\nurl = \"kafka://u:sesame@h:0\"\ntopic = \"t\"\n";
+        let found = findings(&format!("{RIGHT}{kafka}"));
+        assert!(found.contains("tidegate.toml:18") && found.contains("`url` is kafka://"), "{found}");
+        assert!(!found.contains("sesame"), "{found}");
         let dotted = format!("[hub]\nbus = \"nats://h\"\n{}", RIGHT.replace("\"hot\"", "\"h.t\""));
         assert!(findings(&dotted).contains("a pipeline on the bus"), "{}", findings(&dotted));
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
+    }
+
+    #[test]
+    fn the_example_of_sinks_has_no_problems() {
+        assert_eq!(findings(include_str!("../../../../examples/hub/sinks.toml")), "");
     }
 
     #[test]

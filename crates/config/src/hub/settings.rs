@@ -9,9 +9,10 @@ use tidegate_bus::{Address as BusAddress, AddressError};
 use tidegate_engine::OverflowRule;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
-    Batching, FileSettings, HttpSettings, HttpSourceSettings, InfluxSettings, LogSettings, MqttSettings, NatsSettings,
-    NatsSourceSettings, PipelineSettings, PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings,
-    SqliteSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
+    AmqpSettings, Batching, FileSettings, HttpSettings, HttpSourceSettings, InfluxSettings, KafkaSettings, LogSettings,
+    MqttSettings, NatsSettings, NatsSourceSettings, PipelineSettings, PostgresSettings, QoS, RedisSettings, S3Settings,
+    SaslMechanism, SinkKind, SinkSettings, SourceSettings, SqliteSettings, StepSettings, Steps, TopicFilterBuf,
+    TopicsSettings,
 };
 use tidegate_mqtt::TopicError;
 
@@ -19,6 +20,7 @@ use super::CLIENT_PREFIX;
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::{BrokerAddress, BrokerAddressError};
+use crate::sections::cluster::BusSasl;
 use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 
 /// Longest file of a password, a secret or a header, bytes.
@@ -27,6 +29,9 @@ const MAX_SECRET_FILE: u64 = 64 << 10;
 const MAX_AHEAD_BYTES: usize = 1 << 20;
 /// How long a batch waits for a bus that is away.
 const BUS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Least time between two objects of one lane.
+const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
 
 /// Why the settings of a pipeline or a sink cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +112,9 @@ pub enum PipelineError {
     /// A sink of kind `topic` has no settings before its broker is known.
     #[error("its broker is not known here")]
     UnknownBroker,
+    /// A sink has no settings of its kind.
+    #[error("it has no kind")]
+    NoKind,
     /// Neither a bus nor a broker is named.
     #[error(
         "name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT"
@@ -451,7 +459,11 @@ impl Sink {
         let batching = Batching {
             messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
             bytes: usize::try_from(self.batch_bytes.0).unwrap_or(usize::MAX),
-            time: millis(self.batch_time),
+            time: millis(self.batch_time.max(if self.kind == SinkType::S3 {
+                LEAST_OBJECT_TIME
+            } else {
+                Duration::ZERO
+            })),
             retry_min: millis(self.retry_min),
             retry_max: millis(self.retry_max),
         };
@@ -476,15 +488,10 @@ impl Sink {
     fn kind(&self, client_id: &str) -> Result<SinkKind, PipelineError> {
         let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
         let ca_file = self.ca.as_ref().map(PathBuf::from);
+        let secret = || self.secret_file.as_deref().map(first_line).transpose();
         Ok(match self.kind {
-            SinkType::File => SinkKind::File(FileSettings {
-                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
-                rotate_bytes: self.rotate_size.0,
-                rotate_time: self.rotate_time,
-            }),
             SinkType::Http => {
-                let secret = self.secret_file.as_deref().map(first_line).transpose()?;
-                SinkKind::Http(HttpSettings { url, headers: self.all_headers()?, secret, timeout, ca_file })
+                SinkKind::Http(HttpSettings { url, headers: self.all_headers()?, secret: secret()?, timeout, ca_file })
             }
             SinkType::Influxdb => SinkKind::Influx(InfluxSettings {
                 url,
@@ -496,26 +503,79 @@ impl Sink {
             }),
             SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
             SinkType::Topic => return Err(PipelineError::UnknownBroker),
+            SinkType::S3 => self.s3(secret()?.unwrap_or_default()),
+            _ => self.kind_without_files().ok_or(PipelineError::NoKind)?,
+        })
+    }
+
+    /// The key whose value is of no use, and why, as far as that is known without files and servers.
+    pub(super) fn unusable(&self) -> Option<(&'static str, String)> {
+        let kind = match self.kind {
+            // The secret is in a file.
+            SinkType::S3 => self.s3(vec![0]),
+            _ => self.kind_without_files()?,
+        };
+        kind.unusable()
+    }
+
+    /// The settings of kinds that read no file for them.
+    fn kind_without_files(&self) -> Option<SinkKind> {
+        let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
+        let ca_file = self.ca.as_ref().map(PathBuf::from);
+        let path = self.path.as_ref().map(PathBuf::from).unwrap_or_default();
+        Some(match self.kind {
+            SinkType::File => SinkKind::File(FileSettings {
+                path,
+                format: self.format,
+                rotate_bytes: self.rotate_size.0,
+                rotate_time: self.rotate_time,
+            }),
+            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings { path, table: self.table.clone(), timeout }),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }
-            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings {
-                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
-                table: self.table.clone(),
-                timeout,
-            }),
-            SinkType::Redis => SinkKind::Redis(RedisSettings {
+            SinkType::Kafka => SinkKind::Kafka(KafkaSettings {
                 url,
-                stream: self.stream.clone(),
-                max_entries: self.max_entries,
+                mechanism: match self.sasl {
+                    BusSasl::Plain => SaslMechanism::Plain,
+                    BusSasl::ScramSha256 => SaslMechanism::ScramSha256,
+                    BusSasl::ScramSha512 => SaslMechanism::ScramSha512,
+                },
+                ca_file,
+                topic: self.topic.clone(),
                 timeout,
             }),
-            SinkType::Nats => SinkKind::Nats(NatsSettings {
+            SinkType::Amqp => SinkKind::Amqp(AmqpSettings {
                 url,
-                stream: self.stream.clone(),
-                subject: self.subject.clone(),
+                ca_file,
+                queue: self.queue.clone(),
+                exchange: self.exchange.clone(),
+                routing_key: self.routing_key.clone(),
                 timeout,
             }),
+            SinkType::Redis => {
+                let (stream, max_entries) = (self.stream.clone(), self.max_entries);
+                SinkKind::Redis(RedisSettings { url, stream, max_entries, timeout })
+            }
+            SinkType::Nats => {
+                let (stream, subject) = (self.stream.clone(), self.subject.clone());
+                SinkKind::Nats(NatsSettings { url, stream, subject, timeout })
+            }
+            SinkType::Http | SinkType::Influxdb | SinkType::Mqtt | SinkType::Topic | SinkType::S3 => return None,
+        })
+    }
+
+    fn s3(&self, secret: Vec<u8>) -> SinkKind {
+        SinkKind::S3(S3Settings {
+            url: self.url.clone().unwrap_or_default(),
+            bucket: self.bucket.clone(),
+            region: self.region.clone(),
+            prefix: self.prefix.clone(),
+            format: self.format,
+            access_key: self.access_key.clone(),
+            secret,
+            timeout: self.timeout,
+            ca_file: self.ca.as_ref().map(PathBuf::from),
         })
     }
 

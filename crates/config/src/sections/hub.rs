@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use tidegate_engine::OverflowPolicy;
-use tidegate_hub::Format;
+use tidegate_hub::{FileFormat, Format};
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Texts;
 use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
 use tidegate_units::size::{Bytes, KIB, MIB, TIB};
 
+use super::cluster::BusSasl;
 use super::{DAY, HOUR, SECOND};
 
 /// Longest path, name or address, bytes.
@@ -38,6 +39,12 @@ pub enum SinkType {
     Topic,
     /// A table in a file.
     Sqlite,
+    /// Records of a topic.
+    Kafka,
+    /// Messages to a queue or an exchange.
+    Amqp,
+    /// Objects.
+    S3,
 }
 
 words! {
@@ -51,6 +58,9 @@ words! {
         SinkType::Topic => "topic", "topics of the broker that runs the pipeline, or of `--broker`";
         SinkType::Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
         SinkType::Sqlite => "sqlite", "a table in a file of SQLite (`path`, `table`)";
+        SinkType::Kafka => "kafka", "a topic of Kafka (`url`, `topic`)";
+        SinkType::Amqp => "amqp", "a queue or an exchange of AMQP 0-9-1, as in RabbitMQ (`url`)";
+        SinkType::S3 => "s3", "objects in a bucket of S3 (`url`, `bucket`, `access_key`, `secret_file`)";
     }
 }
 
@@ -77,6 +87,13 @@ section! {
     }
 }
 
+words! {
+    FileFormat {
+        FileFormat::Lines => "ndjson", "lines of JSON";
+        FileFormat::Parquet => "parquet", "Parquet; for `file`, made of the lines when the file is finished, so it needs `rotate_size` or `rotate_time`";
+    }
+}
+
 section! {
     /// Where a pipeline's records go. See [the hub](hub.md).
     "sink" [repeated = true] => Sink, SINK {
@@ -88,11 +105,13 @@ section! {
         path: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Where it is: `http://HOST/PATH` or `https://...` (`http`, `influxdb`), `mqtt://HOST:PORT` or `mqtts://...`
         /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://HOST:PORT` (`nats`),
-        /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` (`redis`).
+        /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` (`redis`), `kafka://USER:PASSWORD@HOST:PORT,HOST:PORT` or
+        /// `kafkas://...` (`kafka`), `amqp://USER:PASSWORD@HOST:PORT/VHOST` or `amqps://...` (`amqp`), `http://HOST:PORT`
+        /// or `https://HOST` without the bucket (`s3`).
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// The table (`postgres`, `sqlite`), which is made when it is not there.
         table: String = String::new(), in Kind::Text { max_len: 128 };
-        /// The topic of all records (`mqtt`, `topic`); empty is that of each record.
+        /// The topic of all records (`mqtt`, `topic`, `kafka`). For `mqtt` and `topic`, empty is that of each record.
         topic: String = String::new(), in Kind::Text { max_len: 65_535 };
         /// QoS of published messages (`mqtt`, `topic`).
         qos: u8 = 1, in Kind::Integer(Range::of(1, 2));
@@ -107,6 +126,22 @@ section! {
         max_entries: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000_000).or_zero("all"));
         /// What subjects begin with (`nats`): a record of `a/b` goes to `SUBJECT.a.b`.
         subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
+        /// How the user and the password of `url` are shown to the brokers (`kafka`).
+        sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
+        /// The queue of all records (`amqp`), which is made, durable, when it is not there; empty for `exchange`.
+        queue: String = String::new(), in Kind::Text { max_len: 255 };
+        /// The exchange (`amqp`), which has to be there.
+        exchange: String = "amq.topic".to_owned(), in Kind::Text { max_len: 255 };
+        /// The routing key of all records (`amqp`); empty is the topic of each, with points for slashes.
+        routing_key: String = String::new(), in Kind::Text { max_len: 255 };
+        /// The bucket (`s3`), which has to be there.
+        bucket: String = String::new(), in Kind::Text { max_len: 63 };
+        /// The region that requests are signed for (`s3`).
+        region: String = "us-east-1".to_owned(), in Kind::Text { max_len: 64 };
+        /// What names of objects begin with (`s3`), such as `plant-7/`.
+        prefix: String = String::new(), in Kind::Text { max_len: 512 };
+        /// The id of the access key (`s3`); `secret_file` has its secret.
+        access_key: String = String::new(), in Kind::Text { max_len: 128 };
         /// The measurement (`influxdb`).
         measurement: String = "mqtt".to_owned(), in Kind::Text { max_len: 256 };
         /// Fields that are tags (`influxdb`).
@@ -115,15 +150,17 @@ section! {
         headers: Texts = Texts::default(), in Kind::Texts;
         /// A file whose first line is the header Authorization of requests (`http`, `influxdb`), such as `Bearer TOKEN`.
         authorization_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// A file whose first line signs the body of each request (`http`): the header `X-Tidegate-Signature` is
-        /// `sha256=` and its HMAC-SHA256.
+        /// A file whose first line signs each request (`http`, `s3`). For `http`, the header `X-Tidegate-Signature` is
+        /// `sha256=` and the HMAC-SHA256 of the body; for `s3`, it is the secret of `access_key`.
         secret_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The user name (`mqtt`).
         username: Option<String> = None, in Kind::Text { max_len: 1024 };
         /// A file whose first line is the password (`mqtt`).
         password_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`, `postgres`); without it, the system's.
+        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`, `postgres`, `kafka`, `amqp`, `s3`); without it, the system's.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The format of finished files and of objects (`file`, `s3`).
+        format: FileFormat = FileFormat::Lines, in Kind::OneOf(<FileFormat as Words>::WORDS);
         /// Size at which a file is finished and renamed (`file`).
         rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));
         /// Age at which a file is finished and renamed (`file`), with the next batch.
@@ -134,7 +171,7 @@ section! {
         batch_messages: u32 = 500, in Kind::Integer(Range::of(1, 100_000));
         /// Bytes at which a batch is full.
         batch_bytes: Bytes = Bytes(MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
-        /// Time that a message waits for others.
+        /// Time that a message waits for others; at least 1 s for `s3`, where each batch is an object.
         batch_time: Duration = Duration::from_millis(10), in Kind::Duration(Range::of(0, HOUR));
         /// Batches under way at once, of each pipeline; messages of one key stay in order. `file` and `sqlite` have one.
         parallel: u16 = 1, in Kind::Integer(Range::of(1, 64));

@@ -1,5 +1,6 @@
 //! A file of lines of JSON. A batch is written and synced before its messages are acknowledged. A finished file is
-//! renamed whole, so that a program that collects such files never sees half of one.
+//! renamed whole, so that a program that collects such files never sees half of one. Files of Parquet are made of the
+//! lines of a finished file, since they cannot be appended to.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -8,18 +9,30 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use super::{Sink, SinkError};
+use super::{Sink, SinkError, parquet};
 use crate::record::Record;
 use crate::time::{rfc3339, wall_clock};
 
 /// Bytes that are read at once to find the end of the last whole line.
 const BLOCK: u64 = 64 << 10;
 
+/// The format of finished files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileFormat {
+    /// Lines of JSON.
+    #[default]
+    Lines,
+    /// Parquet.
+    Parquet,
+}
+
 /// Which file, and when it is finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSettings {
     /// The file that is written.
     pub path: PathBuf,
+    /// The format of finished files. Lines of an unfinished file of Parquet are in `PATH.ndjson`.
+    pub format: FileFormat,
     /// Bytes at which it is finished; 0 for never.
     pub rotate_bytes: u64,
     /// Age at which it is finished; zero for never.
@@ -49,11 +62,7 @@ pub(super) struct FileSink(Arc<Mutex<Writer>>);
 
 impl Sink for FileSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
-        let mut lines = Vec::new();
-        for record in batch {
-            lines.extend_from_slice(record.json().as_bytes());
-            lines.push(b'\n');
-        }
+        let lines = lines(batch);
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let written = writer.write(&lines);
         if written.is_err() {
@@ -62,6 +71,16 @@ impl Sink for FileSink {
         }
         written.map_err(|error| SinkError::away(format_args!("{}: {error}", writer.settings.path.display())))
     }
+}
+
+/// Records as lines of JSON.
+pub(super) fn lines(batch: &[Arc<Record>]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for record in batch {
+        lines.extend_from_slice(record.json().as_bytes());
+        lines.push(b'\n');
+    }
+    lines
 }
 
 #[derive(Debug)]
@@ -83,9 +102,11 @@ impl Writer {
         if self.open.as_ref().is_some_and(|open| self.is_finished(open, lines.len())) {
             self.finish()?;
         }
-        let open = match &mut self.open {
-            Some(open) => open,
-            None => self.open.insert(open(&self.settings.path)?),
+        let open = if let Some(open) = &mut self.open {
+            open
+        } else {
+            convert_finished(&self.settings)?;
+            self.open.insert(open(&self.settings.lines())?)
         };
         if let Err(error) = open.file.write_all(lines).and_then(|()| open.file.sync_data()) {
             // Half a batch is not left behind: it comes again.
@@ -107,9 +128,75 @@ impl Writer {
     fn finish(&mut self) -> io::Result<()> {
         self.open = None;
         let path = &self.settings.path;
-        fs::rename(path, finished_name(path))?;
-        sync_directory(path)
+        let finished = finished_name(path);
+        fs::rename(self.settings.lines(), self.settings.lines_of(&finished))?;
+        sync_directory(path)?;
+        convert_finished(&self.settings)
     }
+}
+
+impl FileSettings {
+    /// The file that is appended to.
+    fn lines(&self) -> PathBuf {
+        self.lines_of(&self.path)
+    }
+
+    /// The file with the lines of a file.
+    fn lines_of(&self, path: &Path) -> PathBuf {
+        match self.format {
+            FileFormat::Lines => path.to_owned(),
+            FileFormat::Parquet => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(LINES);
+                PathBuf::from(name)
+            }
+        }
+    }
+}
+
+/// Behind the names of files whose lines become files of Parquet.
+const LINES: &str = ".ndjson";
+
+/// Makes files of Parquet of finished files of lines. After a crash the file is made again, under the same name.
+fn convert_finished(settings: &FileSettings) -> io::Result<()> {
+    let path = &settings.path;
+    if settings.format == FileFormat::Lines {
+        return Ok(());
+    }
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.exists() {
+        return Ok(());
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();
+    for entry in fs::read_dir(directory)? {
+        let lines = entry?.path();
+        let name = lines.file_name().unwrap_or_default().to_string_lossy();
+        let Some(finished) = name.strip_suffix(LINES).filter(|name| is_finished_name(name, &stem, &extension)) else {
+            continue;
+        };
+        let finished = lines.with_file_name(finished);
+        let unfinished = finished.with_extension("unfinished");
+        parquet::convert(&lines, &unfinished)?;
+        fs::rename(&unfinished, &finished)?;
+        sync_directory(&finished)?;
+        fs::remove_file(&lines)?;
+    }
+    Ok(())
+}
+
+/// Whether a name is one that [`finished_name`] makes.
+fn is_finished_name(name: &str, stem: &str, extension: &str) -> bool {
+    let stamp =
+        name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).and_then(|rest| rest.strip_suffix(extension));
+    let (date, number) = stamp.map_or(("", ""), |stamp| stamp.split_once('_').unwrap_or((stamp, "")));
+    let fits = |one: (usize, u8)| match one {
+        (8, letter) => letter == b'T',
+        (15, letter) => letter == b'.',
+        (19, letter) => letter == b'Z',
+        (_, letter) => letter.is_ascii_digit(),
+    };
+    date.len() == 20 && date.bytes().enumerate().all(fits) && number.bytes().all(|one| one.is_ascii_alphanumeric())
 }
 
 /// `readings.ndjson` is finished as `readings-20260102T030405.678Z.ndjson`.
@@ -120,7 +207,8 @@ fn finished_name(path: &Path) -> PathBuf {
     let name = |more: &str| path.with_file_name(format!("{stem}-{stamp}{more}{extension}"));
     // Sorted by name, files of one millisecond are in their order: `_` is behind `.`.
     let numbered = (2..1_000).map(|number| name(&format!("_{number:03}")));
-    std::iter::once(name("")).chain(numbered).find(|path| !path.exists()).unwrap_or_else(|| name("_last"))
+    let is_free = |path: &PathBuf| !path.exists() && !PathBuf::from(format!("{}{LINES}", path.display())).exists();
+    std::iter::once(name("")).chain(numbered).find(is_free).unwrap_or_else(|| name("_last"))
 }
 
 /// Opens a file at the end of its last whole line. The bytes after it were never acknowledged.
@@ -185,7 +273,7 @@ mod tests {
     }
 
     fn sink(path: &Path, rotate_bytes: u64) -> FileSink {
-        let settings = FileSettings { path: path.to_owned(), rotate_bytes, rotate_time: Duration::ZERO };
+        let settings = FileSettings { path: path.to_owned(), rotate_bytes, ..FileSettings::default() };
         FileSinks::default().open(&settings)
     }
 
@@ -229,6 +317,48 @@ mod tests {
         assert_eq!(finished.iter().map(text).collect::<Vec<_>>(), ["{\"n\":0}\n{\"n\":1}\n", "{\"n\":2}\n{\"n\":3}\n"]);
         assert_eq!(text(&path), "{\"n\":4}\n");
         assert!(finished[0].extension().is_some_and(|extension| extension == "ndjson"));
+    }
+
+    /// Files of a directory, by name.
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn lines_of_a_finished_file_become_parquet() {
+        let path = directory("parquet").join("readings.parquet");
+        let settings = FileSettings {
+            path: path.clone(),
+            format: FileFormat::Parquet,
+            rotate_bytes: 20,
+            ..FileSettings::default()
+        };
+        let mut sink = FileSinks::default().open(&settings);
+        for number in 0..3 {
+            sink.write(&[record(number)]).unwrap();
+        }
+        let found = names(path.parent().unwrap());
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("readings-") && found[0].ends_with("Z.parquet"), "{found:?}");
+        assert_eq!(found[1], "readings.parquet.ndjson");
+        let rows: Vec<parquet::Row> = (0..2).map(|number| record(number).object()).collect();
+        let written = path.with_file_name(&found[0]);
+        assert_eq!(fs::read(&written).unwrap(), parquet::encode(&rows).unwrap());
+        // As after a crash while it was made.
+        fs::write(path.with_file_name(format!("{}.ndjson", found[0])), "{\"n\":0}\n{\"n\":1}\n").unwrap();
+        fs::write(&written, "torn").unwrap();
+        let others = ["readings-x.parquet.ndjson", "other-20260102T030405.678Z.parquet.ndjson"];
+        for other in others {
+            fs::write(path.with_file_name(other), "not ours").unwrap();
+        }
+        FileSinks::default().open(&settings).write(&[record(3)]).unwrap();
+        assert_eq!(fs::read(&written).unwrap(), parquet::encode(&rows).unwrap());
+        let found = names(path.parent().unwrap());
+        assert!(others.iter().all(|other| found.contains(&(*other).to_owned())) && found.len() == 4, "{found:?}");
     }
 
     #[test]

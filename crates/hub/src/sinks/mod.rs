@@ -1,29 +1,37 @@
 //! Sinks: where records go. Each is one file with its settings and one [`Sink`].
 
+mod amqp;
 mod file;
 mod http;
 mod influxdb;
+mod kafka;
 mod log;
 mod mqtt;
 mod nats;
+mod parquet;
 mod place;
 mod postgres;
 mod postgres_tls;
 mod redis;
+mod s3;
+mod socket;
 mod sqlite;
 mod tls;
 mod web;
 
 use std::sync::Arc;
 
-pub use self::file::{FileSettings, FileSinks};
+pub use self::amqp::AmqpSettings;
+pub use self::file::{FileFormat, FileSettings, FileSinks};
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
+pub use self::kafka::{KafkaSettings, SaslMechanism};
 pub use self::mqtt::MqttSettings;
 pub use self::nats::NatsSettings;
 pub use self::place::Place;
 pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
+pub use self::s3::S3Settings;
 pub use self::sqlite::SqliteSettings;
 use crate::core::Batching;
 use crate::log::LogSettings;
@@ -91,6 +99,12 @@ pub enum SinkKind {
     Influx(InfluxSettings),
     /// A table in a file of `SQLite`.
     Sqlite(SqliteSettings),
+    /// A topic of Kafka.
+    Kafka(KafkaSettings),
+    /// A queue or an exchange of AMQP 0-9-1.
+    Amqp(AmqpSettings),
+    /// Objects of S3.
+    S3(S3Settings),
     /// The log of a pipeline on the bus.
     Log(LogSettings),
 }
@@ -99,6 +113,20 @@ impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
         !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::Log(_))
+    }
+
+    /// The key whose value is of no use, and why, as far as that is known without files and servers.
+    pub fn unusable(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Sqlite(settings) => settings.check().err(),
+            Self::Kafka(settings) => settings.check().err(),
+            Self::Amqp(settings) => settings.check().err(),
+            Self::S3(settings) => settings.check().err(),
+            Self::Redis(settings) => {
+                redis::RedisSink::new(settings, place::Ids::default()).err().map(|why| ("url", why))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -119,6 +147,9 @@ impl SinkSettings {
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
             SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
+            SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids)?),
+            SinkKind::Amqp(settings) => Box::new(amqp::AmqpSink::new(settings, ids)?),
+            SinkKind::S3(settings) => Box::new(s3::S3Sink::new(settings, place, ids)?),
         })
     }
 }

@@ -32,6 +32,22 @@ pub struct SqliteSettings {
     pub timeout: Duration,
 }
 
+impl SqliteSettings {
+    /// The key whose value is of no use, and why.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.path.as_os_str().is_empty() {
+            return Err(("path", "it has no `path`".to_owned()));
+        }
+        if self.table.is_empty() {
+            return Err(("table", "it has no `table`".to_owned()));
+        }
+        if self.table.to_ascii_lowercase().starts_with("sqlite_") {
+            return Err(("table", format!("SQLite keeps names like `{}` for itself", self.table)));
+        }
+        Ok(())
+    }
+}
+
 pub(super) struct SqliteSink {
     settings: SqliteSettings,
     ids: Ids,
@@ -51,15 +67,7 @@ type Row<'a> = BTreeMap<String, (&'a str, Cell)>;
 
 impl SqliteSink {
     pub(super) fn new(settings: &SqliteSettings, ids: Ids) -> Result<Self, String> {
-        if settings.path.as_os_str().is_empty() {
-            return Err("it has no `path`".to_owned());
-        }
-        if settings.table.is_empty() {
-            return Err("it has no `table`".to_owned());
-        }
-        if settings.table.to_ascii_lowercase().starts_with("sqlite_") {
-            return Err(format!("SQLite keeps names like `{}` for itself", settings.table));
-        }
+        settings.check().map_err(|(_, why)| why)?;
         Ok(Self { settings: settings.clone(), ids, open: None })
     }
 

@@ -2,11 +2,13 @@
 //! environment's proxies are left alone.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ureq::RequestBuilder;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::typestate::WithBody;
 
 use super::SinkError;
 use super::tls::authorities;
@@ -43,7 +45,7 @@ impl Server {
         let uri: ureq::http::Uri = url.parse().map_err(|_| format!("`{shown}` is no URL"))?;
         let tls = match uri.scheme_str() {
             Some("http") => TlsConfig::default(),
-            Some("https") => tls(ca_file)?,
+            Some("https") => tls(ca_file.as_deref())?,
             _ => return Err(format!("`{shown}` is no URL: write http://HOST:PORT/PATH or https://HOST/PATH")),
         };
         for (name, value) in &headers {
@@ -67,31 +69,53 @@ impl Server {
 
     /// Posts a body. Done at 2xx; errors that a retry does not mend are refusals, all others are tried again.
     pub(super) fn post(&self, content_type: &str, more: &[(&str, &str)], body: &[u8]) -> Result<(), SinkError> {
-        let mut request = self.agent.post(&self.url).config().timeout_global(Some(self.timeout)).build();
+        let headers: Vec<(&str, &str)> = [("content-type", content_type)].iter().chain(more).copied().collect();
+        let HttpAnswer { status, text } = self.send(self.agent.post(&self.url), &headers, body)?;
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        let said = format!("the server answers {status}: {text}");
+        // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
+        Err(if matches!(status, 400 | 413 | 415 | 422) { SinkError::Refused(said) } else { SinkError::Away(said) })
+    }
+
+    /// Puts a body at a path of the server.
+    pub(super) fn put(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<HttpAnswer, SinkError> {
+        self.send(self.agent.put(format!("{}{path}", self.url)), headers, body)
+    }
+
+    fn send(
+        &self,
+        request: RequestBuilder<WithBody>,
+        more: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<HttpAnswer, SinkError> {
+        let mut request = request.config().timeout_global(Some(self.timeout)).build();
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         for (name, value) in more {
             request = request.header(*name, *value);
         }
-        let response = request.header("content-type", content_type).send(body).map_err(SinkError::away)?;
+        let response = request.send(body).map_err(SinkError::away)?;
         let status = response.status().as_u16();
-        if (200..300).contains(&status) {
-            // Read to its end, so that the connection can be used again; its content does not matter.
-            let _ = std::io::copy(&mut response.into_body().into_reader().take(MAX_ANSWER), &mut std::io::sink());
-            return Ok(());
-        }
+        // Read to its end, so that the connection can be used again.
         let mut answer = Vec::new();
         let _ = response.into_body().into_reader().take(MAX_ANSWER).read_to_end(&mut answer);
-        let answer: String = String::from_utf8_lossy(&answer).chars().take(SHOWN).collect();
-        let said = format!("the server answers {status}: {}", answer.trim());
-        // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
-        Err(if matches!(status, 400 | 413 | 415 | 422) { SinkError::Refused(said) } else { SinkError::Away(said) })
+        let text: String = String::from_utf8_lossy(&answer).chars().take(SHOWN).collect();
+        Ok(HttpAnswer { status, text: text.trim().to_owned() })
     }
 }
 
-fn tls(ca_file: Option<PathBuf>) -> Result<TlsConfig, String> {
-    let authorities = authorities(ca_file.as_deref())?;
+/// The answer of a server: its status, and the beginning of its text.
+#[derive(Debug)]
+pub(super) struct HttpAnswer {
+    pub(super) status: u16,
+    pub(super) text: String,
+}
+
+fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, String> {
+    let authorities = authorities(ca_file)?;
     let authorities: Vec<Certificate<'static>> =
         authorities.iter().map(|der| Certificate::from_der(der.as_ref()).to_owned()).collect();
     Ok(TlsConfig::builder()

@@ -1,0 +1,366 @@
+//! An exchange or a queue of AMQP 0-9-1, as in `RabbitMQ`. Messages are kept on disk by the server, and a batch is done
+//! when the server has confirmed each message of it (publisher confirms). A message that no queue takes comes back and is
+//! tried again later.
+
+mod wire;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+
+use self::wire::{Arguments, CHANNEL, FRAME_OVERHEAD, Method, Publication};
+use super::place::Ids;
+use super::socket::{ServiceUrl, Socket};
+use super::{Sink, SinkError, tls};
+use crate::record::Record;
+
+/// Usual ports, without and with TLS.
+const PORTS: (u16, u16) = (5672, 5671);
+/// Largest frame that is asked for, bytes.
+const FRAME_MAX: u32 = 128 << 10;
+/// Messages that are sent before their confirmations are waited for.
+const WINDOW: usize = 1_000;
+/// Longest name of a queue, an exchange or a routing key, bytes.
+const MAX_NAME: usize = 255;
+
+/// Which server, and where messages go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AmqpSettings {
+    /// `amqp://[USER:PASSWORD@]HOST[:PORT][/VHOST]`, or `amqps://` for TLS.
+    pub url: String,
+    /// Authorities that are trusted; without a file, the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The queue, which is made when it is not there; empty for the exchange.
+    pub queue: String,
+    /// The exchange, which has to be there.
+    pub exchange: String,
+    /// The routing key of all messages; empty is the topic of each, with points for slashes.
+    pub routing_key: String,
+    /// Time for a batch.
+    pub timeout: Duration,
+}
+
+impl AmqpSettings {
+    /// Reads the address, or names the key whose value is of no use, and why.
+    pub(super) fn check(&self) -> Result<ServiceUrl, (&'static str, String)> {
+        let form = || ("url", "`url` is amqp://[USER:PASSWORD@]HOST[:PORT][/VHOST], or amqps://... for TLS".to_owned());
+        let url = ServiceUrl::parse(&self.url, ("amqp", PORTS.0), ("amqps", PORTS.1)).ok_or_else(form)?;
+        for (key, name) in [("queue", &self.queue), ("exchange", &self.exchange), ("routing_key", &self.routing_key)] {
+            if name.len() > MAX_NAME {
+                return Err((key, format!("`{key}` has at most {MAX_NAME} bytes")));
+            }
+        }
+        if !url.secure && self.ca_file.is_some() {
+            return Err(("ca", "`ca` is for TLS: begin the URL with amqps://".to_owned()));
+        }
+        Ok(url)
+    }
+}
+
+pub(super) struct AmqpSink {
+    settings: AmqpSettings,
+    url: ServiceUrl,
+    tls: Option<Arc<ClientConfig>>,
+    ids: Ids,
+    open: Option<AmqpChannel>,
+}
+
+/// An open channel that confirms messages.
+#[derive(Debug)]
+struct AmqpChannel {
+    socket: Socket,
+    frame_max: usize,
+    /// The number of the next message on this channel, counted from 1.
+    next: u64,
+}
+
+/// A frame of the server.
+enum Frame {
+    Method(Method, Vec<u8>),
+    /// Heartbeats, and content of returned messages.
+    Other,
+}
+
+impl AmqpSink {
+    pub(super) fn new(settings: &AmqpSettings, ids: Ids) -> Result<Self, String> {
+        let url = settings.check().map_err(|(_, why)| why)?;
+        let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
+        Ok(Self { settings: settings.clone(), url, tls, ids, open: None })
+    }
+
+    fn connect(&self, deadline: Instant) -> Result<AmqpChannel, SinkError> {
+        let mut last = SinkError::away("there is no server");
+        for at in &self.url.servers {
+            let opened = Socket::connect(at, self.tls.as_ref(), deadline).and_then(|socket| {
+                let mut connection = AmqpChannel { socket, frame_max: FRAME_MAX as usize, next: 1 };
+                connection.log_in(&self.url)?;
+                connection.prepare(&self.settings)?;
+                Ok(connection)
+            });
+            match opened {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Where a record goes: the exchange and the routing key.
+    fn route(&self, record: &Record) -> Result<(&str, String), SinkError> {
+        let AmqpSettings { queue, exchange, routing_key, .. } = &self.settings;
+        if !queue.is_empty() {
+            return Ok(("", queue.clone()));
+        }
+        let key = if routing_key.is_empty() { record.topic.replace('/', ".") } else { routing_key.clone() };
+        if key.len() > MAX_NAME {
+            return Err(SinkError::Refused(format!("a routing key has at most {MAX_NAME} bytes, and this topic more")));
+        }
+        Ok((exchange, key))
+    }
+
+    fn publish(&self, connection: &mut AmqpChannel, records: &[Arc<Record>]) -> Result<(), SinkError> {
+        let mut out = Vec::new();
+        let mut unconfirmed = BTreeSet::new();
+        for record in records {
+            let (exchange, routing_key) = self.route(record)?;
+            let (id, body) = (self.ids.of(&record.id), record.body());
+            let content_type = if record.original.is_some() { "application/octet-stream" } else { "application/json" };
+            let publication = Publication {
+                exchange,
+                routing_key: &routing_key,
+                id: &id,
+                topic: &record.topic,
+                content_type,
+                timestamp: record.timestamp,
+                body: &body,
+            };
+            publication.encode(connection.frame_max, &mut out);
+            unconfirmed.insert(connection.next);
+            connection.next += 1;
+        }
+        connection.socket.send(&out)?;
+        connection.wait(unconfirmed)
+    }
+}
+
+impl AmqpChannel {
+    fn read(&mut self) -> Result<Frame, SinkError> {
+        let unexpected = || SinkError::away("the answer is not that of an AMQP 0-9-1 server");
+        let mut head = [0; wire::FRAME_HEAD];
+        self.socket.receive(&mut head)?;
+        let len = u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize;
+        let fits = head[0] <= wire::HEARTBEAT && len <= self.frame_max.saturating_sub(FRAME_OVERHEAD);
+        if !fits {
+            return Err(unexpected());
+        }
+        let mut payload = vec![0; len + 1];
+        self.socket.receive(&mut payload)?;
+        if payload.pop() != Some(wire::FRAME_END) {
+            return Err(unexpected());
+        }
+        if head[0] != wire::METHOD {
+            return Ok(Frame::Other);
+        }
+        let mut arguments = Arguments(&payload);
+        let method = (arguments.u16()?, arguments.u16()?);
+        let arguments = arguments.0.to_vec();
+        if matches!(method, wire::CLOSE | wire::CHANNEL_CLOSE) {
+            return Err(closed(&mut Arguments(&arguments)));
+        }
+        Ok(Frame::Method(method, arguments))
+    }
+
+    /// Waits for a method.
+    fn expect(&mut self, expected: Method) -> Result<Vec<u8>, SinkError> {
+        loop {
+            match self.read()? {
+                Frame::Method(method, arguments) if method == expected => return Ok(arguments),
+                Frame::Method(..) => return Err(SinkError::away("the server answers out of turn")),
+                Frame::Other => {}
+            }
+        }
+    }
+
+    fn call(&mut self, channel: u16, method: Method, arguments: &[u8], answer: Method) -> Result<(), SinkError> {
+        self.socket.send(&wire::method(channel, method, arguments))?;
+        self.expect(answer).map(drop)
+    }
+
+    fn log_in(&mut self, url: &ServiceUrl) -> Result<(), SinkError> {
+        self.socket.send(b"AMQP\0\0\x09\x01")?;
+        self.expect(wire::START)?;
+        let (user, password) = url.login.as_ref().map_or(("guest", "guest"), |(user, word)| (user, word));
+        let mut arguments = Vec::new();
+        wire::long(wire::CAPABILITIES, &mut arguments);
+        wire::short(b"PLAIN", &mut arguments);
+        wire::long(format!("\0{user}\0{password}").as_bytes(), &mut arguments);
+        wire::short(b"en_US", &mut arguments);
+        self.socket.send(&wire::method(0, wire::START_OK, &arguments))?;
+        let tune = self.expect(wire::TUNE)?;
+        let mut tune = Arguments(&tune);
+        let (channels, frame_max) = (tune.u16()?, tune.u32()?);
+        // 0 is no limit of the server.
+        let frame_max = if frame_max == 0 { FRAME_MAX } else { frame_max.min(FRAME_MAX) };
+        self.frame_max = frame_max as usize;
+        let mut arguments = channels.to_be_bytes().to_vec();
+        arguments.extend_from_slice(&frame_max.to_be_bytes());
+        // Without heartbeats: between batches the connection is silent.
+        arguments.extend_from_slice(&[0, 0]);
+        self.socket.send(&wire::method(0, wire::TUNE_OK, &arguments))?;
+        let mut arguments = Vec::new();
+        let host = url.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
+        wire::short(host.as_bytes(), &mut arguments);
+        arguments.extend_from_slice(&[0, 0]);
+        self.call(0, wire::OPEN, &arguments, wire::OPEN_OK)
+    }
+
+    /// Opens the channel, and makes the queue or looks for the exchange.
+    fn prepare(&mut self, settings: &AmqpSettings) -> Result<(), SinkError> {
+        self.call(CHANNEL, wire::CHANNEL_OPEN, &[0], wire::CHANNEL_OPEN_OK)?;
+        let mut arguments = vec![0, 0];
+        if !settings.queue.is_empty() {
+            wire::short(settings.queue.as_bytes(), &mut arguments);
+            // Passive: a queue with other properties is used as it is.
+            arguments.extend_from_slice(&[0b0_0001, 0, 0, 0, 0]);
+            let found = self.call(CHANNEL, wire::QUEUE_DECLARE, &arguments, wire::QUEUE_DECLARE_OK);
+            if found.is_err() {
+                self.make_queue(&settings.queue, found)?;
+            }
+        } else if !settings.exchange.is_empty() {
+            wire::short(settings.exchange.as_bytes(), &mut arguments);
+            wire::short(b"", &mut arguments);
+            arguments.extend_from_slice(&[0b0_0001, 0, 0, 0, 0]);
+            self.call(CHANNEL, wire::EXCHANGE_DECLARE, &arguments, wire::EXCHANGE_DECLARE_OK)?;
+        }
+        self.call(CHANNEL, wire::CONFIRM, &[0], wire::CONFIRM_OK)
+    }
+
+    /// Makes a durable queue on a new channel: the server has closed the one on which it did not find the queue.
+    fn make_queue(&mut self, queue: &str, found: Result<(), SinkError>) -> Result<(), SinkError> {
+        if !matches!(&found, Err(SinkError::Away(why)) if why.contains(NOT_FOUND)) {
+            return found;
+        }
+        self.socket.send(&wire::method(CHANNEL, wire::CHANNEL_CLOSE_OK, &[]))?;
+        self.call(CHANNEL, wire::CHANNEL_OPEN, &[0], wire::CHANNEL_OPEN_OK)?;
+        let mut arguments = vec![0, 0];
+        wire::short(queue.as_bytes(), &mut arguments);
+        arguments.extend_from_slice(&[0b0_0010, 0, 0, 0, 0]);
+        self.call(CHANNEL, wire::QUEUE_DECLARE, &arguments, wire::QUEUE_DECLARE_OK)
+    }
+
+    /// Waits until the server has all messages of these numbers.
+    fn wait(&mut self, mut unconfirmed: BTreeSet<u64>) -> Result<(), SinkError> {
+        let mut failed = None;
+        while let Some(last) = unconfirmed.last().copied() {
+            let Frame::Method(method, arguments) = self.read()? else { continue };
+            let mut arguments = Arguments(&arguments);
+            match method {
+                wire::ACK | wire::NACK => {
+                    let (tag, multiple) = (arguments.u64()?, arguments.u8()? & 1 == 1);
+                    if method == wire::NACK {
+                        failed = Some("the server could not keep a message".to_owned());
+                    }
+                    match (multiple, tag) {
+                        (true, 0) => unconfirmed.clear(),
+                        (true, tag) if tag >= last => unconfirmed.clear(),
+                        (true, tag) => unconfirmed = unconfirmed.split_off(&(tag + 1)),
+                        (false, tag) => drop(unconfirmed.remove(&tag)),
+                    }
+                }
+                wire::RETURN => {
+                    let (_, why) = (arguments.u16()?, arguments.short()?);
+                    let (exchange, key) = (arguments.short()?, arguments.short()?);
+                    failed = Some(format!("no queue takes `{key}` from the exchange `{exchange}` ({why})"));
+                }
+                _ => return Err(SinkError::away("the server answers out of turn")),
+            }
+        }
+        failed.map_or(Ok(()), |why| Err(SinkError::Away(why)))
+    }
+}
+
+/// How servers name an exchange or a queue that is not there.
+const NOT_FOUND: &str = "NOT_FOUND";
+
+/// Why the server has closed the channel or the connection, and whether a message is to blame.
+fn closed(arguments: &mut Arguments<'_>) -> SinkError {
+    let (Ok(code), Ok(text)) = (arguments.u16(), arguments.short()) else {
+        return SinkError::away("the server has closed the connection");
+    };
+    let said = format!("the server has closed the connection: {text} ({code})");
+    // Content too large, or larger than the server's `max_message_size`.
+    let is_too_large = code == 311 || (code == 406 && text.contains("message size"));
+    if is_too_large { SinkError::Refused(said) } else { SinkError::Away(said) }
+}
+
+impl Sink for AmqpSink {
+    fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
+        let deadline = Instant::now() + self.settings.timeout;
+        let mut connection = match self.open.take() {
+            Some(connection) => connection,
+            None => self.connect(deadline)?,
+        };
+        connection.socket.set_deadline(deadline);
+        for records in batch.chunks(WINDOW) {
+            self.publish(&mut connection, records)?;
+        }
+        self.open = Some(connection);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sink(settings: AmqpSettings) -> Result<AmqpSink, String> {
+        let url = if settings.url.is_empty() { "amqp://h".to_owned() } else { settings.url };
+        AmqpSink::new(&AmqpSettings { url, ..settings }, Ids::default())
+    }
+
+    #[test]
+    fn a_record_goes_to_the_queue_or_by_its_topic() {
+        let record = |topic: &str| Record { topic: topic.to_owned(), ..Record::default() };
+        let route = |settings: AmqpSettings, topic: &str| {
+            let sink = sink(settings).unwrap();
+            sink.route(&record(topic)).map(|(exchange, key)| format!("{exchange} {key}"))
+        };
+        let exchange = AmqpSettings { exchange: "amq.topic".to_owned(), ..AmqpSettings::default() };
+        assert_eq!(route(exchange.clone(), "a/b").unwrap(), "amq.topic a.b");
+        assert!(matches!(route(exchange.clone(), &"x".repeat(256)), Err(SinkError::Refused(_))));
+        assert_eq!(
+            route(AmqpSettings { routing_key: "k".to_owned(), ..exchange.clone() }, "a/b").unwrap(),
+            "amq.topic k"
+        );
+        assert_eq!(route(AmqpSettings { queue: "q".to_owned(), ..exchange }, "a/b").unwrap(), " q");
+    }
+
+    #[test]
+    fn a_reason_says_whether_a_message_is_to_blame() {
+        let judge = |code: u16, text: &str| {
+            let mut arguments = code.to_be_bytes().to_vec();
+            wire::short(text.as_bytes(), &mut arguments);
+            closed(&mut Arguments(&arguments))
+        };
+        assert!(matches!(
+            judge(406, "PRECONDITION_FAILED - message size 9 is larger than configured max size 1"),
+            SinkError::Refused(_)
+        ));
+        assert!(matches!(judge(311, "CONTENT_TOO_LARGE"), SinkError::Refused(_)));
+        assert!(matches!(judge(404, "NOT_FOUND - no exchange 'x'"), SinkError::Away(_)));
+        assert!(matches!(closed(&mut Arguments(b"")), SinkError::Away(_)));
+    }
+
+    #[test]
+    fn settings_that_are_of_no_use_are_refused() {
+        let url = |url: &str| sink(AmqpSettings { url: url.to_owned(), ..AmqpSettings::default() });
+        assert!(url("amqp://u:p@h:1/v").is_ok());
+        assert!(url("h:5672").is_err_and(|why| why.contains("amqp://")));
+        let ca_file = Some(PathBuf::from("ca.pem"));
+        assert!(sink(AmqpSettings { ca_file, ..AmqpSettings::default() }).is_err_and(|why| why.contains("amqps://")));
+        assert!(sink(AmqpSettings { queue: "q".repeat(256), ..AmqpSettings::default() }).is_err());
+    }
+}

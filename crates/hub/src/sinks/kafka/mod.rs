@@ -1,0 +1,426 @@
+//! A topic of Kafka. Records of one key go to one partition. A batch is done when all replicas in sync have it. The
+//! producer numbers its batches, so the broker drops one that comes again after a lost connection.
+//!
+//! - `connection`: requests and answers of one broker, and the login; `scram` is one way of it.
+//! - `wire`: requests and answers as bytes; `records`: batches as Kafka stores them.
+
+mod connection;
+mod records;
+mod scram;
+mod wire;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::connection::{Access, BrokerConnection};
+use self::records::{BatchEntry, Sequence};
+use self::wire::{AnswerReader, Led, Metadata, code};
+use super::place::Ids;
+use super::socket::{ServerAddress, ServiceUrl};
+use super::{Sink, SinkError, tls};
+use crate::record::Record;
+
+/// The usual port of a broker.
+const PORT: u16 = 9092;
+/// Longest name of a topic, bytes.
+const MAX_TOPIC: usize = 249;
+/// Pause before a topic that is being made is looked at again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How the password is shown to brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SaslMechanism {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Brokers learn only that it is known.
+    ScramSha256,
+    /// The same with a longer hash.
+    ScramSha512,
+}
+
+/// Which brokers, and the topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KafkaSettings {
+    /// `kafka://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]`, or `kafkas://` for TLS.
+    pub url: String,
+    /// How the password is shown.
+    pub mechanism: SaslMechanism,
+    /// Authorities that are trusted; without a file, the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The topic, which brokers make when their settings say so.
+    pub topic: String,
+    /// Time for a batch.
+    pub timeout: Duration,
+}
+
+impl KafkaSettings {
+    /// Reads the address, or names the key whose value is of no use, and why.
+    pub(super) fn check(&self) -> Result<ServiceUrl, (&'static str, String)> {
+        let form =
+            || ("url", "`url` is kafka://[USER:PASSWORD@]HOST[:PORT][,HOST...], or kafkas://... for TLS".to_owned());
+        let url = ServiceUrl::parse(&self.url, ("kafka", PORT), ("kafkas", PORT)).ok_or_else(form)?;
+        if url.path.as_ref().is_some_and(|path| !path.is_empty()) {
+            return Err(form());
+        }
+        let topic = &self.topic;
+        let fits = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
+        if topic.is_empty()
+            || topic.len() > MAX_TOPIC
+            || matches!(topic.as_str(), "." | "..")
+            || !topic.chars().all(fits)
+        {
+            let why = format!("`{topic}` is no name of a topic of Kafka: it has letters, digits, `.`, `_` and `-`");
+            return Err(("topic", why));
+        }
+        if !url.secure && self.ca_file.is_some() {
+            return Err(("ca", "`ca` is for TLS: begin the URL with kafkas://".to_owned()));
+        }
+        Ok(url)
+    }
+}
+
+pub(super) struct KafkaSink {
+    settings: KafkaSettings,
+    servers: Vec<ServerAddress>,
+    access: Access,
+    ids: Ids,
+    cluster: Option<Cluster>,
+    producer: Option<Producer>,
+    /// Ids of records that brokers have out of batches that failed: these come again without them.
+    accepted: HashSet<String>,
+}
+
+/// The brokers that lead the partitions of the topic.
+#[derive(Debug, Default)]
+struct Cluster {
+    brokers: BTreeMap<i32, ServerAddress>,
+    partitions: Vec<Led>,
+    connections: BTreeMap<i32, BrokerConnection>,
+}
+
+/// The number of the producer, and its state at each partition.
+#[derive(Debug)]
+struct Producer {
+    id: i64,
+    epoch: i16,
+    partitions: BTreeMap<i32, Numbering>,
+}
+
+#[derive(Debug, Default)]
+struct Numbering {
+    next: i32,
+    /// The ids of the batch whose answer has not come. It comes again with the same number, and the broker drops it if
+    /// it is there.
+    uncertain: Option<Vec<String>>,
+}
+
+/// Records for one partition.
+type Group = Vec<Arc<Record>>;
+
+impl KafkaSink {
+    pub(super) fn new(settings: &KafkaSettings, ids: Ids) -> Result<Self, String> {
+        let url = settings.check().map_err(|(_, why)| why)?;
+        let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
+        let access = Access { tls, login: url.login, mechanism: settings.mechanism };
+        let (settings, servers) = (settings.clone(), url.servers);
+        Ok(Self { settings, servers, access, ids, cluster: None, producer: None, accepted: HashSet::new() })
+    }
+
+    /// Asks one broker after the other for the leaders of the partitions.
+    fn find(&mut self, deadline: Instant) -> Result<Cluster, SinkError> {
+        let mut last = SinkError::away("no broker answers");
+        for at in self.servers.clone() {
+            let found = BrokerConnection::open(&at, &self.access, deadline).and_then(|mut connection| {
+                let metadata = self.metadata(&mut connection, deadline)?;
+                if self.producer.is_none() {
+                    self.producer = Some(new_producer(&mut connection)?);
+                }
+                Ok(metadata)
+            });
+            match found {
+                Ok(metadata) => return cluster(metadata),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn metadata(&self, connection: &mut BrokerConnection, deadline: Instant) -> Result<Metadata, SinkError> {
+        loop {
+            let answer = connection.ask(wire::METADATA, &wire::metadata(&self.settings.topic))?;
+            let metadata = Metadata::read(&mut AnswerReader(&answer))?;
+            // The brokers are making it.
+            let is_coming = matches!(metadata.error, code::UNKNOWN_TOPIC | code::LEADER_NOT_AVAILABLE);
+            if metadata.error == 0 && !metadata.partitions.is_empty() {
+                return Ok(metadata);
+            }
+            if !is_coming || Instant::now() + 2 * PAUSE > deadline {
+                let topic = &self.settings.topic;
+                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
+            }
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+
+    fn entry(&self, record: &Record) -> BatchEntry {
+        BatchEntry {
+            key: record.key.clone().into_bytes(),
+            value: record.body(),
+            timestamp: record.timestamp,
+            headers: vec![
+                ("message_id", self.ids.of(&record.id).into_bytes()),
+                ("mqtt_topic", record.topic.clone().into_bytes()),
+            ],
+        }
+    }
+
+    /// Writes groups of records to their partitions and returns the error of each partition, 0 for none.
+    fn produce(&mut self, groups: &BTreeMap<i32, Group>, deadline: Instant) -> Result<Vec<(i32, i16)>, SinkError> {
+        let mut cluster = match self.cluster.take() {
+            Some(cluster) if self.producer.is_some() => cluster,
+            _ => self.find(deadline)?,
+        };
+        let is_other = |producer: &Producer| {
+            groups.iter().any(|(partition, group)| {
+                let numbering = producer.partitions.get(partition);
+                numbering.is_some_and(|numbering| numbering.cannot_take(group))
+            })
+        };
+        if self.producer.as_ref().is_some_and(is_other) {
+            // A number means one batch, and this is another one, so a new producer begins.
+            self.producer = None;
+            cluster = self.find(deadline)?;
+        }
+        let mut leaders: BTreeMap<i32, Vec<(i32, Vec<u8>)>> = BTreeMap::new();
+        for (partition, group) in groups {
+            let leader = cluster.partitions.iter().find(|led| led.partition == *partition).map(|led| led.leader);
+            let leader = leader.ok_or_else(|| SinkError::away("a partition has gone"))?;
+            let entries: Vec<BatchEntry> = group.iter().map(|record| self.entry(record)).collect();
+            let Some(producer) = &mut self.producer else { return Err(SinkError::away("there is no producer")) };
+            let numbering = producer.partitions.entry(*partition).or_default();
+            numbering.uncertain = Some(ids_of(group));
+            let sequence = Sequence { producer: producer.id, epoch: producer.epoch, first: numbering.next };
+            leaders.entry(leader).or_default().push((*partition, records::batch(sequence, &entries)));
+        }
+        let timeout = i32::try_from(self.settings.timeout.as_millis()).unwrap_or(i32::MAX);
+        let mut outcomes = Vec::new();
+        for (leader, batches) in leaders {
+            let body = wire::produce(&self.settings.topic, timeout, &batches);
+            let answer = cluster.connection(leader, &self.access, deadline)?.ask(wire::PRODUCE, &body)?;
+            outcomes.extend(wire::produced(&mut AnswerReader(&answer))?);
+        }
+        self.cluster = Some(cluster);
+        Ok(outcomes)
+    }
+
+    /// Notes the outcome of each group, and returns why the batch is not done, if it is not.
+    fn settle(&mut self, groups: &BTreeMap<i32, Group>, outcomes: &[(i32, i16)]) -> Result<(), SinkError> {
+        let (mut refused, mut away) = (None, None);
+        for (partition, group) in groups {
+            let outcome = outcomes.iter().find(|(of, _)| of == partition).map(|(_, error)| *error);
+            let numbering = self.producer.as_mut().and_then(|producer| producer.partitions.get_mut(partition));
+            match outcome {
+                Some(0 | code::DUPLICATE_SEQUENCE) => {
+                    if let Some(numbering) = numbering {
+                        numbering.advance(group.len());
+                    }
+                    self.accepted.extend(group.iter().map(|record| record.id.clone()));
+                }
+                None => away = Some("the broker says nothing of a partition".to_owned()),
+                Some(error) if is_refusal(error) => {
+                    if let Some(numbering) = numbering {
+                        numbering.uncertain = None;
+                    }
+                    refused = Some(wire::in_words(error));
+                }
+                Some(error) => {
+                    if is_about_numbers(error) {
+                        self.producer = None;
+                    }
+                    self.cluster = None;
+                    away = Some(wire::in_words(error));
+                }
+            }
+        }
+        match (away, refused) {
+            (Some(why), _) => Err(SinkError::Away(why)),
+            (None, Some(why)) => Err(SinkError::Refused(why)),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn groups(&mut self, batch: &[Arc<Record>], deadline: Instant) -> Result<BTreeMap<i32, Group>, SinkError> {
+        if self.cluster.is_none() || self.producer.is_none() {
+            self.cluster = Some(self.find(deadline)?);
+        }
+        let partitions = self.cluster.as_ref().map(|cluster| cluster.partitions.clone()).unwrap_or_default();
+        let mut groups: BTreeMap<i32, Group> = BTreeMap::new();
+        for record in batch.iter().filter(|record| !self.accepted.contains(&record.id)) {
+            let led = partitions[records::partition(record.key.as_bytes(), partitions.len())];
+            groups.entry(led.partition).or_default().push(Arc::clone(record));
+        }
+        Ok(groups)
+    }
+}
+
+impl Numbering {
+    /// Whether a batch waits for its answer that is not this one.
+    fn cannot_take(&self, group: &[Arc<Record>]) -> bool {
+        let is_full = i32::try_from(group.len()).ok().and_then(|len| self.next.checked_add(len)).is_none();
+        is_full || self.uncertain.as_ref().is_some_and(|ids| *ids != ids_of(group))
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.uncertain = None;
+        self.next = self.next.saturating_add(i32::try_from(len).unwrap_or(i32::MAX));
+    }
+}
+
+fn ids_of(group: &[Arc<Record>]) -> Vec<String> {
+    group.iter().map(|record| record.id.clone()).collect()
+}
+
+/// Whether a record is to blame, which no retry mends.
+fn is_refusal(error: i16) -> bool {
+    matches!(
+        error,
+        code::MESSAGE_TOO_LARGE | code::RECORD_LIST_TOO_LARGE | code::INVALID_TIMESTAMP | code::INVALID_RECORD
+    )
+}
+
+/// Whether the broker does not know the numbers of this producer.
+fn is_about_numbers(error: i16) -> bool {
+    matches!(error, code::OUT_OF_ORDER_SEQUENCE | code::INVALID_PRODUCER_EPOCH | code::UNKNOWN_PRODUCER)
+}
+
+fn new_producer(connection: &mut BrokerConnection) -> Result<Producer, SinkError> {
+    // No transactions, whose longest time is of no account then.
+    let mut body = (-1_i16).to_be_bytes().to_vec();
+    body.extend_from_slice(&0_i32.to_be_bytes());
+    let answer = connection.ask(wire::INIT_PRODUCER_ID, &body)?;
+    let mut answer = AnswerReader(&answer);
+    answer.i32()?;
+    match answer.i16()? {
+        0 => Ok(Producer { id: answer.i64()?, epoch: answer.i16()?, partitions: BTreeMap::new() }),
+        error => Err(SinkError::Away(wire::in_words(error))),
+    }
+}
+
+fn cluster(metadata: Metadata) -> Result<Cluster, SinkError> {
+    let mut brokers = BTreeMap::new();
+    for (id, host, port) in metadata.brokers {
+        let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
+        brokers.insert(id, ServerAddress { host, port });
+    }
+    Ok(Cluster { brokers, partitions: metadata.partitions, connections: BTreeMap::new() })
+}
+
+impl Cluster {
+    fn connection(
+        &mut self,
+        broker: i32,
+        access: &Access,
+        deadline: Instant,
+    ) -> Result<&mut BrokerConnection, SinkError> {
+        let known = self.connections.remove(&broker).filter(|connection| !connection.is_stale());
+        let mut connection = if let Some(connection) = known {
+            connection
+        } else {
+            let at = self.brokers.get(&broker).ok_or_else(|| SinkError::away("a partition has no leader"))?;
+            BrokerConnection::open(at, access, deadline)?
+        };
+        connection.set_deadline(deadline);
+        Ok(self.connections.entry(broker).or_insert(connection))
+    }
+}
+
+impl Sink for KafkaSink {
+    fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
+        let deadline = Instant::now() + self.settings.timeout;
+        let groups = self.groups(batch, deadline)?;
+        if !groups.is_empty() {
+            let outcomes = self.produce(&groups, deadline)?;
+            self.settle(&groups, &outcomes)?;
+        }
+        // The other half of a batch that failed may still come.
+        for record in batch {
+            self.accepted.remove(&record.id);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(ids: &[&str]) -> Group {
+        ids.iter().map(|id| Arc::new(Record { id: (*id).to_owned(), ..Record::default() })).collect()
+    }
+
+    fn sink() -> KafkaSink {
+        let settings = KafkaSettings { url: "kafka://h".into(), topic: "t".into(), ..KafkaSettings::default() };
+        let mut sink = KafkaSink::new(&settings, Ids::default()).unwrap();
+        let numbering = |ids: &Group| Numbering { next: 5, uncertain: Some(ids_of(ids)) };
+        let partitions = [(0, numbering(&group(&["a", "b"]))), (1, numbering(&group(&["c"])))].into();
+        sink.producer = Some(Producer { id: 1, epoch: 0, partitions });
+        sink.cluster = Some(Cluster::default());
+        sink
+    }
+
+    fn groups() -> BTreeMap<i32, Group> {
+        [(0, group(&["a", "b"])), (1, group(&["c"]))].into()
+    }
+
+    fn next(sink: &KafkaSink, partition: i32) -> Option<(i32, bool)> {
+        let numbering = sink.producer.as_ref()?.partitions.get(&partition)?;
+        Some((numbering.next, numbering.uncertain.is_some()))
+    }
+
+    #[test]
+    fn records_that_a_broker_has_do_not_come_again() {
+        let mut sink = sink();
+        let outcome = sink.settle(&groups(), &[(0, 0), (1, code::MESSAGE_TOO_LARGE)]);
+        assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
+        assert_eq!((next(&sink, 0), next(&sink, 1)), (Some((7, false)), Some((5, false))));
+        assert_eq!(sink.accepted, HashSet::from(["a".to_owned(), "b".to_owned()]));
+    }
+
+    #[test]
+    fn a_batch_without_an_answer_keeps_its_number() {
+        let mut sink = sink();
+        let outcome = sink.settle(&groups(), &[(0, code::DUPLICATE_SEQUENCE), (1, 7)]);
+        assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");
+        assert_eq!((next(&sink, 0), next(&sink, 1)), (Some((7, false)), Some((5, true))));
+        assert!(sink.cluster.is_none(), "the leaders are asked for again");
+        let numbering = &sink.producer.as_ref().unwrap().partitions[&1];
+        assert!(!numbering.cannot_take(&group(&["c"])));
+        assert!(numbering.cannot_take(&group(&["d"])), "the number of another batch would have it dropped");
+        assert!(Numbering { next: i32::MAX, uncertain: None }.cannot_take(&group(&["a"])));
+    }
+
+    #[test]
+    fn a_producer_that_the_broker_does_not_know_is_replaced() {
+        let mut sink = sink();
+        let outcome = sink.settle(&groups(), &[(0, code::UNKNOWN_PRODUCER), (1, 0)]);
+        assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");
+        assert!(sink.producer.is_none());
+    }
+
+    #[test]
+    fn settings_that_are_of_no_use_name_their_key() {
+        let key = |url: &str, topic: &str, ca: bool| {
+            let ca_file = ca.then(|| PathBuf::from("ca.pem"));
+            let settings = KafkaSettings { url: url.into(), topic: topic.into(), ca_file, ..KafkaSettings::default() };
+            settings.check().err().map(|(key, _)| key)
+        };
+        assert_eq!(key("kafka://u:p@a,b:1", "t.x", false), None);
+        assert_eq!(key("a:9092", "t", false), Some("url"));
+        assert_eq!(key("kafka://a/x", "t", false), Some("url"));
+        assert_eq!(key("kafka://a", "a/b", false), Some("topic"));
+        assert_eq!(key("kafka://a", "t", true), Some("ca"));
+    }
+}

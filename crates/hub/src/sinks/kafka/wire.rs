@@ -1,0 +1,245 @@
+//! Requests and answers of Kafka's protocol, in versions that brokers from 2.1 on know.
+
+use super::super::SinkError;
+
+/// A request: its key and the version that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Api(i16, i16);
+
+pub(super) const PRODUCE: Api = Api(0, 3);
+pub(super) const METADATA: Api = Api(3, 4);
+pub(super) const SASL_HANDSHAKE: Api = Api(17, 1);
+pub(super) const INIT_PRODUCER_ID: Api = Api(22, 0);
+pub(super) const SASL_AUTHENTICATE: Api = Api(36, 0);
+
+/// The name by which brokers know the client.
+const CLIENT: &str = "tidegate-hub";
+
+/// Errors of brokers that are looked at.
+pub(super) mod code {
+    pub(crate) const UNKNOWN_TOPIC: i16 = 3;
+    pub(crate) const LEADER_NOT_AVAILABLE: i16 = 5;
+    pub(crate) const MESSAGE_TOO_LARGE: i16 = 10;
+    pub(crate) const RECORD_LIST_TOO_LARGE: i16 = 18;
+    pub(crate) const INVALID_TIMESTAMP: i16 = 32;
+    pub(crate) const OUT_OF_ORDER_SEQUENCE: i16 = 45;
+    pub(crate) const DUPLICATE_SEQUENCE: i16 = 46;
+    pub(crate) const INVALID_PRODUCER_EPOCH: i16 = 47;
+    pub(crate) const UNKNOWN_PRODUCER: i16 = 59;
+    pub(crate) const INVALID_RECORD: i16 = 87;
+}
+
+/// An error of a broker in words.
+pub(super) fn in_words(code: i16) -> String {
+    let words = match code {
+        2 => "a checksum is wrong",
+        code::UNKNOWN_TOPIC => "the topic is not there, and the brokers make none",
+        code::LEADER_NOT_AVAILABLE => "the partition has no leader",
+        6 => "the partition has another leader",
+        7 => "the request has timed out",
+        code::MESSAGE_TOO_LARGE | code::RECORD_LIST_TOO_LARGE => "a record is too large",
+        17 => "the name of the topic is invalid",
+        19 | 20 => "too few replicas are in sync",
+        29 => "the user may not write to the topic",
+        31 => "the user may not write to the cluster",
+        code::INVALID_TIMESTAMP => "the time of a record is out of the range of the topic",
+        33 => "the brokers do not have this `sasl` mechanism",
+        code::INVALID_RECORD => "the topic refuses a record",
+        58 => "the user or the password is wrong",
+        _ => return format!("the broker answers with the error {code}"),
+    };
+    format!("{words} (error {code} of Kafka)")
+}
+
+/// A request on the wire.
+pub(super) fn request(api: Api, correlation: i32, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len() + 32);
+    out.extend_from_slice(&((10 + CLIENT.len() + body.len()) as u32).to_be_bytes());
+    out.extend_from_slice(&api.0.to_be_bytes());
+    out.extend_from_slice(&api.1.to_be_bytes());
+    out.extend_from_slice(&correlation.to_be_bytes());
+    string(CLIENT, &mut out);
+    out.extend_from_slice(body);
+    out
+}
+
+pub(super) fn string(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u16).to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub(super) fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// The body of a request that writes batches to partitions of a topic, and is answered when all replicas in sync have
+/// them.
+pub(super) fn produce(topic: &str, timeout_ms: i32, partitions: &[(i32, Vec<u8>)]) -> Vec<u8> {
+    // No transaction.
+    let mut body = (-1_i16).to_be_bytes().to_vec();
+    body.extend_from_slice(&(-1_i16).to_be_bytes());
+    body.extend_from_slice(&timeout_ms.to_be_bytes());
+    body.extend_from_slice(&1_i32.to_be_bytes());
+    string(topic, &mut body);
+    body.extend_from_slice(&(partitions.len() as u32).to_be_bytes());
+    for (partition, batch) in partitions {
+        body.extend_from_slice(&partition.to_be_bytes());
+        bytes(batch, &mut body);
+    }
+    body
+}
+
+/// The body of a request for the partitions of a topic, which the brokers make if their settings say so.
+pub(super) fn metadata(topic: &str) -> Vec<u8> {
+    let mut body = 1_i32.to_be_bytes().to_vec();
+    string(topic, &mut body);
+    body.push(1);
+    body
+}
+
+/// An answer that is read from its front.
+#[derive(Debug)]
+pub(super) struct AnswerReader<'a>(pub(super) &'a [u8]);
+
+impl<'a> AnswerReader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], SinkError> {
+        let short = || SinkError::away("the answer is not that of a Kafka broker");
+        let (front, rest) = self.0.split_at_checked(len).ok_or_else(short)?;
+        self.0 = rest;
+        Ok(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], SinkError> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N)?);
+        Ok(out)
+    }
+
+    pub(super) fn i16(&mut self) -> Result<i16, SinkError> {
+        self.array().map(i16::from_be_bytes)
+    }
+
+    pub(super) fn i32(&mut self) -> Result<i32, SinkError> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    pub(super) fn i64(&mut self) -> Result<i64, SinkError> {
+        self.array().map(i64::from_be_bytes)
+    }
+
+    /// A text; an absent one is empty.
+    pub(super) fn string(&mut self) -> Result<String, SinkError> {
+        let len = usize::try_from(self.i16()?).unwrap_or(0);
+        Ok(String::from_utf8_lossy(self.take(len)?).into_owned())
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], SinkError> {
+        let len = usize::try_from(self.i32()?).unwrap_or(0);
+        self.take(len)
+    }
+
+    /// Reads elements one after the other. Each has a byte at least, so their number is bounded by the answer.
+    pub(super) fn each<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Result<T, SinkError>,
+    ) -> Result<Vec<T>, SinkError> {
+        let mut all = Vec::new();
+        for _ in 0..self.i32()? {
+            all.push(read(self)?);
+        }
+        Ok(all)
+    }
+}
+
+/// A partition and its leader, by the id of the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Led {
+    pub(super) partition: i32,
+    pub(super) leader: i32,
+}
+
+/// What brokers say of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Metadata {
+    /// Brokers with their host and port.
+    pub(super) brokers: Vec<(i32, String, i32)>,
+    /// The error of the topic, or of one of its partitions; 0 means success.
+    pub(super) error: i16,
+    /// In the order of their numbers.
+    pub(super) partitions: Vec<Led>,
+}
+
+impl Metadata {
+    pub(super) fn read(answer: &mut AnswerReader<'_>) -> Result<Self, SinkError> {
+        answer.i32()?;
+        let brokers = answer.each(|one| {
+            let broker = (one.i32()?, one.string()?, one.i32()?);
+            one.string()?;
+            Ok(broker)
+        })?;
+        answer.string()?;
+        answer.i32()?;
+        let mut found = Self { brokers, ..Self::default() };
+        answer.each(|topic| {
+            let error = topic.i16()?;
+            topic.string()?;
+            topic.take(1)?;
+            let mut partitions = topic.each(|one| {
+                let (error, led) = (one.i16()?, Led { partition: one.i32()?, leader: one.i32()? });
+                one.each(AnswerReader::i32)?;
+                one.each(AnswerReader::i32)?;
+                Ok((error, led))
+            })?;
+            partitions.sort_by_key(|(_, led)| led.partition);
+            // A replica that is not available (9) is no obstacle.
+            let of_partition = partitions.iter().map(|(error, _)| *error).find(|error| !matches!(error, 0 | 9));
+            found.error = if error == 0 { of_partition.unwrap_or(0) } else { error };
+            found.partitions = partitions.into_iter().map(|(_, led)| led).collect();
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+/// Partitions and their errors out of the answer to a produce request.
+pub(super) fn produced(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i16)>, SinkError> {
+    let topics = answer.each(|topic| {
+        topic.string()?;
+        topic.each(|one| {
+            let outcome = (one.i32()?, one.i16()?);
+            one.take(16)?;
+            Ok(outcome)
+        })
+    })?;
+    Ok(topics.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_about_a_topic_names_the_leaders() {
+        let mut bytes = vec![0; 4];
+        bytes.extend([0, 0, 0, 1, 0, 0, 0, 5, 0, 1, b'h', 0, 0, 0x23, 0x84, 0xff, 0xff]);
+        bytes.extend([0xff, 0xff, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 1, b't', 0]);
+        bytes.extend([0, 0, 0, 2]);
+        for partition in [1, 0] {
+            bytes.extend([0, 0, 0, 0, 0, partition, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0]);
+        }
+        let read = Metadata::read(&mut AnswerReader(&bytes)).unwrap();
+        let led = |partition| Led { partition, leader: 5 };
+        assert_eq!(read, Metadata { brokers: vec![(5, "h".into(), 9092)], error: 0, partitions: vec![led(0), led(1)] });
+        for end in 0..bytes.len() {
+            assert!(Metadata::read(&mut AnswerReader(&bytes[..end])).is_err());
+        }
+    }
+
+    #[test]
+    fn an_answer_that_says_too_much_is_no_answer() {
+        assert!(produced(&mut AnswerReader(&[0x7f, 0xff, 0xff, 0xff])).is_err());
+        assert!(AnswerReader(&[0x7f, 0xff, 1]).string().is_err());
+        assert_eq!(AnswerReader(&[0xff, 0xff]).string().unwrap(), "");
+    }
+}

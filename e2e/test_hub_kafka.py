@@ -1,0 +1,152 @@
+"""A pipeline into a real Kafka: kill -9 of the broker and of Kafka, records that are too large, TLS with passwords."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+from broker import BINARY, PATIENCE, ROOT, Lines, free_ports
+from pipelines import Books, PipelineCase
+
+# Where ./test puts it.
+LIBRARIES = ROOT / "target" / "servers" / "kafka" / "lib"
+JAVA = shutil.which("java")
+
+
+class Kafka:
+    """A single node; it may be away for a while."""
+
+    def __init__(self, test, folder):
+        self.folder, self.process = folder, None
+        self.port, self.safe_port, controller = free_ports(3)
+        self.certificates = folder / "certificates"
+        subprocess.run([BINARY, "cert", "dev", "--out", self.certificates], check=True, capture_output=True)
+        store = self.certificates / "store.pem"
+        parts = [self.certificates / name for name in ("server.key", "server.pem")]
+        store.write_text("".join(part.read_text(encoding="utf-8") for part in parts), encoding="utf-8")
+        login = 'required username="node" password="known"'
+        security = "org.apache.kafka.common.security"
+        self.properties = folder / "server.properties"
+        self.properties.write_text(
+            "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+            f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},SAFE://127.0.0.1:{self.safe_port},CONTROLLER://127.0.0.1:{controller}\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SAFE:SASL_SSL,CONTROLLER:PLAINTEXT\n"
+            f"listener.name.safe.ssl.keystore.type=PEM\nlistener.name.safe.ssl.keystore.location={store}\n"
+            "listener.name.safe.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512\n"
+            f"listener.name.safe.plain.sasl.jaas.config={security}.plain.PlainLoginModule {login} user_node=\"known\";\n"
+            f"listener.name.safe.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule {login};\n"
+            "num.partitions=3\noffsets.topic.replication.factor=1\nshare.coordinator.state.topic.replication.factor=1\n"
+            f"share.coordinator.state.topic.min.isr=1\ntransaction.state.log.replication.factor=1\nlog.dirs={folder}/kafka\n",
+            encoding="utf-8",
+        )
+        self.run("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", self.properties,
+                 "--add-scram", "SCRAM-SHA-512=[name=node,password=known]")
+        test.addCleanup(self.stop)
+
+    @staticmethod
+    def command(tool, *arguments):
+        options = ["-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
+        return [JAVA, *options, "-cp", f"{LIBRARIES}/*", tool, *map(str, arguments)]
+
+    def run(self, tool, *arguments):
+        done = subprocess.run(self.command(tool, *arguments), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssertionError(f"{tool}: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def start(self):
+        self.process = subprocess.Popen(self.command("kafka.Kafka", self.properties), stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, text=True)
+        Lines(self.process.stderr).wait(lambda line: "Kafka Server started" in line)
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+            self.process = None
+
+    def records(self):
+        """The records of the topic, as they lie in its files: partition, names of headers, key and value of each."""
+        files = sorted(map(str, (self.folder / "kafka").glob("readings-*/*.log")))
+        out = self.run("org.apache.kafka.tools.DumpLogSegments", "--print-data-log", "--files", ",".join(files))
+        partition, found = None, []
+        for line in out.splitlines():
+            if line.startswith("Dumping "):
+                partition = pathlib.Path(line.removeprefix("Dumping ")).parent.name
+            elif record := re.search(r"headerKeys: \[(.*?)\] key: (.*?) payload: (.*)$", line):
+                found.append((partition, *record.groups()))
+        return found
+
+
+@unittest.skipUnless(JAVA and LIBRARIES.is_dir(), "there is no Kafka here: ./test kafka installs it")
+class IntoKafka(PipelineCase):
+    def setUp(self):
+        super().setUp()
+        self.kafka = Kafka(self, self.folder)
+        self.dead = self.folder / "dead.ndjson"
+
+    def configure(self, url, more=""):
+        self.config.write_text(
+            f'[[sink]]\nname = "bus"\nkind = "kafka"\nurl = "{url}"\ntopic = "readings"\n{more}'
+            'retry_min = "50ms"\nretry_max = "200ms"\n'
+            f'[[sink]]\nname = "dead"\nkind = "file"\npath = "{self.dead}"\n'
+            '[[pipeline]]\nname = "hot"\nfrom = ["plant/+/temp"]\nto = ["bus"]\ndead_letter = "dead"\n'
+            "sql = \"SELECT payload.temp AS temp FROM 'plant/+/temp'\"\nkey = \"string(payload.temp)\"\n",
+            encoding="utf-8",
+        )
+
+    def test_no_acknowledged_message_is_lost_by_kill_9(self):
+        self.configure(f"kafka://127.0.0.1:1,127.0.0.1:{self.kafka.port}", 'parallel = 2\ntimeout = "5s"\n')
+        self.kafka.start()
+        acknowledged = self.kill_again_and_again(rounds=2)
+        # Kafka dies while records are under way. The producer's numbers have it drop those that it has already.
+        broker, books = self.broker(), Books(max(acknowledged) + 10_000)
+        before = self.wait(broker, lambda it: it["state"] == "running")["out"]
+        books.start(broker.port)
+        self.wait(broker, lambda it: it["out"] >= before + 100)
+        self.kafka.stop()
+        self.wait(broker, lambda it: it["state"] == "retrying")
+        self.kafka.start()
+        books.stop()
+        self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
+        records = self.kafka.records()
+        numbers = [int(value.split(":")[1].rstrip("}")) for *_, value in records]
+        self.assertEqual((acknowledged | books.acknowledged) - set(numbers), set())
+        later = [number for number in numbers if number >= max(acknowledged) + 10_000]
+        self.assertEqual(len(later), len(set(later)), "no record comes twice when Kafka dies")
+        self.assertEqual({partition for partition, *_ in records}, {f"readings-{number}" for number in range(3)})
+        self.assertEqual({headers for _, headers, *_ in records}, {"message_id,mqtt_topic"})
+        self.assertEqual({value for *_, value in records}, {f'{{"temp":{key}}}' for *_, key, _ in records})
+
+    def test_a_record_that_is_too_large_is_a_dead_letter(self):
+        self.configure(f"kafka://127.0.0.1:{self.kafka.port}")
+        self.kafka.start()
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}, {"temp": "x" * 1_100_000}, {"temp": 3}])
+        status = self.wait(broker, lambda it: it["waiting"] == 0)
+        self.assertEqual((status["out"], status["failed"]), (2, 1))
+        self.assertIn("too large", self.dead.read_text(encoding="utf-8"))
+        self.assertEqual(sorted(value for *_, value in self.kafka.records()), ['{"temp":1}', '{"temp":3}'])
+
+    def test_a_password_is_shown_over_tls_by_each_mechanism(self):
+        self.kafka.start()
+        ca = f'ca = "{self.kafka.certificates}/ca.pem"\n'
+        self.configure(f"kafkas://node:wrong@127.0.0.1:{self.kafka.safe_port}", ca + 'sasl = "scram-sha-512"\n')
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}])
+        status = self.wait(broker, lambda it: it["state"] == "retrying")
+        self.assertIn("invalid credentials", status["error"])
+        broker.kill()
+        for number, mechanism in enumerate(["scram-sha-512", "plain"], 2):
+            self.configure(f"kafkas://node:known@127.0.0.1:{self.kafka.safe_port}", f'{ca}sasl = "{mechanism}"\n')
+            broker = self.broker()
+            self.publish(broker, [{"temp": number}])
+            self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
+            broker.kill()
+        self.assertEqual({value for *_, value in self.kafka.records()}, {f'{{"temp":{number}}}' for number in (1, 2, 3)})
+
+
+if __name__ == "__main__":
+    unittest.main()
