@@ -5,19 +5,17 @@
 //! were allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no
 //! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
 
-use crate::addresses::Nodes;
+use crate::addresses::{Address, Nodes, Right, Statement};
 use crate::desk::Desk;
 use crate::publish::deciding::Deciding;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
-use crate::topics::RouteCache;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
+use crate::topics::{RouteCache, RouteSlot};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_mqtt::{QoS, Will};
 
-use crate::addresses::{Address, Right, Statement};
 use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::engine::Engine;
@@ -29,7 +27,6 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
-use crate::topics::RouteSlot;
 
 /// Who wants to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

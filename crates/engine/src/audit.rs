@@ -1,6 +1,9 @@
 //! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what
 //! it stands for.
 
+pub(crate) mod checks;
+
+use crate::audit::checks::{Audit, auditing};
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey};
@@ -32,25 +35,27 @@ impl Engine {
     /// there is.
     pub fn audit(&self) -> Vec<String> {
         let mut found = Findings::default();
-        self.audit_sums(&mut found);
-        self.audit_timers(&mut found);
+        auditing!(self).audit_sums(&mut found);
+        auditing!(self).audit_timers(&mut found);
         self.fetches.audit(&self.desk, &mut |what| found.0.push(what));
         for (key, connection) in self.desk.connections.iter() {
-            self.audit_connection(&mut found, key, connection);
+            auditing!(self).audit_connection(&mut found, key, connection);
         }
         for (key, session) in self.desk.sessions.iter() {
-            self.audit_session(&mut found, SessionKey(key), session);
-            self.audit_flow(&mut found, SessionKey(key), session);
+            auditing!(self).audit_session(&mut found, SessionKey(key), session);
+            auditing!(self).audit_flow(&mut found, SessionKey(key), session);
         }
         self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
-        self.audit_admissions(&mut |what| found.0.push(what));
+        self.admissions.audit(&self.desk, self.links.roster.is_alone(), &mut |what| found.0.push(what));
         self.observers.audit(&mut |what| found.0.push(what));
-        self.audit_principals(&mut |what| found.0.push(what));
+        self.principals.audit(&self.desk.connections, &mut |what| found.0.push(what));
         found.0
     }
+}
 
+impl Audit<'_> {
     fn audit_sums(&self, found: &mut Findings) {
         let desk = &self.desk;
         let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();

@@ -1,6 +1,6 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
-use crate::session::ending::ending;
+use crate::cluster::ending::ending;
 use crate::groups::dealing::dealing;
 use crate::publish::answering::answering;
 use crate::retained::fetching::fetching;
@@ -15,11 +15,10 @@ use crate::cluster::peers::Peers;
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
 use crate::desk::{Desk, Timer, high_water};
-use crate::durable::JournalBatch;
-use crate::durable::Recovery;
+use crate::durable::{JournalBatch, Recovery};
 use crate::event::Event;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
+use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
 use crate::image::Handover;
 use crate::limits::usage::Usage;
 use crate::link::{Batch, Links};
@@ -100,13 +99,6 @@ pub struct Engine {
     pub(crate) outgoing: Outgoing,
     /// Whether [`Engine::work_off`] is running.
     pub(crate) working_off: bool,
-}
-
-/// Numbers for assigned client ids, unguessable enough not to collide with what clients name themselves.
-#[derive(Debug)]
-pub(crate) struct AssignedNames {
-    pub seed: u64,
-    pub next: u64,
 }
 
 /// Where clients are sent.
@@ -313,7 +305,7 @@ impl Engine {
         if self.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
-            || self.has_waiting_publishers()
+            || self.turn_share.has_work(&self.fan_outs, &self.desk.to_write)
             || !self.endings.waiting.is_empty()
             || !self.desk.hungry.is_empty()
         {

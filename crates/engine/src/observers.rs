@@ -5,8 +5,7 @@
 //! observer are looked up with the route of a topic, so a topic without one costs nothing.
 
 use crate::desk::Desk;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -5,21 +5,18 @@
 //! connections, without a transport: everything that makes a client wait makes it wait too, and other shards confirm to
 //! it. What it publishes meanwhile is held, within its bounds.
 
-use crate::access::Rules;
+use crate::access::{Rules, Subject};
+use crate::connection::parking::parking;
 use crate::connection::table::Connections;
-use crate::desk::Desk;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::desk::{Desk, Timer};
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::Deciding;
-use crate::publish::parking::parking;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
-use crate::access::Subject;
 use crate::connection::identity::Identity;
 use crate::connection::{Connection, Outcome, Phase};
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
@@ -318,21 +315,6 @@ impl Engine {
             self.after_frame(now);
         }
     }
-
-    /// Every answer that a principal waits for is one of its pending acknowledgements.
-    pub(crate) fn audit_principals(&self, wrong: &mut dyn FnMut(String)) {
-        for (key, registered) in &self.principals.all {
-            let extra = self.desk.connections.get(*key).and_then(|connection| connection.extra.as_ref());
-            let pending = extra.map_or(0, |extra| extra.acks.len());
-            if pending != registered.answering.len() {
-                let name = &registered.principal.name;
-                wrong(format!("{name:?} waits for {} answers, and {pending} are pending", registered.answering.len()));
-            }
-            if !registered.held.is_empty() && !self.desk.connections.is_parked(*key) {
-                wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
-            }
-        }
-    }
 }
 
 impl Answering<'_> {
@@ -467,5 +449,22 @@ impl Principals {
     /// Whether the principal of a connection is a part of the broker.
     pub(crate) fn is_broker(&self, key: ConnectionKey) -> bool {
         self.get(key).is_some_and(|principal| principal.kind == PrincipalKind::Broker)
+    }
+}
+
+impl Principals {
+    /// Every answer that a principal waits for is one of its pending acknowledgements.
+    pub(crate) fn audit(&self, connections: &Connections, wrong: &mut dyn FnMut(String)) {
+        for (key, registered) in &self.all {
+            let extra = connections.get(*key).and_then(|connection| connection.extra.as_ref());
+            let pending = extra.map_or(0, |extra| extra.acks.len());
+            if pending != registered.answering.len() {
+                let name = &registered.principal.name;
+                wrong(format!("{name:?} waits for {} answers, and {pending} are pending", registered.answering.len()));
+            }
+            if !registered.held.is_empty() && !connections.is_parked(*key) {
+                wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
+            }
+        }
     }
 }

@@ -31,7 +31,7 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::Desk", 101),
-    ceiling("engine::Engine", 412),
+    ceiling("engine::Engine", 234),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),
@@ -62,7 +62,7 @@ pub const CIRCLES: &[Ceiling] = &[
 ];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 64), ceiling("node", 30)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 63), ceiling("node", 30)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {
@@ -71,7 +71,6 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "engine",
         "audit",
         "image",
-        "observers",
         "service",
         "retained",
         "limits",
@@ -80,9 +79,9 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "groups",
         "cluster",
         "publish",
-        "connection",
-        "principals",
         "observers",
+        "principals",
+        "connection",
         "access",
         "addresses",
         "subscribe",
@@ -102,5 +101,5 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "now",
         "wire",
     ],
-    count: 219,
+    count: 212,
 }];

@@ -6,23 +6,18 @@
 //! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
 //! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
-use crate::session::ending::Ending;
 use crate::addresses::Nodes;
+use crate::cluster::ending::SessionEnding;
 use crate::desk::Desk;
-use crate::durable::Journal;
-use crate::durable::Key;
-use crate::durable::StoredSession;
-use crate::engine::Engine;
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
+use crate::durable::{Journal, Key, StoredSession};
+use crate::groups::dealing::{Dealing, dealing};
 use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
-use crate::session::Flow;
 use crate::session::packet_ids::{ReceivedIds, State};
-use crate::session::{Delivery, Session, Standing};
-use crate::settings::AddressSettings;
-use crate::settings::Settings;
+use crate::session::reading::Reading;
+use crate::session::{Delivery, Flow, Session, Standing};
+use crate::settings::{AddressSettings, Settings};
 use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 use std::sync::Arc;
@@ -56,7 +51,7 @@ pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session
     settings.is_some_and(|addresses| addresses.is_addressed(session, message.topic()))
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
     /// way of what any session was owed.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
@@ -80,7 +75,7 @@ impl Ending<'_> {
     }
 }
 
-impl Engine {
+impl Reading<'_> {
     /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
     /// that has ended.
     pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {

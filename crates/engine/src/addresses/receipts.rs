@@ -16,8 +16,8 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::dead_letter::put_user_property;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 
 /// Receipts that wait for the end of what is being worked on; what comes beyond is not told.
 pub(super) const WAITING_MAX: usize = 4096;

@@ -5,16 +5,18 @@
 //! to ask again.
 
 pub(crate) mod asked_to_wait;
+pub(crate) mod ending;
 pub(crate) mod exchanges;
 pub(crate) mod outgoing;
 pub(crate) mod peering;
 pub(crate) mod peers;
+mod records;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
-use crate::session::ending::ending;
-use crate::cluster::peering::peering;
+use crate::cluster::ending::ending;
 use crate::cluster::outgoing::OUTGOING_INDEX;
+use crate::cluster::peering::peering;
 use crate::cluster::peers::Peers;
 use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
@@ -32,8 +34,7 @@ use crate::publish::answering::answering;
 use crate::publish::deciding::deciding;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::BlockedPublisher;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use crate::telling::reason::Reason;
 use crate::topics::{Route, SubscriptionIndex};
 

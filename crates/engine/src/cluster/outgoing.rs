@@ -5,10 +5,9 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
-use crate::session::ending::Ending;
+use crate::cluster::ending::SessionEnding;
 use crate::desk::Desk;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::QoS;
@@ -23,9 +22,8 @@ use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::publish::dispatch::Source;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
-use crate::topics::RouteSlot;
+use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Tickets with this connection index belong to outgoing messages.
@@ -168,7 +166,7 @@ fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
     if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
     /// nodes.
     pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
@@ -216,7 +214,13 @@ impl Ending<'_> {
             && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.desk.transfers);
         self.outgoing.has_met_nodes
             && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && self.peers.would_miss_somebody(self.desk, &self.links.roster, self.cache.get(slot), it.message.tenant, it.message.retain))
+                && self.peers.would_miss_somebody(
+                    self.desk,
+                    &self.links.roster,
+                    self.cache.get(slot),
+                    it.message.tenant,
+                    it.message.retain,
+                ))
     }
 
     /// Sends a message, if it may leave. Says whether it has left.

@@ -1,11 +1,9 @@
 //! How connections and sessions end: reasons, expiry, and what was still owed.
 
-use crate::session::ending::Ending;
-use crate::session::ending::ending;
-use crate::connection::connecting::Connecting;
-use crate::connection::connecting::connecting;
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
+use crate::cluster::ending::{SessionEnding, ending};
+use crate::connection::connecting::{Connecting, connecting};
+use crate::groups::dealing::{Dealing, dealing};
+use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::publish::answering::answering;
 use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::{Subscribing, subscribing};
@@ -20,9 +18,9 @@ use crate::connection::connect::keep_alive_deadline;
 use crate::connection::input::Refused;
 use crate::desk::Timer;
 use crate::durable::Key;
-use crate::engine::{Engine, Redirecting};
+use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
-use crate::ids::{ConnectionKey, ListenerId, PRINCIPAL_LISTENER, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
 use crate::session::ended::EndedSession;
@@ -157,30 +155,6 @@ impl Engine {
         self.end_connection(now, key, reason, detail);
     }
 
-    /// What clients whose home is elsewhere are told when this server drains; their connections are not the engine's.
-    pub fn drain_reference(&self) -> Option<&str> {
-        self.redirecting.as_ref()?.reference.as_deref()
-    }
-
-    /// What clients of a listener are told to use instead of this server.
-    pub(crate) fn reference_for(&self, listener: ListenerId) -> Option<String> {
-        if let Some(reference) = self.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
-            return Some(reference.to_string());
-        }
-        self.desk.listener(listener).and_then(|listener| listener.server_reference.clone())
-    }
-
-    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections
-    /// of the others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
-    pub fn begin_redirecting(&mut self, reference: Option<String>) {
-        self.redirecting = Some(Redirecting { reference: reference.map(String::into_boxed_str) });
-    }
-
-    /// Takes clients again.
-    pub fn end_redirecting(&mut self) {
-        self.redirecting = None;
-    }
-
     /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
     /// were.
     pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
@@ -236,7 +210,7 @@ impl Engine {
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
         if of_uplink {
-            self.lose_uplink(now, key, reason, detail.as_deref());
+            uplinking!(self).lose_uplink(now, key, reason, detail.as_deref());
             return;
         }
         let Some(session) = session else {
@@ -294,7 +268,7 @@ impl Engine {
     }
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// A session has lost its connection; where its client was sent on, what it misses by that is kept for a while.
     fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };

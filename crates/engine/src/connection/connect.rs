@@ -4,10 +4,8 @@ mod check;
 mod conn_ack;
 mod grant;
 
-use crate::session::ending::Ending;
-use crate::session::ending::ending;
-use crate::connection::connecting::Connecting;
-use crate::connection::connecting::connecting;
+use crate::cluster::ending::{SessionEnding, ending};
+use crate::connection::connecting::{Connecting, connecting};
 use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
@@ -197,7 +195,7 @@ impl Engine {
     }
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
     /// node whose session has ended.
     fn session_to_resume(

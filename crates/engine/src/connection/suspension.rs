@@ -3,9 +3,8 @@
 //! Nothing that promises anything may be written meanwhile, since another node may have taken the place. So all output
 //! is withheld but answers to pings, and what clients send is kept as packets of those are who have to wait.
 
+use crate::connection::parking::{Parking, parking};
 use crate::connection::table::Connections;
-use crate::publish::parking::Parking;
-use crate::publish::parking::parking;
 use tidegate_mqtt::{PacketType, split_frame};
 
 use crate::connection::Phase;

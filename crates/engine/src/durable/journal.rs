@@ -3,8 +3,8 @@
 use crate::ids::{ConnectionKey, ShardId};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::publish::is_own_topic;
 use crate::settings::Durability;
+use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

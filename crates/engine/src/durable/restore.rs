@@ -1,9 +1,8 @@
 //! Taking in what a store holds, before any client is served.
 
-use crate::session::ending::ending;
-use crate::desk::Desk;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::cluster::ending::ending;
+use crate::desk::{Desk, Timer};
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -12,7 +11,6 @@ use tidegate_mqtt::PacketId;
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::cluster::exchanges::{Exchange, Got};
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::hash::NameHasher;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
@@ -20,10 +18,9 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
-use crate::publish::is_own_topic;
 use crate::session::packet_ids::{Inflight, State};
 use crate::session::{FilterList, InFlight, Membership, Session};
-use crate::topics::{Subscriber, SubscriberOptions};
+use crate::topics::{Subscriber, SubscriberOptions, is_own_topic};
 use crate::wire::{WireError, WireReader};
 
 use super::crossing::Replay;
@@ -32,7 +29,6 @@ use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord};
 use super::records::{delivery, end, read_message, read_subscription};
 use super::restoring::{RestoredEntry, Restoring};
-use super::route::malformed;
 use super::session_record::SessionRecord;
 
 /// Why what a store holds was not taken in.
@@ -446,4 +442,14 @@ impl Subscribing<'_> {
         }
         Ok(())
     }
+}
+
+/// What cannot be read, with its key.
+pub(super) fn malformed(key: &[u8], error: WireError) -> RestoreError {
+    use std::fmt::Write;
+    let key = key.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    RestoreError::Malformed { key, error }
 }

@@ -5,22 +5,20 @@ use super::read_session::{SessionImage, SubscriptionImage};
 use super::{ImageError, open};
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::connection::FetchRequest;
-use crate::desk::Desk;
-use crate::desk::Timer;
+use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::image::leaving::{Moving, moving};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::publish::deciding::deciding;
-use crate::publish::is_own_topic;
 use crate::retained::RetainedStore;
 use crate::session::table::Sessions;
 use crate::settings::Holding;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
-use crate::topics::Subscriber;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
+use crate::topics::{Subscriber, is_own_topic};
 use crate::wire::{WireError, WireReader};
 
 impl Engine {
@@ -58,7 +56,7 @@ impl Engine {
             self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, by);
         }
         for session in sessions {
-            self.adopt_session(now, session);
+            moving!(self).adopt_session(now, session);
         }
         for message in retained {
             self.retained.adopt_retained(now, &mut self.desk, &self.homes, &self.uplinks.brokers.config, message);
@@ -72,7 +70,9 @@ impl Engine {
         self.after_frame(now);
         Ok(partition)
     }
+}
 
+impl Moving<'_> {
     fn adopt_session(&mut self, now: Now, image: SessionImage) {
         let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
         self.settings.fit_standing(now, &mut session);

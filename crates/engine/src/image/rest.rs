@@ -3,8 +3,8 @@
 //! that each comes once and in its order.
 
 use crate::desk::Desk;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::image::leaving::{Moving, moving};
+use crate::publish::publishing::{Publishing, publishing};
 use std::collections::BTreeSet;
 
 use super::fields::{put_message, read_message};
@@ -13,8 +13,7 @@ use crate::engine::Engine;
 use crate::ids::{Partitions, Place, SessionKey, TenantId};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::id::MessageId;
-use crate::orchestrator::uplink::id::SeenIds;
+use crate::orchestrator::uplink::id::{MessageId, SeenIds};
 use crate::publish::dispatch::{Source, reach};
 use crate::session::table::Sessions;
 use crate::settings::fleet_topics::of_brokers;
@@ -122,7 +121,7 @@ impl Handover {
     }
 }
 
-impl Engine {
+impl Moving<'_> {
     /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
     /// who come are to get later, or have got already, goes to all others now. Says whether it has been delivered.
     #[cold]
@@ -134,7 +133,7 @@ impl Engine {
         message: &MessageRef,
     ) -> bool {
         let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
-        if self.handover.concerns_rest(self.place, &self.desk, self.cache.get(slot).1) {
+        if self.handover.concerns_rest(self.place, self.desk, self.cache.get(slot).1) {
             if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
                 passed_over = passed_over.with(rest.partitions);
             }
@@ -148,6 +147,20 @@ impl Engine {
         true
     }
 
+    /// Delivers to those sessions of this shard that are meant.
+    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(&Sessions, SessionKey) -> bool) {
+        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let slot = publishing!(self).route_of(tenant, topic);
+        let (_, route) = self.cache.get(slot);
+        let targets: Vec<_> =
+            route.targets().iter().filter(|target| is_meant(&self.desk.sessions, target.session)).copied().collect();
+        let mut publication = message.publication().named(tenant, topic);
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
+    }
+}
+
+impl Engine {
     /// Stops noting and gives out what was noted; `None` when it was too much, or nothing was to be noted.
     pub fn take_rest(&mut self) -> Option<Vec<u8>> {
         self.handover.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
@@ -198,23 +211,11 @@ impl Engine {
         self.desk.journal.now = now;
         let mut messages = 0;
         each_noted(now, sifted, |_, message| {
-            self.deliver_only(now, message, |sessions, session| sessions.is_among(session, partitions));
+            moving!(self).deliver_only(now, message, |sessions, session| sessions.is_among(session, partitions));
             messages += 1;
         })?;
         self.after_frame(now);
         Ok(messages)
-    }
-
-    /// Delivers to those sessions of this shard that are meant.
-    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(&Sessions, SessionKey) -> bool) {
-        let Some((tenant, topic)) = of_brokers(&self.settings, message.topic()) else { return };
-        let slot = publishing!(self).route_of(tenant, topic);
-        let (_, route) = self.cache.get(slot);
-        let targets: Vec<_> =
-            route.targets().iter().filter(|target| is_meant(&self.desk.sessions, target.session)).copied().collect();
-        let mut publication = message.publication().named(tenant, topic);
-        let source = Source::inside(self.place.shard, now);
-        reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
     }
 }
 

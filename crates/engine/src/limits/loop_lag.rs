@@ -8,7 +8,7 @@
 //!
 //! Nothing is counted while turns are short.
 
-use crate::publish::parking::Parking;
+use crate::connection::parking::Parking;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::{Desk, Timer};

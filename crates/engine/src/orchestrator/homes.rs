@@ -3,23 +3,23 @@
 //! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
 //! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
 
-use crate::session::ending::ending;
+use crate::cluster::ending::ending;
+use crate::connection::parking::parking;
 use crate::desk::Desk;
-use crate::ids::Place;
-use crate::orchestrator::uplink::FleetConfig;
+use crate::ids::{
+    ConnectionKey, PARTITIONS, PartitionId, Partitions, Place, SessionKey, ShardId, TenantId, partition_of,
+};
+use crate::orchestrator::uplink::{FleetConfig, UPLINK_LISTENER};
 use crate::publish::answering::answering;
-use crate::publish::parking::parking;
 use tidegate_mqtt::Version;
 
 use crate::connection::Phase;
 use crate::connection::input::Flow;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::UPLINK_LISTENER;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 
 /// Where the clients of a partition are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,13 +4,11 @@
 //! A PUBLISH that has to wait, for other shards' answers or for room, is put back to the packets that its publisher has
 //! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
 
+use crate::connection::parking::{Parking, parking};
 use crate::connection::table::Connections;
 use crate::durable::Journal;
 use crate::publish::answering::answering;
-use crate::publish::deciding::Deciding;
-use crate::publish::deciding::deciding;
-use crate::publish::parking::Parking;
-use crate::publish::parking::parking;
+use crate::publish::deciding::{Deciding, deciding};
 use crate::publish::publishing::publishing;
 use std::collections::BTreeMap;
 
@@ -392,21 +390,6 @@ impl Engine {
             }
         }
     }
-
-    /// Every question has someone who waits for its answer.
-    pub(crate) fn audit_admissions(&self, wrong: &mut dyn FnMut(String)) {
-        self.desk.reservations.audit(wrong);
-        for (number, asked) in &self.admissions.asked {
-            let connection = self.desk.connections.get(asked.connection);
-            let extra = connection.and_then(|connection| connection.extra.as_ref());
-            if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
-                wrong(format!("room number {number} was asked for and nobody waits for it"));
-            }
-        }
-        if self.links.roster.is_alone() && self.desk.reservations.len() > 0 {
-            wrong("room is kept although nobody else could be asked".into());
-        }
-    }
 }
 
 impl Connections {
@@ -431,4 +414,21 @@ impl Journal {
 /// The shards of a set of bits.
 fn shards_of(bits: u64) -> impl Iterator<Item = ShardId> {
     (0..64_u16).filter(move |shard| bits & (1 << shard) != 0).map(ShardId)
+}
+
+impl Admissions {
+    /// Each question has a publisher that waits for its answer.
+    pub(crate) fn audit(&self, desk: &Desk, is_alone: bool, wrong: &mut dyn FnMut(String)) {
+        desk.reservations.audit(wrong);
+        for (number, asked) in &self.asked {
+            let connection = desk.connections.get(asked.connection);
+            let extra = connection.and_then(|connection| connection.extra.as_ref());
+            if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
+                wrong(format!("room number {number} was asked for and no publisher waits for it"));
+            }
+        }
+        if is_alone && desk.reservations.len() > 0 {
+            wrong("room is reserved although there is no other shard".into());
+        }
+    }
 }

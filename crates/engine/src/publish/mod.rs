@@ -12,18 +12,16 @@ pub(crate) mod fan_out;
 pub(crate) mod inbound;
 pub(crate) mod layouts;
 pub(crate) mod origin;
-pub(crate) mod parking;
 pub(crate) mod pipeline;
 pub(crate) mod publishing;
 pub(crate) mod stages;
 pub(crate) mod turn_share;
 mod with_properties;
 
+use crate::connection::parking::Parking;
 use crate::publish::answering::Answering;
 use crate::publish::deciding::Deciding;
-use crate::publish::parking::Parking;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::connection::input::Refused;
@@ -266,18 +264,4 @@ impl Desk {
         }
         is_new
     }
-}
-
-/// Whether only the broker itself publishes to a topic. Clients may to `$SYS/broker/connection/NAME/state`: there a
-/// bridge tells both of its brokers whether it is connected, by its will, too, so that one that might not would never
-/// come in.
-#[inline]
-pub(crate) fn is_own_topic(topic: &str) -> bool {
-    (topic.starts_with("$SYS/") || topic == "$SYS") && !is_bridge_state(topic)
-}
-
-#[cold]
-fn is_bridge_state(topic: &str) -> bool {
-    let name = topic.strip_prefix("$SYS/broker/connection/").and_then(|rest| rest.strip_suffix("/state"));
-    name.is_some_and(|name| !name.is_empty() && !name.contains('/'))
 }

@@ -2,11 +2,11 @@
 //!
 //! What an answer of a stage means for the publisher is decided here and nowhere else.
 
-use crate::ids::hash_name;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::connection::parking::parking;
+use crate::ids::{ConnectionKey, TenantId, hash_name};
+use crate::orchestrator::uplink::uplinking::uplinking;
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::deciding;
-use crate::publish::parking::parking;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 use super::inbound::Inbound;
@@ -14,7 +14,6 @@ use super::stages::{Deferral, ORDER, Rejection, StageSet, Step};
 use crate::connection::Outcome;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
-use crate::ids::{ConnectionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
@@ -199,7 +198,7 @@ impl Engine {
             parking!(self).wait_for_links(now, key, full_links);
         }
         if tenant == TenantId::UPLINK {
-            self.check_gate_now_and_then(now);
+            uplinking!(self).check_gate_now_and_then(now);
         }
     }
 }

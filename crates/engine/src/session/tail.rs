@@ -14,6 +14,7 @@ use crate::event::{Event, LoadedQueue, WantedQueue};
 use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::session::reading::{Reading, reading};
 use crate::session::table::Sessions;
 use crate::session::{Delivery, Flow};
 use crate::telling::reason::Reason;
@@ -199,10 +200,10 @@ impl Engine {
         for (pair_key, value) in &loaded.entries {
             match read_entry(pair_key, value, now, loaded.tenant) {
                 Some(read) if read.session.0.get() == loaded.session => {
-                    taken += self.take_read(now.monotonic, key, read);
+                    taken += reading!(self).take_read(now.monotonic, key, read);
                 }
                 _ => {
-                    self.give_up_tail(key);
+                    reading!(self).give_up_tail(key);
                     break;
                 }
             }
@@ -216,18 +217,38 @@ impl Engine {
         let Some(key) = self.desk.sessions.wanted_by(tenant, client_id, session) else { return };
         match failure {
             ReadFailure::Busy => self.desk.read_later(key),
-            ReadFailure::Lost => self.give_up_tail(key),
+            ReadFailure::Lost => reading!(self).give_up_tail(key),
         }
         self.after_frame(now);
     }
 
+    fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
+        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
+        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+        tail.loading = false;
+        // What was committed after the store had looked tells nothing about what it saw.
+        let (left, seen) = (tail.messages, tail.seen);
+        if left == 0 {
+            reading!(self).drop_tail(key);
+        } else if taken == 0 && seen {
+            // Everything is committed, and there is less than was written.
+            reading!(self).give_up_tail(key);
+        } else if taken == 0 {
+            self.desk.read_later(key);
+        }
+        self.desk.refill(now.monotonic, &mut self.layouts, key);
+        self.after_frame(now);
+    }
+}
+
+impl Reading<'_> {
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
     fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
         let allowed =
-            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(&self.desk, key, delivery.message.topic()));
+            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(self.desk, key, delivery.message.topic()));
         let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
-        let desk = &mut self.desk;
+        let desk = &mut *self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };
         let stored = session.stored;
         let Some(flow) = session.flow.as_mut() else { return 0 };
@@ -261,24 +282,6 @@ impl Engine {
         desk.memory += cost;
         desk.note_expiry(key, expires_at);
         1
-    }
-
-    fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
-        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
-        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
-        tail.loading = false;
-        // What was committed after the store had looked tells nothing about what it saw.
-        let (left, seen) = (tail.messages, tail.seen);
-        if left == 0 {
-            self.drop_tail(key);
-        } else if taken == 0 && seen {
-            // Everything is committed, and there is less than was written.
-            self.give_up_tail(key);
-        } else if taken == 0 {
-            self.desk.read_later(key);
-        }
-        self.desk.refill(now.monotonic, &mut self.layouts, key);
-        self.after_frame(now);
     }
 
     fn give_up_tail(&mut self, key: SessionKey) {

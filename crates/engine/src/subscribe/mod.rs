@@ -5,24 +5,21 @@ pub(crate) mod steps;
 pub(crate) mod subscribing;
 
 use crate::connection::table::Connections;
-use crate::durable::Journal;
+use crate::durable::{Journal, STORED_NAME_MAX};
+use crate::engine::Engine;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
-use crate::topics::SubscriptionIndex;
+use crate::topics::{FilterKey, Subscriber, SubscriberOptions, SubscriptionIndex, is_own_topic};
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 use crate::connection::FetchRequest;
-use crate::durable::STORED_NAME_MAX;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
-use crate::publish::is_own_topic;
 use crate::settings::Holding;
 use crate::settings::fleet_topics::is_too_long_at_brokers;
 use crate::telling::reason::Reason;
-use crate::topics::{FilterKey, Subscriber, SubscriberOptions};
 
 /// One filter of a SUBSCRIBE packet.
 struct Request<'a> {

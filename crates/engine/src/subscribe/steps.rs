@@ -5,13 +5,12 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
+use crate::connection::parking::{Parking, parking};
+use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::publish::answering::answering;
-use crate::publish::parking::Parking;
-use crate::publish::parking::parking;
 use crate::retained::fetching::fetching;
 use crate::session::table::Sessions;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use tidegate_mqtt::{
     Frame, PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter, TopicError,
     TopicFilter, TopicFilters, TopicFiltersIter, Unsubscribe, Version,
@@ -192,10 +191,66 @@ impl Engine {
             self.turn_share.add_packet(key);
             debug_assert!(extra_has(self.desk.connections.get_mut(key), ticket), "the answer has another place");
         }
-        self.end_decided_waits(now);
+        uplinking!(self).end_decided_waits(now);
         parking!(self).wait_for_full_links(now, key);
     }
 
+    /// Takes the next steps of packets, each after the other, as far as the turn allows.
+    pub(crate) fn run_steps(&mut self, now: Now) {
+        for _ in 0..self.turn_share.packets_waiting() {
+            if !self.turn_share.has_filter_work() {
+                return;
+            }
+            let Some(key) = self.turn_share.next_packet() else { return };
+            if self.take_step(now, key) {
+                self.unpark(now, key);
+                self.after_frame(now);
+            }
+            if self.turn_share.is_gone(key) {
+                self.handle_transport_closed(now, key);
+            }
+        }
+    }
+
+    /// Takes a step of a packet; says whether it was the last.
+    fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return false };
+        if connection.is_suspended() {
+            // It goes on when the connection does.
+            return false;
+        }
+        let Some(extra) = connection.extra.as_mut() else { return false };
+        let Some(mut packet) = extra.packet_left.take() else { return false };
+        let ticket = packet.steps.ticket;
+        let Some(mut answer) = extra.acks.take_answer(ticket.sequence) else { return false };
+        let bytes = packet.bytes.get(packet.at..).unwrap_or_default();
+        let mut filters = match packet.steps.kind {
+            Kind::Subscribe(_) => Filters::Subscribe(Subscriptions::checked(bytes, packet.steps.version).iter()),
+            Kind::Unsubscribe => Filters::Unsubscribe(TopicFilters::checked(bytes).iter()),
+        };
+        let done = self.take_filters(now, key, &mut packet.steps, &mut filters, &mut answer);
+        packet.at = packet.bytes.len() - filters.rest().len();
+        let waits =
+            if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
+        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
+            return false;
+        };
+        extra.acks.put_answer(ticket.sequence, answer, waits);
+        if done {
+            self.desk.memory -= packet.bytes.len() as u64;
+            self.desk.input_bytes -= packet.bytes.len() as u64;
+            answering!(self).confirm(now, ticket, None, packet.steps.promises);
+        } else {
+            extra.packet_left = Some(packet);
+            self.turn_share.add_packet(key);
+        }
+        uplinking!(self).end_decided_waits(now);
+        parking!(self).wait_for_full_links(now, key);
+        done
+    }
+}
+
+impl Engine {
     /// Works off filters of a packet as far as the turn allows; says whether none is left.
     fn take_filters(
         &mut self,
@@ -284,65 +339,6 @@ impl Engine {
             asked.expects = true;
             fetching!(self).expect_fetches(session, &answer.fetches);
         }
-    }
-
-    /// Whether packets wait whose next step may be taken.
-    pub(crate) fn has_steps(&self) -> bool {
-        self.turn_share.has_packets()
-    }
-
-    /// Takes the next steps of packets, each after the other, as far as the turn allows.
-    pub(crate) fn run_steps(&mut self, now: Now) {
-        for _ in 0..self.turn_share.packets_waiting() {
-            if !self.turn_share.has_filter_work() {
-                return;
-            }
-            let Some(key) = self.turn_share.next_packet() else { return };
-            if self.take_step(now, key) {
-                self.unpark(now, key);
-                self.after_frame(now);
-            }
-            if self.turn_share.is_gone(key) {
-                self.handle_transport_closed(now, key);
-            }
-        }
-    }
-
-    /// Takes a step of a packet; says whether it was the last.
-    fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return false };
-        if connection.is_suspended() {
-            // It goes on when the connection does.
-            return false;
-        }
-        let Some(extra) = connection.extra.as_mut() else { return false };
-        let Some(mut packet) = extra.packet_left.take() else { return false };
-        let ticket = packet.steps.ticket;
-        let Some(mut answer) = extra.acks.take_answer(ticket.sequence) else { return false };
-        let bytes = packet.bytes.get(packet.at..).unwrap_or_default();
-        let mut filters = match packet.steps.kind {
-            Kind::Subscribe(_) => Filters::Subscribe(Subscriptions::checked(bytes, packet.steps.version).iter()),
-            Kind::Unsubscribe => Filters::Unsubscribe(TopicFilters::checked(bytes).iter()),
-        };
-        let done = self.take_filters(now, key, &mut packet.steps, &mut filters, &mut answer);
-        packet.at = packet.bytes.len() - filters.rest().len();
-        let waits =
-            if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
-        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
-            return false;
-        };
-        extra.acks.put_answer(ticket.sequence, answer, waits);
-        if done {
-            self.desk.memory -= packet.bytes.len() as u64;
-            self.desk.input_bytes -= packet.bytes.len() as u64;
-            answering!(self).confirm(now, ticket, None, packet.steps.promises);
-        } else {
-            extra.packet_left = Some(packet);
-            self.turn_share.add_packet(key);
-        }
-        self.end_decided_waits(now);
-        parking!(self).wait_for_full_links(now, key);
-        done
     }
 }
 

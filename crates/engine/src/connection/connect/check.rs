@@ -1,14 +1,13 @@
 //! What a CONNECT is refused for.
 
 use crate::connection::connecting::Connecting;
-use crate::settings::Settings;
+use crate::settings::{Authentication, ListenerSettings, Settings};
 use tidegate_mqtt::{Connect, Version};
 
 use crate::access::Subject;
 use crate::connection::input::Refused;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::publish::origin::HUB_CLIENT_PREFIX;
-use crate::settings::{Authentication, ListenerSettings};
 use crate::telling::reason::Reason;
 
 impl Connecting<'_> {
@@ -33,7 +32,7 @@ impl Connecting<'_> {
         if will.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the will's QoS is above the maximum"));
         }
-        if crate::publish::is_own_topic(will.topic.as_str()) {
+        if crate::topics::is_own_topic(will.topic.as_str()) {
             return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
         }
         if will.payload.len() > self.desk.settings.limits.max_payload {

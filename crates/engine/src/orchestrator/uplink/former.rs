@@ -1,8 +1,7 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
-use crate::session::ending::ending;
-use crate::desk::Desk;
-use crate::desk::Timer;
+use crate::cluster::ending::ending;
+use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::{Millis, Now};

@@ -2,12 +2,12 @@
 //! what their users may do (BRK-10).
 
 use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::uplinking::Uplinking;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{PacketId, ReasonCode, SubAck, TopicFilter};
 
 use super::UplinkKey;
 use super::filters::{FilterSync, WantedFilters};
-use crate::engine::Engine;
 use crate::event::Attempt;
 use crate::ids::ShardId;
 use crate::link::envelope::Ticket;
@@ -56,7 +56,7 @@ impl FilterSync {
     }
 }
 
-impl Engine {
+impl Uplinking<'_> {
     /// All brokers have answered for a filter, or are gone: whoever waits for it is refused it if none has taken it.
     /// Whoever has subscribed before keeps the subscription.
     pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &Verdict) {
@@ -93,7 +93,7 @@ impl Engine {
     /// Refuses a filter to a client whose SUBACK waits, if it is among those that it asked for.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
         let Some(session) = self.desk.session_of(ticket.connection) else { return };
-        let Some((tenant, filter)) = of_brokers(&self.settings, filter) else { return };
+        let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
         if self.desk.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
             return;
         }

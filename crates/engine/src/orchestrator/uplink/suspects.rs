@@ -11,6 +11,7 @@
 use crate::desk::Desk;
 use crate::groups::dealing::{Dealing, dealing};
 use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::uplinking::Uplinking;
 use crate::publish::layouts::Layouts;
 use std::collections::BTreeMap;
 
@@ -21,7 +22,6 @@ use super::quarantine::is_about_topic;
 use super::route::len_for_broker;
 use super::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
 use super::{Declined, Uplink, UplinkKey};
-use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
@@ -175,7 +175,7 @@ impl Uplink {
     }
 }
 
-impl Engine {
+impl Uplinking<'_> {
     /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
     /// Returns whether the next attempt comes at once: the broker is well, and only denies something.
     pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) -> bool {

@@ -1,14 +1,14 @@
 //! What other shards send.
 
-use crate::cluster::peering::Peering;
-use crate::cluster::peering::peering;
+use crate::cluster::peering::{Peering, peering};
+use crate::connection::parking::parking;
 use crate::groups::dealing::dealing;
-use crate::link::Links;
+use crate::image::leaving::moving;
 use crate::link::transfer_word::TransferWord;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::link::{Batch, Links};
+use crate::orchestrator::uplink::uplinking::uplinking;
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::deciding;
-use crate::publish::parking::parking;
 use crate::publish::publishing::publishing;
 use crate::retained::fetching::fetching;
 use crate::subscribe::subscribing::subscribing;
@@ -22,7 +22,6 @@ use crate::engine::Engine;
 use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
-use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::{PUBLISH_KIND, Record};
@@ -114,10 +113,12 @@ impl Engine {
                 self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
             }
             Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
-            Record::Fleet(FleetWord::Room { gate }) => self.set_gate(Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Room { gate }) => uplinking!(self).set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
-            Record::InterestRefused { ticket, filter, code } => self.refuse_filter(now, ticket, filter, code),
+            Record::InterestRefused { ticket, filter, code } => {
+                uplinking!(self).refuse_filter(now, ticket, filter, code);
+            }
             Record::InterestSeen { ticket } => {
                 self.links.answered(from, ticket, true);
                 answering!(self).handle_interest_seen(now, ticket);
@@ -130,7 +131,7 @@ impl Engine {
                     // What has reached some of its receivers here went to the old home alone: it was sent before.
                     self.finish_fan_outs(now);
                 }
-                self.handle_transfer(from, word);
+                moving!(self).handle_transfer(from, word);
             }
             Record::Dealing(word) => {
                 if peering!(self).handle_dealing(now, from, word) {
@@ -138,6 +139,16 @@ impl Engine {
                 }
             }
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
+            Record::SysQuery { round } => self.answer_sys_query(from, round),
+            Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
+            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
+            other => self.handle_room_record(now, from, other),
+        }
+    }
+
+    /// Takes records of publishers that wait for room in queues and links, and passes on all others.
+    fn handle_room_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
                 self.desk.tell_delayed(Delay::Queue(None), connection);
@@ -162,9 +173,6 @@ impl Engine {
             Record::Reserved { number, full } => deciding!(self).handle_reserved(now, from, number, full),
             Record::Commit { number } => self.desk.reservations.commit((from, number)),
             Record::Release { number } => deciding!(self).release((from, number)),
-            Record::SysQuery { round } => self.answer_sys_query(from, round),
-            Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
-            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
             other => peering!(self).handle_retained_record(now, from, other),
         }
     }
@@ -212,7 +220,7 @@ impl Engine {
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::UPLINK {
-                self.check_gate_now_and_then(now);
+                uplinking!(self).check_gate_now_and_then(now);
             }
         }
         self.desk.transfers.source = self.place.shard;
@@ -243,7 +251,7 @@ impl Engine {
         if let Some(ticket) = ticket.filter(|_| !later) {
             self.links.confirm_interest(from, ticket);
         }
-        self.end_decided_waits(now);
+        uplinking!(self).end_decided_waits(now);
     }
 
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
