@@ -128,6 +128,16 @@ pub enum BusError {
         /// What it may be.
         range: &'static str,
     },
+    /// The servers have no room for a log, which reserves its limit. Nothing was made.
+    #[error(
+        "the bus has no room for log {log}, which reserves {bytes} bytes; lower its limit, or give the servers more storage (`max_file_store` of NATS)"
+    )]
+    NoRoom {
+        /// The log.
+        log: String,
+        /// The bytes that a partition of it reserves.
+        bytes: u64,
+    },
     /// The servers refused.
     #[error("the bus refused to {action}: {reason}")]
     Refused {

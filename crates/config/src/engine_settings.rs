@@ -28,6 +28,8 @@ const MOST_STORE_MEMORY: u64 = 256 * MIB;
 /// Bytes that wait for one session in the store at most where nothing is configured, and the part of its disk.
 const MOST_STORED_QUEUE: u64 = 1024 * MIB;
 const STORED_QUEUE_PART: u64 = 8;
+/// Bytes that a store may take on the bus where nothing is configured and the bus has room for them.
+const DEFAULT_MIRROR_BYTES: u64 = 4096 * MIB;
 
 impl Config {
     /// Number of shards: the configured one, or one for every two cores. A shard has work for little more than half a
@@ -118,7 +120,10 @@ impl Config {
         let disk = self.store.directory.as_ref().and_then(|it| RealDisk::file_system_size(Path::new(it)).ok());
         let limit = Some(self.store.max_bytes.0).filter(|bytes| *bytes != 0);
         let on_bus = self.mirror.bus.is_some() || self.cluster.bus.is_some();
-        let mirror = on_bus.then_some(self.mirror.max_bytes.0);
+        let mirror = on_bus.then_some(match self.mirror.max_bytes.0 {
+            0 => DEFAULT_MIRROR_BYTES,
+            bytes => bytes,
+        });
         let room = [disk, limit, mirror].into_iter().flatten().min().unwrap_or(u64::MAX);
         (room / STORED_QUEUE_PART).min(MOST_STORED_QUEUE)
     }

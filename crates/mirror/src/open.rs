@@ -31,6 +31,8 @@ pub struct OpenReport {
     pub records: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Bytes that the log may take: `max_bytes`, or less where the bus has no room for them.
+    pub max_bytes: u64,
 }
 
 /// The result of opening.
@@ -48,7 +50,7 @@ pub struct OpenedMirror {
 /// When the bus is unreachable, the log is damaged or incomplete, or the directory belongs to another log or cannot be
 /// used. The log is then unchanged, and so is a directory that is not its copy.
 pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> {
-    let settings = Settings {
+    let mut settings = Settings {
         max_bytes: settings.max_bytes.max(MIN_MAX_BYTES),
         chunk_bytes: settings.chunk_bytes.clamp(4_096, 900_000),
         ..settings
@@ -60,9 +62,9 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     })?;
     let place = Place::new(settings.log.clone(), 0);
     let incarnation = local.random();
-    create(bus, &place, &settings)?;
+    create(bus, &place, &mut settings)?;
     let claimed = claim(bus, &place, incarnation)?;
-    let mut report = OpenReport::default();
+    let mut report = OpenReport { max_bytes: settings.max_bytes, ..OpenReport::default() };
     let found = find(bus, &place, &local, settings.local_sync, claimed.epoch.0, &mut report)?;
     let Found { files, sequence, offset, is_content_local } = found;
     if !report.created && !report.filled {
@@ -80,9 +82,23 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     Ok(OpenedMirror { disk: Arc::new(disk), report })
 }
 
-fn create(bus: &Bus, place: &Place, settings: &Settings) -> Result<(), MirrorError> {
-    let spec = settings.spec();
-    ask(&|| false, |done| bus.create(spec, done)).map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
+/// Makes the log, with a lower limit where the bus has no room for the one that is wanted.
+fn create(bus: &Bus, place: &Place, settings: &mut Settings) -> Result<(), MirrorError> {
+    let wanted = settings.max_bytes;
+    let least = settings.least_bytes.max(MIN_MAX_BYTES);
+    loop {
+        let spec = settings.spec();
+        match ask(&|| false, |done| bus.create(spec, done)) {
+            Ok(()) => break,
+            Err(BusError::NoRoom { .. }) if settings.max_bytes / 2 >= least => settings.max_bytes /= 2,
+            Err(source) => return Err(MirrorError::Bus { log: place.log.clone(), source }),
+        }
+    }
+    if settings.max_bytes < wanted {
+        let max_bytes = settings.max_bytes;
+        tracing::warn!(log = %place.log, max_bytes, wanted, "the bus has little room: the store may take less on it; give the servers more storage, or set mirror.max_bytes");
+    }
+    Ok(())
 }
 
 pub(crate) struct Claimed {

@@ -23,6 +23,9 @@ pub struct Settings {
     pub local_sync: bool,
     /// Bytes that the log may take on the bus. Above it writes are refused as on a disk without room; at least 64 MiB.
     pub max_bytes: u64,
+    /// The fewest bytes that will do where the bus has no room for `max_bytes`, at least 64 MiB. The log then takes the
+    /// largest half, quarter and so on of `max_bytes` that the bus has room for.
+    pub least_bytes: u64,
     /// Bytes of a file in one record, 4,096 to 900,000.
     pub chunk_bytes: usize,
     /// Bytes of one file that may be unconfirmed, which delay the sync of another file.
@@ -54,6 +57,7 @@ impl Settings {
             directory: directory.into(),
             local_sync: true,
             max_bytes: 4 * 1024 * MIB,
+            least_bytes: MIN_MAX_BYTES,
             chunk_bytes: 512 * 1024,
             max_unconfirmed_bytes: 2 * 1024 * 1024,
             index_after_bytes: 16 * MIB,

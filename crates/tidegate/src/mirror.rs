@@ -77,9 +77,11 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
     let lost = Arc::default();
     let settings = Settings::new(&name, directory).map_err(|error| format!("{name}: {error}"))?;
+    let configured = Some(mirror.max_bytes.0).filter(|bytes| *bytes != 0);
     let settings = Settings {
         local_sync: mirror.local_sync,
-        max_bytes: mirror.max_bytes.0,
+        max_bytes: configured.unwrap_or(settings.max_bytes),
+        least_bytes: configured.unwrap_or(settings.least_bytes),
         on_lost: stop_on_loss(&lost),
         ..settings
     };

@@ -26,6 +26,10 @@ const STREAM_NOT_FOUND: u64 = 10_059;
 const STREAM_EXISTS: u64 = 10_058;
 /// JetStream's numbers for a stream that is to have more copies than there are servers for.
 const TOO_FEW_SERVERS: [u64; 3] = [10_005, 10_023, 10_074];
+/// JetStream's number for a stream that reserves more than the storage that is left.
+const NO_STORAGE: u64 = 10_047;
+/// What servers of a cluster say of such a stream, with the number for too few servers.
+const NO_STORAGE_OF_PEERS: &str = "insufficient storage";
 /// JetStream's number for a message that is not there.
 pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
 /// What a message is known by when it is sent again.
@@ -61,6 +65,16 @@ impl Failure {
         match self {
             Self::Bus(error) => error,
             Self::Refused { reason, .. } => BusError::Refused { action, reason },
+        }
+    }
+
+    /// The error of a log that cannot be made.
+    fn into_error_of_making(self, spec: &LogSpec) -> BusError {
+        match self {
+            Self::Refused { code, reason } if code == NO_STORAGE || reason.contains(NO_STORAGE_OF_PEERS) => {
+                BusError::NoRoom { log: spec.name.to_string(), bytes: spec.max_bytes }
+            }
+            failure => failure.into_error("make a log"),
         }
     }
 
@@ -149,7 +163,7 @@ impl Server {
         self.check_jetstream().await?;
         for partition in 0..spec.partitions {
             let place = Place { log: spec.name.clone(), partition: Partition(partition) };
-            self.create_stream(spec, &place, deadline).await.map_err(|failure| failure.into_error("make a log"))?;
+            self.create_stream(spec, &place, deadline).await.map_err(|failure| failure.into_error_of_making(spec))?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ section! {
         /// working copy is fetched after power loss.
         local_sync: bool = true, in Kind::Boolean;
         /// Bytes that the files may take on the bus, which JetStream reserves, and an eighth more. Above it the store
-        /// is full.
-        max_bytes: Bytes = Bytes(4096 * MIB), in Kind::Size(Range::of(64 * MIB, 16 * TIB));
+        /// is full. A node does not start on a bus without room for a configured limit.
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(64 * MIB, 16 * TIB).or_zero("4 GiB, or half of it and so on down to 64 MiB where the bus has no room for it"));
     }
 }

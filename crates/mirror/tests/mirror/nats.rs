@@ -162,6 +162,38 @@ fn files_that_change_while_the_bus_is_filled_again_stay_whole() {
     assert!(content("written") == [2; BYTES] && content("replaced") == b"new", "{:?}", copy.report);
 }
 
+/// A server that lets logs reserve so much.
+fn server_with_room_for(size: &str) -> Nats {
+    Nats::start_with(|directory| {
+        let file = directory.join("nats.conf");
+        std::fs::write(&file, format!("jetstream {{ max_file_store: {size} }}\n")).unwrap();
+        vec!["-c".to_owned(), file.to_str().unwrap().to_owned()]
+    })
+}
+
+#[test]
+fn a_bus_with_little_room_gets_a_log_with_a_lower_limit() {
+    const MIB: u64 = 1 << 20;
+    let (nats, folder, other) = (server_with_room_for("700MB"), Folder::new(), Folder::new());
+    let bus = nats.bus(Duration::from_secs(10));
+    let wanted = |directory: &Folder, least_bytes| tidegate_mirror::Settings {
+        max_bytes: 1024 * MIB,
+        least_bytes,
+        ..mirror_settings("a", directory.path())
+    };
+    let opened = tidegate_mirror::open(&bus, wanted(&folder, 64 * MIB)).unwrap();
+    assert_eq!(opened.report.max_bytes, 512 * MIB);
+    drop(opened);
+    // The log that is there is taken as it is.
+    let opened = tidegate_mirror::open(&bus, wanted(&folder, 64 * MIB)).unwrap();
+    assert_eq!(opened.report.max_bytes, 512 * MIB);
+    // A limit that may not shrink is refused.
+    let settings =
+        tidegate_mirror::Settings { log: tidegate_mirror::log_of("b").unwrap(), ..wanted(&other, 1024 * MIB) };
+    let Err(error) = tidegate_mirror::open(&bus, settings) else { panic!("there is no room") };
+    assert!(error.to_string().contains("the bus has no room for log store-b"), "{error}");
+}
+
 #[test]
 fn a_second_process_fences_the_first_on_a_real_server() {
     let (nats, mine, theirs) = (Nats::start(), Folder::new(), Folder::new());

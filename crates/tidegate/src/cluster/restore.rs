@@ -64,7 +64,10 @@ impl From<MirrorError> for Hindrance {
     fn from(error: MirrorError) -> Self {
         let text = error.to_string();
         match error {
-            MirrorError::Bus { source: BusError::Refused { .. } | BusError::Unknown(_), .. } => Self::Refused(text),
+            MirrorError::Bus {
+                source: BusError::Refused { .. } | BusError::NoRoom { .. } | BusError::Unknown(_),
+                ..
+            } => Self::Refused(text),
             MirrorError::Bus { .. } | MirrorError::Contended { .. } | MirrorError::Local(_) => Self::Passing(text),
             _ => Self::Lasting(text),
         }
