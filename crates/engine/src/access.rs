@@ -200,7 +200,7 @@ impl Subscribing<'_> {
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
-                self.desk.tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
+                self.desk.reports().tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
                 self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             }
         }
@@ -288,7 +288,7 @@ impl Rules {
             may
         });
         for key in withheld {
-            desk.tell_withheld(key, &topic);
+            desk.reports().tell_withheld(key, &topic);
         }
     }
 
@@ -329,7 +329,7 @@ impl Rules {
         for delivery in back {
             desk.forget_queued(delivery.cost());
             desk.forget_stored(stored, delivery.number);
-            desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
+            desk.reports().drop_for(Reason::NotAuthorized, key, delivery.message.topic());
         }
         desk.after_refill(key);
     }

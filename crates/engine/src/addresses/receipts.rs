@@ -3,6 +3,7 @@
 //! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
 //! know travels with the message: to other shards, into the store, and back.
 
+use crate::telling::reporting::Reporting;
 use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
@@ -11,7 +12,6 @@ use std::fmt::Write;
 use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 
 use super::{Address, encoded};
-use crate::desk::Desk;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::now::{Millis, Now};
@@ -224,7 +224,7 @@ impl Publishing<'_> {
     }
 }
 
-impl Desk {
+impl Reporting<'_> {
     /// Tells the sender of a message what has become of it, where it was addressed to the client of a session and the
     /// sender wants to know.
     #[inline]

@@ -227,7 +227,7 @@ impl SessionEnding<'_> {
     fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
-            self.desk.discard(Reason::MessageExpired, &it.message);
+            self.desk.reports().discard(Reason::MessageExpired, &it.message);
             self.outgoing.remove_outgoing(self.desk, number);
             return true;
         }

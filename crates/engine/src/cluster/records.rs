@@ -151,7 +151,7 @@ impl Engine {
         match record {
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
-                self.desk.tell_delayed(Delay::Queue(None), connection);
+                self.desk.reports().tell_delayed(Delay::Queue(None), connection);
                 parking!(self).park_for(now, connection, from);
             }
             Record::Unpark { connection } => self.unpark_for(now, connection, from),
@@ -210,7 +210,7 @@ impl Engine {
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            self.desk.discard_publication(Reason::MessageExpired, &mut envelope.publication);
+            self.desk.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = publishing!(self).route_of(envelope.publication.tenant, envelope.publication.topic);
             let receivers = self.cache.get(slot).1.targets().len();

@@ -461,13 +461,13 @@ impl Dealing<'_> {
 
     /// Drops a message of a session that is not there any more.
     fn give_up(&mut self, client_id: &str, reason: Reason, delivery: &Delivery) {
-        self.desk.discard(reason, &delivery.message);
+        self.desk.reports().discard(reason, &delivery.message);
         let message = &delivery.message;
         if self.desk.has_addresses && !message.properties().is_empty() {
             let (topic, properties, fate) = (message.topic(), message.properties(), Fate::Dropped(reason));
-            self.desk.tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
+            self.desk.reports().tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
         }
-        self.desk.tell_given_up(reason, client_id, delivery.message.topic());
+        self.desk.reports().tell_given_up(reason, client_id, delivery.message.topic());
     }
 
     fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {

@@ -44,7 +44,7 @@ impl SessionEnding<'_> {
         let mut publication = will.message.publication();
         if !self.rules.may_publish(self.desk, key, publication.topic, publication.qos, publication.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
-            self.desk.tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
+            self.desk.reports().tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
             return;
         }
         if let Some(seconds) = will.expiry_seconds {

@@ -249,7 +249,7 @@ impl Kept {
         if self.bytes + message.cost() > desk.settings.limits.kept_deal_bytes {
             desk.gave_up = true;
             desk.counters.deals_not_kept += 1;
-            return desk.discard_publication(Reason::NoGroupMember, publication);
+            return desk.reports().discard_publication(Reason::NoGroupMember, publication);
         }
         self.keep_message(now, desk, message, group, None, 0, 1);
     }
@@ -349,7 +349,7 @@ impl Groups {
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
             Some((share, filter)) => self.kept.wait_for_member(now, desk, (&share, &filter), publication),
-            None => desk.discard_publication(Reason::NoGroupMember, publication),
+            None => desk.reports().discard_publication(Reason::NoGroupMember, publication),
         }
     }
 }
@@ -409,7 +409,7 @@ impl Dealing<'_> {
         let mut publication = message.publication();
         if message.is_expired(now.monotonic) {
             self.groups.kept.forget_deal(self.desk, id);
-            return self.desk.discard_publication(Reason::MessageExpired, &mut publication);
+            return self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication);
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
         let partition = group_partition(tenant, &share, &filter);
@@ -425,7 +425,7 @@ impl Dealing<'_> {
         let Some(key) = self.groups.find(group) else {
             if last {
                 self.groups.kept.forget_deal(self.desk, id);
-                self.desk.discard_publication(Reason::NoGroupMember, &mut publication);
+                self.desk.reports().discard_publication(Reason::NoGroupMember, &mut publication);
             }
             return;
         };

@@ -302,7 +302,7 @@ impl Dealing<'_> {
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
             // It was taken before their limits were known.
-            None if too_large => self.desk.discard_publication(Reason::FleetPacketLimit, publication),
+            None if too_large => self.desk.reports().discard_publication(Reason::FleetPacketLimit, publication),
             Some(place) => self.hand(now, key, place, publication, source, 0),
             None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
         }

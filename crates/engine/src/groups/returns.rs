@@ -124,10 +124,10 @@ impl Dealing<'_> {
                 } else if self.links.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
                     self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
                 } else {
-                    self.desk.discard_publication(Reason::NoGroupMember, publication);
+                    self.desk.reports().discard_publication(Reason::NoGroupMember, publication);
                 }
             }
-            _ => self.desk.discard_publication(Reason::NoGroupMember, publication),
+            _ => self.desk.reports().discard_publication(Reason::NoGroupMember, publication),
         }
     }
 

@@ -123,7 +123,7 @@ impl Desk {
             self.counters.held_for_lag += 1;
             self.to_park.push(publisher);
             if publisher.shard == self.shard {
-                self.tell_delayed(Delay::LoopLag, publisher.connection);
+                self.reports().tell_delayed(Delay::LoopLag, publisher.connection);
             }
         }
     }

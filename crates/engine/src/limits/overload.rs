@@ -54,7 +54,7 @@ impl Desk {
         if self.overload.waiting.insert(publisher) {
             self.to_park.push(publisher);
             if publisher.shard == self.shard {
-                self.tell_delayed(Delay::Memory, publisher.connection);
+                self.reports().tell_delayed(Delay::Memory, publisher.connection);
             }
         }
     }

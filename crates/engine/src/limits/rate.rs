@@ -138,7 +138,7 @@ impl Parking<'_> {
         self.desk.timers.set(until, Timer::Rate(key));
         if before == Millis::NEVER {
             self.desk.counters.rate_limited += 1;
-            self.desk.tell_delayed(delay, key);
+            self.desk.reports().tell_delayed(delay, key);
             self.park(now, key);
         }
     }

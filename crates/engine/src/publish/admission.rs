@@ -343,7 +343,7 @@ impl Parking<'_> {
         self.start_withholding(now, key);
         let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
         let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
-        self.desk.tell_delayed(delay, key);
+        self.desk.reports().tell_delayed(delay, key);
         for _ in 0..full.max(1) {
             self.park_for(now, key, shard);
         }

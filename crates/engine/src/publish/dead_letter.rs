@@ -1,5 +1,6 @@
 //! What was dropped is published once more, below a topic of its own, for whoever cares.
 
+use crate::telling::reporting::Reporting;
 use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -83,6 +84,14 @@ enum Noted {
 }
 
 impl Desk {
+    /// Whether dead letters wait to be published.
+    #[inline]
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
+    }
+}
+
+impl Reporting<'_> {
     /// Counts a message that is not delivered, and keeps it as a dead letter if that is wanted.
     #[inline]
     pub(crate) fn discard(&mut self, reason: Reason, message: &MessageRef) {
@@ -102,12 +111,6 @@ impl Desk {
         } else {
             self.counters.drop_message(reason);
         }
-    }
-
-    /// Whether dead letters wait to be published.
-    #[inline]
-    pub(crate) fn has_dead_letters(&self) -> bool {
-        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
     }
 }
 

@@ -85,7 +85,7 @@ impl Desk {
         if connection.max_packet_out != u32::MAX || connection.aliases_out {
             let len = layouts.packet_len(publication, &shape, now);
             if len > connection.max_packet_out as usize {
-                self.discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
+                self.reports().discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
                 return;
             }
             shape.alias = choose_alias(connection, publication.topic, len);
@@ -135,7 +135,7 @@ impl Desk {
         let sent_on_until = session.rare.as_ref().and_then(|rare| rare.sent_on_until);
         let is_expected = sent_on_until.is_some_and(|until| until > self.journal.now.monotonic);
         if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_uplink && !is_expected {
-            self.discard_publication_for(Reason::OfflineQos0, to, publication);
+            self.reports().discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
         }
         self.enqueue(now, publication, to, terms, qos);
@@ -164,7 +164,7 @@ impl Desk {
         }
         let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
         if away && (self.transfers.are_none() || !self.sessions.is_told_elsewhere(&self.transfers, to)) {
-            self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
+            self.reports().tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
             self.note_expiry(to, publication.expires_at);
@@ -277,7 +277,7 @@ impl Desk {
         let len = layouts.packet_len(&mut publication, &shape, now);
         let stored = session.stored.filter(|_| next.number != 0);
         if len > connection.max_packet_out as usize {
-            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
+            self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
             self.forget_stored(stored, next.number);
             return;
         }
@@ -316,7 +316,7 @@ impl Desk {
         self.counters.count_sent(qos, publication.payload.len());
         self.meters.of(payer).messages_out += 1;
         if qos == QoS::AtMostOnce {
-            self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
+            self.reports().tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
         }
     }
 

@@ -148,7 +148,7 @@ impl Engine {
         let part = &rest[..rest.len().min(most)];
         if message.is_expired(now.monotonic) {
             for target in part {
-                self.desk.discard_for(Reason::MessageExpired, target.session, &message);
+                self.desk.reports().discard_for(Reason::MessageExpired, target.session, &message);
             }
         } else {
             reach!(self).deliver_to(now, route, part, &mut publication, &fan_out.source);

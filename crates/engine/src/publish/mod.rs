@@ -224,7 +224,7 @@ impl Parking<'_> {
     /// The publisher waits until the links that it has filled have drained.
     #[cold]
     pub(crate) fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
-        self.desk.tell_delayed(Delay::Link, key);
+        self.desk.reports().tell_delayed(Delay::Link, key);
         while full != 0 {
             let shard = ShardId(full.trailing_zeros() as u16);
             full &= full - 1;
@@ -248,7 +248,7 @@ impl Publishing<'_> {
         let told =
             refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
         if let Some((reason, session)) = told.zip(session) {
-            self.desk.tell_denied(Attempt::Retain, session, publication.topic, reason);
+            self.desk.reports().tell_denied(Attempt::Retain, session, publication.topic, reason);
         }
         refused
     }

@@ -95,7 +95,7 @@ impl Engine {
             Deferral::Line => parking!(self).wait_for_next_turn(now, key, Share::Wide),
             Deferral::Fleet => {
                 parking!(self).start_withholding(now, key);
-                self.desk.tell_delayed(Delay::Queue(None), key);
+                self.desk.reports().tell_delayed(Delay::Queue(None), key);
                 self.uplinks.add_waiting(key);
                 parking!(self).park(now, key);
             }
@@ -108,7 +108,7 @@ impl Engine {
             Deferral::Answers => parking!(self).park(now, key),
             Deferral::Observer(id) => {
                 let name = self.observers.name(id).unwrap_or_default().to_owned();
-                self.desk.tell_delayed(Delay::Observer(name), key);
+                self.desk.reports().tell_delayed(Delay::Observer(name), key);
                 if self.observers.wait(id, key) {
                     parking!(self).park(now, key);
                 }
@@ -126,13 +126,13 @@ impl Engine {
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
         let (now, key, topic) = (it.now, it.key, self.cache.topic_of(it));
         if reason == Reason::QueueFullReject {
-            self.desk.discard_publication(reason, &mut it.publication(&topic));
+            self.desk.reports().discard_publication(reason, &mut it.publication(&topic));
         } else {
             self.desk.counters.drop_message(reason);
         }
         parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
         let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.desk.tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
+        self.desk.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
         let Some(connection) = self.desk.connections.get(key) else { return };
         let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
         // A principal has no connection that could end.

@@ -252,7 +252,7 @@ impl Fetching<'_> {
         }
         if !self.rules.may_receive(self.desk, fetch.session, publication.topic) {
             let to = fetch.session;
-            self.desk.drop_for(Reason::NotAuthorized, to, publication.topic);
+            self.desk.reports().drop_for(Reason::NotAuthorized, to, publication.topic);
             return;
         }
         if session

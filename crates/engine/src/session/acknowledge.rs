@@ -262,7 +262,7 @@ impl Desk {
         flow.inflight_bytes -= kept;
         self.memory -= kept;
         if let Some(delivery) = dropped {
-            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
+            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
         }
         Ok(Some(kept))
     }
@@ -310,11 +310,11 @@ impl Desk {
             self.journal.delete_entry(stored, numbers);
         }
         if let Some(delivery) = delivery.as_ref().filter(|_| !code.is_error()) {
-            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
+            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
         }
         if code.is_error() {
             match &delivery {
-                Some(delivery) => self.discard_for(Reason::RefusedByReceiver, by, &delivery.message),
+                Some(delivery) => self.reports().discard_for(Reason::RefusedByReceiver, by, &delivery.message),
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
         }
@@ -394,7 +394,7 @@ impl Desk {
         };
         if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
             // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
-            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
+            self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
             let Some(session) = self.sessions.get_mut(to.0) else { return };
             let stored = session.stored;
             if let Some(flow) = session.flow.as_mut() {

@@ -99,7 +99,7 @@ impl Desk {
     /// A message that was taken from a queue has expired.
     pub(crate) fn drop_expired(&mut self, to: SessionKey, delivery: &Delivery) {
         let message: &MessageRef = &delivery.message;
-        self.discard_for(Reason::MessageExpired, to, message);
+        self.reports().discard_for(Reason::MessageExpired, to, message);
         let stored = self.sessions.get(to.0).and_then(|session| session.stored);
         self.forget_stored(stored, delivery.number);
     }

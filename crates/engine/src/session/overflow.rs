@@ -77,8 +77,8 @@ impl Desk {
         let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
         let older = exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten();
         match &older {
-            Some(older) => self.discard_for(Reason::MemoryCeiling, to, &older.message),
-            None => self.discard_arriving(Reason::MemoryCeiling, arriving),
+            Some(older) => self.reports().discard_for(Reason::MemoryCeiling, to, &older.message),
+            None => self.reports().discard_arriving(Reason::MemoryCeiling, arriving),
         }
         older.is_some()
     }

@@ -270,7 +270,7 @@ impl Reading<'_> {
         }
         if !allowed || !owed {
             let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
-            desk.drop_for(reason, key, delivery.message.topic());
+            desk.reports().drop_for(reason, key, delivery.message.topic());
             desk.forget_stored(stored, number);
             return 1;
         }

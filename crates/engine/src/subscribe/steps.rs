@@ -330,7 +330,7 @@ impl Engine {
             Ok(()) => granted_code(options.qos.min(asked.max_qos)),
             Err(reason) => {
                 self.desk.counters.requests_refused[reason.number()] += 1;
-                self.desk.tell_denied(Attempt::Subscribe, session, text, reason);
+                self.desk.reports().tell_denied(Attempt::Subscribe, session, text, reason);
                 answer.refusals.add(text, reason);
                 reason.code()
             }

@@ -110,7 +110,7 @@ impl Uplinking<'_> {
         answer.fetches.retain(|fetch| &*fetch.filter != filter);
         for asked in ended {
             self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
-            self.desk.tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
+            self.desk.reports().tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
             if let Ok(asked) = TopicFilter::new(&asked) {
                 subscribing!(self).unsubscribe(now, session, asked);
             }

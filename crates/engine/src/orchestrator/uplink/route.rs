@@ -146,7 +146,7 @@ impl Publishing<'_> {
             return self.route_inside(now, &mut publication.clone(), session);
         };
         if self.uplinks.quarantine.holds(&topic, now.monotonic) {
-            self.desk.discard_publication(Reason::TopicDenied, &mut publication.clone());
+            self.desk.reports().discard_publication(Reason::TopicDenied, &mut publication.clone());
             return;
         }
         let mut properties = Vec::new();

@@ -279,7 +279,7 @@ impl Dealing<'_> {
         uplink.counters.resent += 1;
         let session = uplink.session;
         if publication.expires_at <= now.monotonic {
-            self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
+            self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication.clone());
             return;
         }
         let not_to = match whereto {

@@ -235,7 +235,7 @@ impl BrokerRefusals<'_> {
                 }
                 ReasonCode::PacketTooLarge => self.give_too_large_away(now, key, &in_flight),
                 _ => {
-                    self.0.desk.discard_for(Reason::RefusedByReceiver, session, &delivery.message);
+                    self.0.desk.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message);
                     if is_about_topic(code) {
                         self.deny_topic(now, key, delivery.message.topic(), true);
                     }
@@ -302,7 +302,7 @@ impl BrokerRefusals<'_> {
                 uplink.last_error = format!(
                     "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
                 );
-                self.0.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
+                self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
                 self.deny_topic(now, key, topic, said.is_some_and(is_about_topic));
             }
             self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);

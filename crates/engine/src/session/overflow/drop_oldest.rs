@@ -22,10 +22,10 @@ impl Desk {
                 return true;
             }
             let Some(older) = self.pop_least(to, delivery.message.priority) else {
-                self.discard_arriving(Reason::QueueFullNewest, arriving);
+                self.reports().discard_arriving(Reason::QueueFullNewest, arriving);
                 return false;
             };
-            self.discard_for(Reason::QueueFullOldest, to, &older.message);
+            self.reports().discard_for(Reason::QueueFullOldest, to, &older.message);
         }
     }
 }

@@ -35,6 +35,6 @@ impl Desk {
         }
         self.forget_queued(cost);
         self.forget_stored(stored, older.number);
-        self.discard_for(Reason::QueueReplaced, to, &older.message);
+        self.reports().discard_for(Reason::QueueReplaced, to, &older.message);
     }
 }

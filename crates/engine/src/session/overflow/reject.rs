@@ -9,7 +9,7 @@ impl Desk {
     /// A message that could not be refused to anyone: of QoS 0 or the broker's own, dealt by a group, or one whose
     /// route has changed since its room was reserved.
     pub(super) fn reject_late(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
-        self.discard_arriving(Reason::QueueFullReject, arriving);
+        self.reports().discard_arriving(Reason::QueueFullReject, arriving);
         self.tell_queue_full(now, arriving.to, Reason::QueueFullReject);
         false
     }
