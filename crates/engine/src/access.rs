@@ -327,8 +327,8 @@ impl Rules {
         flow.queue = stay.into_iter().collect();
         session.flow = Some(flow);
         for delivery in back {
-            desk.forget_queued(delivery.cost());
-            desk.forget_stored(stored, delivery.number);
+            desk.memory.forget_queued(delivery.cost());
+            desk.journal.forget_stored(stored, delivery.number);
             desk.reports().drop_for(Reason::NotAuthorized, key, delivery.message.topic());
         }
         desk.after_refill(key);

@@ -60,15 +60,15 @@ impl Audit<'_> {
         let desk = &self.desk;
         let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();
         let input = input as u64 + self.principals.held_bytes();
-        found.equal("input_bytes", desk.input_bytes, input);
+        found.equal("input_bytes", desk.memory.input_bytes, input);
         let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         let ending = || self.endings.waiting.iter();
         let waiting: usize =
             flows().map(|flow| flow.queue.len()).chain(ending().map(|ending| ending.queue.len())).sum();
-        found.equal("queued_messages", desk.queued_messages, waiting as u64);
+        found.equal("queued_messages", desk.memory.queued_messages, waiting as u64);
         let left = ending().flat_map(|ending| &ending.queue);
         let queued = flows().flat_map(|flow| &flow.queue).chain(left).map(crate::session::Delivery::cost).sum();
-        found.equal("queued_bytes", desk.queued_bytes, queued);
+        found.equal("queued_bytes", desk.memory.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
         let runs: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.runs.memory()).sum();
         let extras = desk.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
@@ -79,7 +79,7 @@ impl Audit<'_> {
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
-        found.equal("memory", desk.memory, held);
+        found.equal("memory", desk.memory.held, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
         let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());

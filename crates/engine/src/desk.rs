@@ -3,6 +3,7 @@
 //! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
+use crate::limits::memory::MemoryUse;
 use crate::connection::table::Connections;
 use crate::session::table::Sessions;
 use std::collections::{BTreeSet, VecDeque};
@@ -15,10 +16,10 @@ use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
 use crate::connection::output::{Output, OutputPool};
 use crate::connection::to_write::ToWrite;
-use crate::connection::{Connection, Phase};
+use crate::connection::Connection;
 use crate::durable::{Crossings, Journal, Key};
 use crate::event::Event;
-use crate::ids::{ConnectionKey, ListenerId, Partitions, Place, SessionKey, ShardId, TenantId};
+use crate::ids::{ConnectionKey, Partitions, Place, SessionKey, ShardId, TenantId};
 use crate::limits::loop_lag::LoopLag;
 use crate::limits::overload::Overload;
 use crate::limits::rate::Published;
@@ -30,7 +31,7 @@ use crate::publish::dead_letter::DeadLetters;
 use crate::session::overflow::OverflowRules;
 use crate::session::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
-use crate::settings::{Holding, ListenerSettings, Settings};
+use crate::settings::{Holding, Settings};
 use crate::telling::Telling;
 use crate::telling::counters::Counters;
 use crate::telling::reason::Reason;
@@ -120,12 +121,8 @@ pub(crate) struct Desk {
     pub connections_by_listener: Vec<u32>,
     /// What clients have published lately, by listener.
     pub published_by_listener: Vec<Published>,
-    /// Bytes of tails, parked packets, topics with aliases, wills, queues and what is kept in flight, and the kernel's
-    /// share of blocked sockets.
-    pub memory: u64,
-    pub queued_messages: u64,
-    pub queued_bytes: u64,
-    pub input_bytes: u64,
+    /// What the shard holds in memory.
+    pub memory: MemoryUse,
     pub sessions_connected: u64,
     pub shared_memberships: u64,
     /// What tenants with a quota have.
@@ -152,9 +149,6 @@ pub(crate) struct Desk {
     pub high_water: usize,
     /// What is to be stored.
     pub journal: Journal,
-    /// Messages that wait in the store alone, and what they will cost in memory.
-    pub stored_messages: u64,
-    pub stored_bytes: u64,
     /// Sessions whose queue is read on when a batch is committed.
     pub to_read: VecDeque<(u64, SessionKey)>,
     /// Messages on their way to other shards that are stored until they have arrived.
@@ -170,6 +164,7 @@ impl Desk {
         let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
         let tenants = TenantUses::new(&settings);
+        let memory = MemoryUse::new(&settings);
         let has_addresses = settings.addresses.is_some();
         let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
@@ -196,10 +191,7 @@ impl Desk {
             timers: Schedule::default(),
             connections_by_listener: vec![0; listeners],
             published_by_listener: vec![Published::default(); listeners],
-            memory: 0,
-            queued_messages: 0,
-            queued_bytes: 0,
-            input_bytes: 0,
+            memory,
             sessions_connected: 0,
             shared_memberships: 0,
             tenants,
@@ -214,22 +206,15 @@ impl Desk {
             blocked_connections: 0,
             high_water,
             journal,
-            stored_messages: 0,
-            stored_bytes: 0,
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
             exchanges: Exchanges::new(0, Place::ALONE),
         }
     }
 
-    /// The settings of a connection's listener.
-    pub(crate) fn listener(&self, listener: ListenerId) -> Option<&ListenerSettings> {
-        self.settings.listeners.get(usize::from(listener.0))
-    }
-
     /// Adds a session. The caller has made sure that its client id is new.
     pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
-        self.memory += session.will().map_or(0, Will::cost);
+        self.memory.held += session.will().map_or(0, Will::cost);
         self.tenants.add(session.tenant, Holding::Sessions);
         SessionKey(self.sessions.insert(session))
     }
@@ -241,7 +226,7 @@ impl Desk {
         if let Some(at) = session.flow.as_ref().and_then(|flow| flow.expiry_timer) {
             self.timers.cancel(at, Timer::Expiry(key));
         }
-        self.memory -= session.will().map_or(0, Will::cost);
+        self.memory.held -= session.will().map_or(0, Will::cost);
         if let Some(stored) = session.rare.as_ref().and_then(|rare| rare.stored_will) {
             self.journal.delete(Key::Will(stored));
         }
@@ -319,45 +304,17 @@ impl Desk {
         }
     }
 
-    /// Whether the shard holds more bytes than it may.
-    #[inline]
-    pub(crate) fn is_over_ceiling(&self) -> bool {
-        self.would_exceed_ceiling(0)
-    }
-
-    /// Whether the shard would hold more bytes than it may with so many more.
-    #[inline]
-    pub(crate) fn would_exceed_ceiling(&self, more: u64) -> bool {
-        let ceiling = self.settings.limits.memory_ceiling;
-        ceiling != 0 && self.memory + more > ceiling
-    }
-
     /// Gives a session a will instead of the one it has, and returns that.
     pub(crate) fn replace_will(&mut self, key: SessionKey, will: Option<Will>) -> Option<Will> {
         let session = self.sessions.get_mut(key.0)?;
         if will.is_none() && session.rare.is_none() {
             return None;
         }
-        self.memory += will.as_ref().map_or(0, Will::cost);
+        self.memory.held += will.as_ref().map_or(0, Will::cost);
         let before = std::mem::replace(&mut session.rare_mut().will, will);
-        self.memory -= before.as_ref().map_or(0, Will::cost);
+        self.memory.held -= before.as_ref().map_or(0, Will::cost);
         self.sessions.store_will(&mut self.journal, key);
         before
-    }
-
-    /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well.
-    /// Queues stop growing at the ceiling, and those who come to empty them have to get in.
-    #[inline]
-    pub(crate) fn is_far_over_ceiling(&self) -> bool {
-        let ceiling = self.settings.limits.memory_ceiling;
-        ceiling != 0 && self.memory > ceiling.saturating_add(ceiling / 4)
-    }
-
-    /// The session of an open connection.
-    #[inline]
-    pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
-        let connection = self.connections.get(key)?;
-        if connection.phase == Phase::Open { connection.session } else { None }
     }
 
     /// Gives memory back after a peak.

@@ -240,7 +240,7 @@ impl Engine {
         } else if message.expires_at <= now.monotonic {
             Some(Reason::MessageExpired)
         } else {
-            self.desk.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
+            self.desk.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
         };
         if let Some(reason) = refused {
             answering!(self).refuse_publication(PrincipalId(key), *number, reason);
@@ -294,8 +294,8 @@ impl Engine {
         }
         registered.held_bytes = bytes;
         registered.held.push_back(held);
-        self.desk.memory += cost;
-        self.desk.input_bytes += cost;
+        self.desk.memory.held += cost;
+        self.desk.memory.input_bytes += cost;
     }
 
     /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
@@ -308,8 +308,8 @@ impl Engine {
                 let Some(registered) = self.principals.all.get_mut(&key) else { return };
                 registered.held_bytes += cost;
                 registered.held.push_front(held);
-                self.desk.memory += cost;
-                self.desk.input_bytes += cost;
+                self.desk.memory.held += cost;
+                self.desk.memory.input_bytes += cost;
                 return;
             }
             self.after_frame(now);
@@ -324,8 +324,8 @@ impl Answering<'_> {
         let held = registered.held.pop_front()?;
         let cost = held.cost();
         registered.held_bytes -= cost;
-        self.desk.memory -= cost;
-        self.desk.input_bytes -= cost;
+        self.desk.memory.held -= cost;
+        self.desk.memory.input_bytes -= cost;
         Some(held)
     }
 

@@ -469,3 +469,10 @@ impl Default for Settings {
         }
     }
 }
+
+impl Settings {
+    /// The settings of a connection's listener.
+    pub(crate) fn listener(&self, listener: ListenerId) -> Option<&ListenerSettings> {
+        self.listeners.get(usize::from(listener.0))
+    }
+}

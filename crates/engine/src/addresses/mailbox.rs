@@ -97,7 +97,7 @@ impl Dealing<'_> {
         self.desk.to_unpark.append(&mut flow.blocking);
         self.desk.blockers.remove(&key.0);
         begin_anew(&mut flow, stored, &mut self.desk.journal);
-        self.desk.memory -= std::mem::take(&mut flow.inflight_bytes);
+        self.desk.memory.held -= std::mem::take(&mut flow.inflight_bytes);
         let settings = Arc::clone(&self.desk.settings);
         let addresses = settings.addresses.as_ref();
         let forget = |journal: &mut Journal, numbers| {
@@ -129,7 +129,7 @@ impl Dealing<'_> {
                 self.desk.journal.delete_entry(stored, numbers);
                 self.desk.journal.put_adopted(stored, &delivery);
             }
-            self.desk.count_queued(delivery.cost());
+            self.desk.memory.count_queued(delivery.cost());
             flow.queue_bytes += delivery.cost();
             kept.push(delivery);
         }
@@ -139,9 +139,9 @@ impl Dealing<'_> {
                 continue;
             }
             let cost = delivery.cost();
-            self.desk.forget_queued(cost);
+            self.desk.memory.forget_queued(cost);
             flow.queue_bytes -= cost;
-            self.desk.forget_stored(stored, delivery.number);
+            self.desk.journal.forget_stored(stored, delivery.number);
             queued.push(delivery);
         }
         flow.queue = kept.into_iter().collect();

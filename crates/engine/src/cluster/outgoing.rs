@@ -311,7 +311,7 @@ impl Publishing<'_> {
 impl Outgoing {
     fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
         self.bytes += it.cost();
-        desk.memory += it.cost();
+        desk.memory.held += it.cost();
         self.by_number.insert(number, it);
     }
 
@@ -329,7 +329,7 @@ impl Outgoing {
     fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
         let Some(it) = self.by_number.remove(&number) else { return };
         self.bytes -= it.cost();
-        desk.memory -= it.cost();
+        desk.memory.held -= it.cost();
         if let Some(ticket) = it.ticket {
             self.by_ticket.remove(&ticket);
         }

@@ -108,7 +108,7 @@ impl Engine {
 
     /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
     pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
-        if let Some(session) = self.desk.session_of(key).and_then(|session| self.desk.sessions.get(session.0)) {
+        if let Some(session) = self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0)) {
             let client_id = session.client_id.to_string();
             let detail = refused.detail.clone();
             self.desk.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
@@ -189,19 +189,19 @@ impl Engine {
         let connection_listener = connection.listener;
         let session = connection.session.take();
         if let Some(extra) = connection.extra.take() {
-            self.desk.memory -= extra.aliases_in.bytes();
+            self.desk.memory.held -= extra.aliases_in.bytes();
             self.end_admission(key, &extra);
             if let Some(rate) = &extra.rate {
                 self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
             }
             if let Some(packet) = extra.packet_left {
-                self.desk.memory -= packet.bytes() as u64;
-                self.desk.input_bytes -= packet.bytes() as u64;
+                self.desk.memory.held -= packet.bytes() as u64;
+                self.desk.memory.input_bytes -= packet.bytes() as u64;
             }
             if let Some(parked) = extra.parked {
                 self.desk.timers.cancel(parked.until, Timer::Parked(key));
-                self.desk.memory -= parked.bytes.len() as u64;
-                self.desk.input_bytes -= parked.bytes.len() as u64;
+                self.desk.memory.held -= parked.bytes.len() as u64;
+                self.desk.memory.input_bytes -= parked.bytes.len() as u64;
             }
         }
         self.uplinks.forget_waiting(key);
@@ -225,7 +225,7 @@ impl Engine {
             self.desk.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
         }
         // A relayed client whose edge has ended comes back by another one.
-        let relayed = self.desk.listener(connection_listener).is_some_and(|listener| listener.relayed);
+        let relayed = self.desk.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);
         let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
         ending!(self).detach_session(now, session, reason, sent_on);
     }
@@ -371,7 +371,7 @@ impl EndedSession {
     /// Drops a message that waited.
     pub(super) fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
         let Some(delivery) = self.queue.pop_front() else { return };
-        context.desk.forget_queued(delivery.cost());
+        context.desk.memory.forget_queued(delivery.cost());
         dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
     }
 }
@@ -391,12 +391,12 @@ impl Dealing<'_> {
             EndedSession { key, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
-            self.desk.forget_tail(&tail);
+            self.desk.memory.forget_tail(&tail);
             self.desk.counters.dropped[reason.number()] += tail.messages;
         }
         self.desk.blockers.remove(&key.0);
         self.desk.to_unpark.append(&mut flow.blocking);
-        self.desk.memory -= flow.inflight_bytes;
+        self.desk.memory.held -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
             // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
             // A broker is no such receiver: by its id the message is delivered once whoever gets it.
@@ -415,7 +415,7 @@ impl Dealing<'_> {
         for delivery in flow.queue {
             if delivery.group.is_some() {
                 // The session is deleted from the store in this turn, so its group must have the message in this turn.
-                self.desk.forget_queued(delivery.cost());
+                self.desk.memory.forget_queued(delivery.cost());
                 self.settle_queued(now, key, &ending.client_id, &delivery, reason);
             } else {
                 ending.queue.push_back(delivery);

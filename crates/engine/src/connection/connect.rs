@@ -273,7 +273,7 @@ impl Connecting<'_> {
 
     /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
     fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
         let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
         let is_node = named && self.desk.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
         if is_node { Standing::Node } else { Standing::Client }

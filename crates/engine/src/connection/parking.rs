@@ -2,11 +2,9 @@
 
 use crate::connection::input::Flow;
 use crate::connection::{Parked, Phase};
-use crate::desk::Desk;
-use crate::desk::Timer;
+use crate::desk::{Desk, Timer};
 use crate::event::Event;
-use crate::ids::ConnectionKey;
-use crate::ids::Place;
+use crate::ids::{ConnectionKey, Place};
 use crate::link::Links;
 use crate::link::record::Record;
 use crate::now::Now;
@@ -52,8 +50,8 @@ impl Parking<'_> {
             return Flow::Hold;
         }
         parked.bytes.extend_from_slice(whole);
-        self.desk.memory += whole.len() as u64;
-        self.desk.input_bytes += whole.len() as u64;
+        self.desk.memory.held += whole.len() as u64;
+        self.desk.memory.input_bytes += whole.len() as u64;
         Flow::Next
     }
 

@@ -36,7 +36,7 @@ impl Parking<'_> {
     fn suspended(&self) -> Vec<(ConnectionKey, PartitionId)> {
         let waiting = self.desk.connections.iter().filter(|(_, connection)| connection.is_suspended());
         let of = |key: ConnectionKey| {
-            let session = self.desk.sessions.get(self.desk.session_of(key)?.0)?;
+            let session = self.desk.sessions.get(self.desk.connections.session_of(key)?.0)?;
             Some((key, partition_of(session.tenant, &session.client_id)))
         };
         waiting.filter_map(|(key, _)| of(key)).collect()

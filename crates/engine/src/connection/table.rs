@@ -1,9 +1,9 @@
 //! The connections of a shard.
 
+use crate::connection::{Connection, Phase};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use std::ops::{Deref, DerefMut};
 
-use crate::connection::Connection;
-use crate::ids::{ConnectionKey, TenantId};
 use crate::slab::GenSlab;
 
 /// All connections of a shard, by their keys.
@@ -33,5 +33,14 @@ impl Connections {
     #[inline]
     pub(crate) fn payer_of(&self, key: ConnectionKey) -> TenantId {
         self.get(key).map_or(TenantId::UPLINK, |connection| connection.payer)
+    }
+}
+
+impl Connections {
+    /// The session of an open connection.
+    #[inline]
+    pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
+        let connection = self.get(key)?;
+        if connection.phase == Phase::Open { connection.session } else { None }
     }
 }

@@ -132,7 +132,7 @@ impl Restoration {
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
     fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
-        restoring.leave_tail(desk.queue_share());
+        restoring.leave_tail(desk.memory.queue_share());
         let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
         if restoring.entries.values().any(shares) {
             self.pending.push((stored, restoring));
@@ -210,16 +210,16 @@ impl Restoration {
         flow.queue_bytes = queue_bytes;
         if let Some(tail) = restoring.tail {
             self.done.messages += tail.messages;
-            desk.stored_messages += tail.messages;
-            desk.stored_bytes += tail.bytes;
+            desk.memory.stored_messages += tail.messages;
+            desk.memory.stored_bytes += tail.bytes;
             flow.tail = Some(Box::new(tail));
         }
         flow.note_taken_in();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
-        desk.queued_messages += waiting;
-        desk.queued_bytes += queue_bytes;
-        desk.memory += queue_bytes + inflight_bytes;
+        desk.memory.queued_messages += waiting;
+        desk.memory.queued_bytes += queue_bytes;
+        desk.memory.held += queue_bytes + inflight_bytes;
         desk.count_runs(restoring.key);
         desk.watch_expiry(restoring.key);
         missing

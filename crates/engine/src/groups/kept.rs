@@ -8,7 +8,7 @@
 mod bound;
 mod taken_over;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Timer};
 use crate::groups::Groups;
 use crate::groups::dealing::Dealing;
 use crate::link::Links;
@@ -20,7 +20,6 @@ use std::rc::Rc;
 use tidegate_mqtt::QoS;
 
 use super::{Receiver, group_partition};
-use crate::desk::Timer;
 use crate::durable::{Key, Way};
 use crate::ids::{ShardId, TenantId};
 use crate::link::promised::Promised;
@@ -305,7 +304,7 @@ impl Kept {
             let way = Way::Deal { share: share.clone(), filter: filter.clone(), client, id };
             stored = desk.journal.put_crossing(&message.publication(), &way);
         }
-        desk.memory += message.cost();
+        desk.memory.held += message.cost();
         let (since, order) = (now.monotonic, self.added);
         let deal = Deal { share, filter, message, at, client, stored, hops, doubt: Doubt::None, since, order };
         self.add(id, deal);
@@ -323,7 +322,7 @@ impl Kept {
     /// Nobody has to keep this message any more.
     pub(crate) fn forget_deal(&mut self, desk: &mut Desk, id: u64) -> Option<MessageRef> {
         let deal = self.remove(id)?;
-        desk.memory -= deal.message.cost();
+        desk.memory.held -= deal.message.cost();
         if deal.stored != 0 {
             desk.journal.delete(Key::Crossing(deal.stored));
         }

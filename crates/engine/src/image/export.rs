@@ -135,13 +135,13 @@ impl Moving<'_> {
             self.desk.journal.delete(Key::Session(stored));
         }
         if let Some(tail) = session.flow.as_ref().and_then(|flow| flow.tail.as_deref()) {
-            self.desk.forget_tail(tail);
+            self.desk.memory.forget_tail(tail);
         }
-        self.desk.memory -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
+        self.desk.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         if let Some(flow) = &session.flow {
             // There is no queue here any more whose room they could wait for.
             self.desk.to_unpark.extend(&flow.blocking);
-            flow.queue.iter().for_each(|delivery| self.desk.forget_queued(delivery.cost()));
+            flow.queue.iter().for_each(|delivery| self.desk.memory.forget_queued(delivery.cost()));
         }
     }
 }

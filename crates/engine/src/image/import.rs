@@ -80,9 +80,9 @@ impl Moving<'_> {
         let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &mut session.flow {
             flow.note_taken_in();
-            self.desk.queued_messages += flow.queue.len() as u64;
-            self.desk.queued_bytes += flow.queue_bytes;
-            self.desk.memory += flow.queue_bytes + flow.inflight_bytes;
+            self.desk.memory.queued_messages += flow.queue.len() as u64;
+            self.desk.memory.queued_bytes += flow.queue_bytes;
+            self.desk.memory.held += flow.queue_bytes + flow.inflight_bytes;
         }
         let key = self.desk.insert_session(session);
         if let Some(at) = ends_at {

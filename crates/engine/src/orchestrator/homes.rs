@@ -229,7 +229,7 @@ impl Engine {
     fn send_to_place(&mut self, now: Now, key: ConnectionKey, place: u16) -> Flow {
         let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
         let (version, listener) = (connection.version, connection.listener);
-        if self.desk.listener(listener).is_some_and(|listener| listener.relayed) {
+        if self.desk.settings.listener(listener).is_some_and(|listener| listener.relayed) {
             // The place that sent it here has another table. One of both is older, and it must not go round in circles.
             self.refuse_connect(now, key, Reason::NotServedHere, String::new());
             return Flow::Next;

@@ -153,7 +153,7 @@ impl Desk {
         if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
             return false;
         }
-        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost) && !(queues && self.is_over_ceiling())
+        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost) && !(queues && self.memory.is_over_ceiling())
     }
 }
 

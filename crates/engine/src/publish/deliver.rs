@@ -8,7 +8,7 @@ use crate::addresses::Fate;
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
 use crate::desk::{Desk, open_output};
-use crate::durable::{Numbers, StoredSession};
+use crate::durable::Numbers;
 use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::Millis;
@@ -99,7 +99,7 @@ impl Desk {
             let kept = keep.then(|| delivery(publication, terms, qos, number));
             let numbers = Numbers { entry: number, separate: false };
             let Some((id, cost)) = await_answer(now, flow, qos, InFlight { delivery: kept, numbers }) else { return };
-            self.memory += cost;
+            self.memory.held += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
                 self.journal.put_entry(stored, number, publication, terms, qos, Some(id), false);
@@ -182,35 +182,12 @@ impl Desk {
         }
         let replaced = flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
-        self.count_queued(cost);
+        self.memory.count_queued(cost);
         if let Some(older) = replaced {
             self.drop_replaced(to, &older);
         }
         self.note_expiry(to, publication.expires_at);
         self.note_queued(to, terms.publisher);
-    }
-
-    /// A message that waited is not owed any more.
-    #[inline]
-    pub(crate) fn forget_stored(&mut self, session: Option<StoredSession>, number: u64) {
-        if let Some(stored) = session {
-            self.journal.delete_entry(stored, Numbers { entry: number, separate: false });
-        }
-    }
-
-    /// Adds one message's cost to the sums.
-    #[inline]
-    pub(crate) fn count_queued(&mut self, cost: u64) {
-        self.queued_messages += 1;
-        self.queued_bytes += cost;
-        self.memory += cost;
-    }
-
-    /// Takes one message's cost out of the sums.
-    pub(crate) fn forget_queued(&mut self, cost: u64) {
-        self.queued_messages -= 1;
-        self.queued_bytes -= cost;
-        self.memory -= cost;
     }
 
     /// The queue of a connected client has a message that may be sent at once.
@@ -245,7 +222,7 @@ impl Desk {
             let Some(next) = flow.queue.pop_front(share, window) else { break };
             let cost = next.cost();
             flow.queue_bytes -= cost;
-            self.forget_queued(cost);
+            self.memory.forget_queued(cost);
             if next.is_expired(now) {
                 self.drop_expired(to, &next);
                 continue;
@@ -278,7 +255,7 @@ impl Desk {
         let stored = session.stored.filter(|_| next.number != 0);
         if len > connection.max_packet_out as usize {
             self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
-            self.forget_stored(stored, next.number);
+            self.journal.forget_stored(stored, next.number);
             return;
         }
         shape.alias = choose_alias(connection, publication.topic, len);
@@ -288,7 +265,7 @@ impl Desk {
             let numbers = Numbers { entry: next.number, separate: true };
             let kept = InFlight { delivery: keep.then(|| next.clone()), numbers };
             let Some((id, cost)) = await_answer(now, flow, qos, kept) else { return };
-            self.memory += cost;
+            self.memory.held += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
                 self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
@@ -299,7 +276,7 @@ impl Desk {
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
         if qos == QoS::AtMostOnce {
-            self.forget_stored(stored, next.number);
+            self.journal.forget_stored(stored, next.number);
         } else if stored.is_some()
             && qos == QoS::ExactlyOnce
             && let Some(batch) = self.journal.hold(key)

@@ -161,7 +161,7 @@ impl Engine {
             }
             _ => {
                 self.fan_outs.bytes -= message.cost();
-                self.desk.memory -= message.cost();
+                self.desk.memory.held -= message.cost();
             }
         }
         reached

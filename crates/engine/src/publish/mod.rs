@@ -55,7 +55,7 @@ impl Engine {
         }
         let Some(connection) = self.desk.connections.get(key) else { return Ok(Progress::Taken) };
         let Some(session) = connection.session else { return Ok(Progress::Taken) };
-        let Some(listener) = self.desk.listener(connection.listener) else { return Ok(Progress::Taken) };
+        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(Progress::Taken) };
         let (tenant, payer) = (connection.tenant, connection.payer);
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
@@ -106,7 +106,7 @@ impl Engine {
             return Ok(());
         }
         let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
-        let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
+        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(()) };
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         let received = flow.map_or(0, |flow| flow.received.len().saturating_sub(flow.received_before));
         let acks = connection.extra.as_ref().map_or(0, |extra| extra.acks.pub_acks());
@@ -201,7 +201,7 @@ impl Answering<'_> {
 
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
-        let Some(session) = self.desk.session_of(key) else { return };
+        let Some(session) = self.desk.connections.session_of(key) else { return };
         self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));

@@ -172,7 +172,7 @@ impl Engine {
         self.desk.gave_up = false;
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
         self.links.exchange = None;
-        self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
+        self.desk.memory.held += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             parking!(self).wait_for_next_turn(now, key, share);
         }

@@ -6,10 +6,10 @@ mod moved;
 
 use crate::cluster::roster::Roster;
 use crate::link::Links;
-use crate::retained::RetainedStore;
+use crate::retained::{RetainedStore, ScanEnd};
 use crate::retained::fetching::Fetching;
 use crate::session::table::Sessions;
-use crate::topics::SubscriptionIndex;
+use crate::topics::{SubscriberOptions, SubscriptionIndex};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -24,10 +24,8 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
-use crate::retained::ScanEnd;
 use crate::session::Session;
 use crate::telling::reason::Reason;
-use crate::topics::SubscriberOptions;
 
 /// All fetches of a shard.
 #[derive(Debug, Default)]
@@ -153,7 +151,7 @@ impl Fetches {
 impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
-        let Some(session) = self.desk.session_of(key).filter(|_| !requests.is_empty()) else { return };
+        let Some(session) = self.desk.connections.session_of(key).filter(|_| !requests.is_empty()) else { return };
         for request in requests {
             // The client may have unsubscribed while its SUBACK waited.
             if self.index.is_subscribed(&self.desk.sessions, session, &request.filter)

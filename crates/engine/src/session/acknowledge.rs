@@ -89,7 +89,7 @@ impl Acknowledging<'_> {
             let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
             ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
         finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
         if !self.pings.is_empty() {
@@ -143,7 +143,7 @@ impl Acknowledging<'_> {
             let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
             ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         if code.is_error() {
             let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
             finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
@@ -174,7 +174,7 @@ impl Acknowledging<'_> {
             Some(id) => id,
             None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
         finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
         self.desk.refill(now.monotonic, self.layouts, session);
@@ -193,7 +193,7 @@ impl Acknowledging<'_> {
             Some(id) => id,
             None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
         let known = session.flow.as_mut().is_some_and(|flow| {
@@ -260,7 +260,7 @@ impl Desk {
             self.journal.put_sent(stored, entry.item.numbers.entry, id, State::AwaitPubComp, order);
         }
         flow.inflight_bytes -= kept;
-        self.memory -= kept;
+        self.memory.held -= kept;
         if let Some(delivery) = dropped {
             self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
         }
@@ -297,7 +297,7 @@ impl Desk {
         let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
         let kept = delivery.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
-        self.memory -= kept;
+        self.memory.held -= kept;
         flow.waiting_since = now;
         Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
     }
@@ -401,7 +401,7 @@ impl Desk {
                 let finished = flow.inflight.finish(id).unwrap_or_default();
                 let kept = finished.delivery.map_or(0, |delivery| delivery.cost());
                 flow.inflight_bytes -= kept;
-                self.memory -= kept;
+                self.memory.held -= kept;
                 if let Some(stored) = stored {
                     self.journal.delete_entry(stored, finished.numbers);
                 }

@@ -73,7 +73,7 @@ impl Desk {
 
     /// Whether the shard is above its memory ceiling also after what has expired in this queue has left it.
     pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
-        while self.is_over_ceiling() {
+        while self.memory.is_over_ceiling() {
             if self.expire_next(now, to) == 0 {
                 return true;
             }
@@ -88,7 +88,7 @@ impl Desk {
         match flow.queue.pop_expired(now) {
             Some(delivery) => {
                 flow.queue_bytes -= delivery.cost();
-                self.forget_queued(delivery.cost());
+                self.memory.forget_queued(delivery.cost());
                 self.drop_expired(to, &delivery);
                 1
             }
@@ -101,7 +101,7 @@ impl Desk {
         let message: &MessageRef = &delivery.message;
         self.reports().discard_for(Reason::MessageExpired, to, message);
         let stored = self.sessions.get(to.0).and_then(|session| session.stored);
-        self.forget_stored(stored, delivery.number);
+        self.journal.forget_stored(stored, delivery.number);
     }
 }
 

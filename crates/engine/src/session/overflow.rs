@@ -91,8 +91,8 @@ impl Desk {
         let least = flow.queue.pop_least(priority)?;
         let cost = least.cost();
         flow.queue_bytes -= cost;
-        self.forget_queued(cost);
-        self.forget_stored(stored, least.number);
+        self.memory.forget_queued(cost);
+        self.journal.forget_stored(stored, least.number);
         Some(least)
     }
 

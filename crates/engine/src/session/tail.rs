@@ -43,9 +43,6 @@ pub(crate) struct Tail {
 
 /// Bytes asked for at once.
 const LOAD_BYTES: usize = 256 * 1024;
-/// The share of a queue while the shard holds more than half of what it may.
-const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
-
 impl Flow {
     /// Messages that wait, and their bytes, in memory or not.
     #[inline]
@@ -56,14 +53,6 @@ impl Flow {
 }
 
 impl Desk {
-    /// Bytes that a queue may hold in memory.
-    pub(crate) fn queue_share(&self) -> u64 {
-        let ceiling = self.settings.limits.memory_ceiling;
-        let scarce = ceiling != 0 && self.memory > ceiling / 2;
-        let share = self.settings.queue.memory_bytes;
-        if scarce { share.min(SCARCE_SHARE_BYTES) } else { share }
-    }
-
     /// Writes a message that a stored session is owed behind what its queue holds in memory, if it belongs there; says
     /// whether it did.
     pub(crate) fn enqueue_in_store(
@@ -73,7 +62,7 @@ impl Desk {
         terms: &crate::publish::deliver::Terms<'_>,
         delivery: &Delivery,
     ) -> bool {
-        let share = self.queue_share();
+        let share = self.memory.queue_share();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let Some(stored) = session.stored else { return false };
         let Some(flow) = session.flow.as_mut() else { return false };
@@ -96,15 +85,15 @@ impl Desk {
         let wide = std::mem::replace(&mut publication.wide, false);
         self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
         publication.wide = wide;
-        self.stored_messages += 1;
-        self.stored_bytes += cost;
+        self.memory.stored_messages += 1;
+        self.memory.stored_bytes += cost;
         self.count_runs(to);
         true
     }
 
     /// Asks for the next part of a queue when little of it is left in memory.
     pub(crate) fn read_ahead(&mut self, to: SessionKey) {
-        let share = self.queue_share();
+        let share = self.memory.queue_share();
         let Some(session) = self.sessions.get(to.0) else { return };
         let low = session.flow.as_ref().is_some_and(|flow| flow.queue_bytes <= share / 2);
         if session.connection.is_some() && low {
@@ -145,15 +134,15 @@ impl Desk {
         tail.messages -= messages;
         tail.bytes -= bytes;
         let over = tail.messages == 0 && !tail.loading;
-        self.stored_messages -= messages;
-        self.stored_bytes -= bytes;
+        self.memory.stored_messages -= messages;
+        self.memory.stored_bytes -= bytes;
         if over && let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.take()) {
-            self.forget_tail(&tail);
+            self.memory.forget_tail(&tail);
         }
         self.count_runs(to);
         self.counters.dropped[Reason::MessageExpired.number()] += messages;
         for number in run.first..=run.last {
-            self.forget_stored(stored, number);
+            self.journal.forget_stored(stored, number);
         }
         messages
     }
@@ -163,14 +152,7 @@ impl Desk {
         let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
         let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
         let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
-        self.memory = self.memory - before + tail.counted;
-    }
-
-    /// Takes the end of a queue out of the sums.
-    pub(crate) fn forget_tail(&mut self, tail: &Tail) {
-        self.stored_messages -= tail.messages;
-        self.stored_bytes -= tail.bytes;
-        self.memory -= tail.counted;
+        self.memory.held = self.memory.held - before + tail.counted;
     }
 }
 
@@ -262,8 +244,8 @@ impl Reading<'_> {
         tail.messages -= 1;
         let out = cost.min(tail.bytes);
         tail.bytes -= out;
-        desk.stored_messages -= 1;
-        desk.stored_bytes -= out;
+        desk.memory.stored_messages -= 1;
+        desk.memory.stored_bytes -= out;
         if delivery.is_expired(now) {
             desk.drop_expired(key, &delivery);
             return 1;
@@ -271,15 +253,15 @@ impl Reading<'_> {
         if !allowed || !owed {
             let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
             desk.reports().drop_for(reason, key, delivery.message.topic());
-            desk.forget_stored(stored, number);
+            desk.journal.forget_stored(stored, number);
             return 1;
         }
         let expires_at = delivery.message.expires_at;
         flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
-        desk.queued_messages += 1;
-        desk.queued_bytes += cost;
-        desk.memory += cost;
+        desk.memory.queued_messages += 1;
+        desk.memory.queued_bytes += cost;
+        desk.memory.held += cost;
         desk.note_expiry(key, expires_at);
         1
     }
@@ -293,7 +275,7 @@ impl Reading<'_> {
     fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
         let tail = self.desk.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
         // A part that was read may have cost a little more or less than it was reckoned with.
-        self.desk.forget_tail(&tail);
+        self.desk.memory.forget_tail(&tail);
         Some(*tail)
     }
 }

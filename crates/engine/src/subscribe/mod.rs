@@ -55,7 +55,7 @@ impl SubAckWaits {
 
 impl Engine {
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
     }
 }
@@ -225,7 +225,7 @@ impl Subscribing<'_> {
         if self.desk.journal.full && session.stored.is_some() {
             return Some(Reason::StoreFull);
         }
-        if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
+        if self.desk.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
             return Some(Reason::MemoryCeiling);
         }
         let claimed = self.desk.tenants.claim(request.tenant, Holding::Subscriptions);

@@ -126,7 +126,7 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
         let kind = Kind::Subscribe(Asked {
             tenant,
@@ -155,7 +155,7 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let (packet_id, ticket) = (unsubscribe.packet_id, self.desk.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind: Kind::Unsubscribe, promises: false };
         let refusals = Refusals::new(self.desk.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
@@ -179,8 +179,8 @@ impl Engine {
             answering!(self).answer(now, key, packet_id, answer, waits, steps.promises);
         } else {
             let bytes: Box<[u8]> = filters.rest().into();
-            self.desk.memory += bytes.len() as u64;
-            self.desk.input_bytes += bytes.len() as u64;
+            self.desk.memory.held += bytes.len() as u64;
+            self.desk.memory.input_bytes += bytes.len() as u64;
             // One wait is that for the other steps.
             let waits = 1 + steps.take_waits();
             parking!(self).park(now, key);
@@ -237,8 +237,8 @@ impl Engine {
         };
         extra.acks.put_answer(ticket.sequence, answer, waits);
         if done {
-            self.desk.memory -= packet.bytes.len() as u64;
-            self.desk.input_bytes -= packet.bytes.len() as u64;
+            self.desk.memory.held -= packet.bytes.len() as u64;
+            self.desk.memory.input_bytes -= packet.bytes.len() as u64;
             answering!(self).confirm(now, ticket, None, packet.steps.promises);
         } else {
             extra.packet_left = Some(packet);

@@ -7,13 +7,12 @@ pub(crate) mod reporting;
 pub(crate) mod sys;
 
 use crate::telling::reporting::Reporting;
-use crate::ids::hash_name;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use std::collections::BTreeMap;
 
 use crate::addresses::Fate;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay, Event, LogEvent};
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Millis;
 use crate::session::BlockedPublisher;

@@ -13,7 +13,7 @@ use crate::telling::reason::Reason;
 impl Connecting<'_> {
     /// What the listener does not allow.
     pub(super) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
-        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.listener(c.listener)) else {
+        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.settings.listener(c.listener)) else {
             return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
         };
         if self.preset_client_id(key).is_none() {
@@ -38,7 +38,7 @@ impl Connecting<'_> {
         if will.payload.len() > self.desk.settings.limits.max_payload {
             return Err(Refused::new(Reason::PayloadTooLong, "the will's payload is longer than the limit"));
         }
-        if self.desk.is_far_over_ceiling() {
+        if self.desk.memory.is_far_over_ceiling() {
             return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
         }
         self.desk.settings.check_topic_levels(will.topic.as_str())

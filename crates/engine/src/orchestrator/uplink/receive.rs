@@ -34,7 +34,7 @@ impl Uplinking<'_> {
     ) -> Result<(), Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let alone = MessageId::alone_in(raw.properties);
         let properties =
             if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };

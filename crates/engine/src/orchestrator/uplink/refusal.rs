@@ -92,7 +92,7 @@ impl Uplinking<'_> {
 
     /// Refuses a filter to a client whose SUBACK waits, if it is among those that it asked for.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
-        let Some(session) = self.desk.session_of(ticket.connection) else { return };
+        let Some(session) = self.desk.connections.session_of(ticket.connection) else { return };
         let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
         if self.desk.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
             return;

@@ -236,7 +236,7 @@ impl Uplinking<'_> {
             if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
                 flow.inflight_bytes -= cost;
             }
-            self.desk.memory -= cost;
+            self.desk.memory.held -= cost;
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
                 sent.push(leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry));
@@ -303,10 +303,10 @@ impl Dealing<'_> {
     ) {
         let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
         for delivery in queue {
-            self.desk.forget_queued(delivery.cost());
+            self.desk.memory.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
             self.redeal(now, key, &delivery.message.publication(), whereto);
-            self.desk.forget_stored(stored, delivery.number);
+            self.desk.journal.forget_stored(stored, delivery.number);
         }
     }
 
@@ -333,7 +333,7 @@ impl Settlement {
         let session = uplink.session;
         let before = uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
         self.unreturned_bytes += cost;
-        desk.memory += cost;
+        desk.memory.held += cost;
         if let Some(Unreturned { in_flight, .. }) = before {
             // It was dealt to the same broker again, as after a restart: one of them is enough.
             self.forget_unreturned(desk, &in_flight);
@@ -384,7 +384,7 @@ impl Settlement {
     fn forget_unreturned(&mut self, desk: &mut Desk, in_flight: &InFlight) {
         let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
         self.unreturned_bytes -= cost;
-        desk.memory -= cost;
+        desk.memory.held -= cost;
     }
 }
 

@@ -272,7 +272,7 @@ impl BrokerRefusals<'_> {
                 flow.inflight_bytes -= cost;
                 flow.to_resend -= usize::from(is_gone && place >= sent);
             }
-            self.0.desk.memory -= cost;
+            self.0.desk.memory.held -= cost;
             if is_gone {
                 taken.push(entry.item);
                 continue;

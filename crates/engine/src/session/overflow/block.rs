@@ -12,7 +12,7 @@ impl Desk {
     pub(super) fn block(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, publisher, bounds, .. } = *arriving;
         let link_bytes = self.settings.limits.shard_link_bytes;
-        let over_ceiling = self.is_over_ceiling();
+        let over_ceiling = self.memory.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let takes = session.connection.is_some();
         let Some(publisher) = publisher.filter(|_| takes && !over_ceiling) else {
