@@ -3,8 +3,8 @@
 //! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
-use crate::limits::memory::MemoryUse;
 use crate::connection::table::Connections;
+use crate::memory::MemoryUse;
 use crate::session::table::Sessions;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tidegate_mqtt::PacketType;
 use crate::addresses::{Receipts, Tallies};
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
+use crate::connection::Connection;
 use crate::connection::output::{Output, OutputPool};
 use crate::connection::to_write::ToWrite;
-use crate::connection::Connection;
 use crate::durable::{Crossings, Journal, Key};
 use crate::event::Event;
 use crate::ids::{ConnectionKey, Partitions, Place, SessionKey, ShardId, TenantId};
@@ -164,7 +164,7 @@ impl Desk {
         let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
         let tenants = TenantUses::new(&settings);
-        let memory = MemoryUse::new(&settings);
+        let memory = MemoryUse::new(settings.limits.memory_ceiling, settings.queue.memory_bytes);
         let has_addresses = settings.addresses.is_some();
         let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
@@ -292,18 +292,6 @@ impl Desk {
         }
     }
 
-    /// Sets the one timer that a connection has.
-    pub(crate) fn set_connection_timer(&mut self, key: ConnectionKey, deadline: Millis) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.timer != Millis::NEVER {
-            self.timers.cancel(connection.timer, Timer::Connection(key));
-        }
-        connection.timer = deadline;
-        if deadline != Millis::NEVER {
-            self.timers.set(deadline, Timer::Connection(key));
-        }
-    }
-
     /// Gives a session a will instead of the one it has, and returns that.
     pub(crate) fn replace_will(&mut self, key: SessionKey, will: Option<Will>) -> Option<Will> {
         let session = self.sessions.get_mut(key.0)?;
@@ -360,4 +348,59 @@ pub(crate) fn open_output<'a>(
 ) -> &'a mut Output {
     to_write.note(connection, key);
     connection.output.get_or_insert_with(|| pool.take())
+}
+
+impl Connections {
+    /// Sets the one timer that a connection has.
+    pub(crate) fn set_connection_timer(&mut self, timers: &mut Schedule<Timer>, key: ConnectionKey, deadline: Millis) {
+        let Some(connection) = self.get_mut(key) else { return };
+        if connection.timer != Millis::NEVER {
+            timers.cancel(connection.timer, Timer::Connection(key));
+        }
+        connection.timer = deadline;
+        if deadline != Millis::NEVER {
+            timers.set(deadline, Timer::Connection(key));
+        }
+    }
+}
+
+/// The parts of a shard that count and report what happens to messages: dropped, denied, delayed or delivered. No
+/// queue changes by it.
+pub(crate) struct Reporting<'d> {
+    pub settings: &'d Settings,
+    pub shard: ShardId,
+    /// The time of the packet or timer at hand.
+    pub now: Millis,
+    pub has_addresses: bool,
+    pub sessions: &'d Sessions,
+    pub connections: &'d Connections,
+    pub counters: &'d mut Counters,
+    pub dead_letters: &'d mut Option<DeadLetters>,
+    pub events: &'d mut VecDeque<Event>,
+    pub telling: &'d mut Telling,
+    pub receipts: &'d mut Receipts,
+    pub tallies: &'d mut Tallies,
+    pub timers: &'d mut Schedule<Timer>,
+}
+
+impl Desk {
+    /// The parts that count and report what happens to messages.
+    #[inline]
+    pub(crate) fn reports(&mut self) -> Reporting<'_> {
+        Reporting {
+            settings: &self.settings,
+            shard: self.shard,
+            now: self.journal.now.monotonic,
+            has_addresses: self.has_addresses,
+            sessions: &self.sessions,
+            connections: &self.connections,
+            counters: &mut self.counters,
+            dead_letters: &mut self.dead_letters,
+            events: &mut self.events,
+            telling: &mut self.telling,
+            receipts: &mut self.receipts,
+            tallies: &mut self.tallies,
+            timers: &mut self.timers,
+        }
+    }
 }

@@ -174,7 +174,8 @@ impl Engine {
             self.desk.counters.connects_refused[reason.number()] += 1;
             return Err(reason);
         }
-        let of_settings = || self.desk.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+        let of_settings =
+            || self.desk.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
         let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
         let tenant = known.unwrap_or_else(of_settings);
         let mut connection = Connection::new(listener, tenant, now.monotonic);
@@ -185,7 +186,7 @@ impl Engine {
         }
         self.desk.counters.sockets_opened += 1;
         let deadline = now.monotonic.plus(self.settings.limits.connect_timeout_ms);
-        self.desk.set_connection_timer(key, deadline);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
         Ok(key)
     }
 
@@ -205,7 +206,7 @@ impl Engine {
 
     /// Forgets a connection whose transport the shell has closed after [`Event::Close`].
     pub fn release_connection(&mut self, key: ConnectionKey) {
-        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
         let Some(connection) = self.desk.connections.remove(key) else { return };
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(connection.listener.0)) {
             *open = open.saturating_sub(1);

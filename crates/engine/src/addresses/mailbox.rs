@@ -63,7 +63,7 @@ impl SessionEnding<'_> {
         subscribing!(self).remove_subscriptions(now, key);
         subscribing!(self).set_standing(now, key, Standing::Mailbox);
         dealing!(self).empty_into_mailbox(now, key, reason);
-        self.desk.watch_expiry(key);
+        self.desk.sessions.watch_expiry(&mut self.desk.timers, key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.expiry_seconds = 0;
         session.settle();

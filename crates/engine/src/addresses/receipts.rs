@@ -3,7 +3,7 @@
 //! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
 //! know travels with the message: to other shards, into the store, and back.
 
-use crate::telling::reporting::Reporting;
+use crate::desk::Reporting;
 use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;

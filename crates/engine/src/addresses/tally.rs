@@ -3,12 +3,11 @@
 //! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the
 //! sender: when all have counted, from time to time as long as something changes, and when nothing can change any more.
 
-use crate::telling::reporting::Reporting;
+use crate::desk::{Reporting, Timer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::receipts::{Asked, Fate, Receipt, quoted};
 use crate::cluster::roster::Shards;
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::{ShardId, TenantId};
 use crate::link::record::Record;

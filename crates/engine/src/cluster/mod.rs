@@ -154,7 +154,7 @@ impl Engine {
         self.desk.sessions.doubt_exchanges();
         self.desk.overload.give_up_shard(peer);
         self.desk.loop_lag.give_up_shard(peer);
-        self.desk.give_up_blocking(|publisher| publisher.shard == peer);
+        self.desk.sessions.give_up_blocking(&mut self.desk.blockers, |publisher| publisher.shard == peer);
         self.groups.leave_groups_of(peer);
         self.groups.kept.lose_deals_of(now, &mut self.desk, peer);
         self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);

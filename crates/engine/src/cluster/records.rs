@@ -11,12 +11,13 @@ use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::deciding;
 use crate::publish::publishing::publishing;
 use crate::retained::fetching::fetching;
+use crate::session::table::Sessions;
 use crate::subscribe::subscribing::subscribing;
+use std::collections::BTreeSet;
 use tidegate_mqtt::QoS;
 
 use crate::cluster::WELCOME_INDEX;
 use crate::cluster::exchanges::Got;
-use crate::desk::Desk;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::event::Delay;
@@ -258,7 +259,7 @@ impl Engine {
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
         self.desk.overload.give_up(&publisher);
         self.desk.loop_lag.give_up(&publisher);
-        self.desk.give_up_blocking(|other| *other == publisher);
+        self.desk.sessions.give_up_blocking(&mut self.desk.blockers, |other| *other == publisher);
     }
 }
 
@@ -327,21 +328,6 @@ impl Links {
     }
 }
 
-impl Desk {
-    /// These publishers wait no longer for queues of this shard.
-    pub(crate) fn give_up_blocking(&mut self, gives_up: impl Fn(&BlockedPublisher) -> bool) {
-        let sessions = &mut self.sessions;
-        self.blockers.retain(|key| {
-            let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
-            if flow.blocking.iter().any(&gives_up) {
-                flow.blocking.retain(|other| !gives_up(other));
-                flow.block_given_up = true;
-            }
-            !flow.blocking.is_empty()
-        });
-    }
-}
-
 fn source_of(envelope: &Envelope<'_>) -> Source {
     Source {
         session: None,
@@ -350,6 +336,25 @@ fn source_of(envelope: &Envelope<'_>) -> Source {
         ticket: envelope.ticket,
         entered_at: envelope.entered_at,
         hops: envelope.hops + 1,
+    }
+}
+
+impl Sessions {
+    /// These publishers wait no longer for queues of this shard.
+    pub(crate) fn give_up_blocking(
+        &mut self,
+        blockers: &mut BTreeSet<u32>,
+        gives_up: impl Fn(&BlockedPublisher) -> bool,
+    ) {
+        let sessions = self;
+        blockers.retain(|key| {
+            let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
+            if flow.blocking.iter().any(&gives_up) {
+                flow.blocking.retain(|other| !gives_up(other));
+                flow.block_given_up = true;
+            }
+            !flow.blocking.is_empty()
+        });
     }
 }
 

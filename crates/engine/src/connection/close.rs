@@ -76,7 +76,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key).filter(unheard) else { return false };
         connection.phase = Phase::Closing;
         connection.extra = None;
-        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
         true
     }
@@ -108,7 +108,9 @@ impl Engine {
 
     /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
     pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
-        if let Some(session) = self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0)) {
+        if let Some(session) =
+            self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0))
+        {
             let client_id = session.client_id.to_string();
             let detail = refused.detail.clone();
             self.desk.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
@@ -207,7 +209,7 @@ impl Engine {
         self.uplinks.forget_waiting(key);
         self.observers.forget_waiting(key);
         let of_uplink = connection_listener == UPLINK_LISTENER;
-        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
         if of_uplink {
             uplinking!(self).lose_uplink(now, key, reason, detail.as_deref());
@@ -247,11 +249,11 @@ impl Engine {
                 } else if connection.paused && connection.is_parked() {
                     // Its silence is our doing; it is asked again later.
                     let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
-                    self.desk.set_connection_timer(key, later);
+                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, later);
                 } else if deadline <= now.monotonic {
                     self.close_connection(now, key, Reason::KeepAliveTimeout, None);
                 } else {
-                    self.desk.set_connection_timer(key, deadline);
+                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
                 }
             }
         }
@@ -391,7 +393,7 @@ impl Dealing<'_> {
             EndedSession { key, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
-            self.desk.memory.forget_tail(&tail);
+            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
             self.desk.counters.dropped[reason.number()] += tail.messages;
         }
         self.desk.blockers.remove(&key.0);

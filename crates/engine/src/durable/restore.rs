@@ -220,8 +220,8 @@ impl Restoration {
         desk.memory.queued_messages += waiting;
         desk.memory.queued_bytes += queue_bytes;
         desk.memory.held += queue_bytes + inflight_bytes;
-        desk.count_runs(restoring.key);
-        desk.watch_expiry(restoring.key);
+        desk.sessions.count_runs(&mut desk.memory, restoring.key);
+        desk.sessions.watch_expiry(&mut desk.timers, restoring.key);
         missing
     }
 }

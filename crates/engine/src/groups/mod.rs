@@ -408,7 +408,7 @@ impl Desk {
         if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {
             return true;
         }
-        let bounds = self.bounds_of(to, publication.topic);
+        let bounds = self.overflow.bounds_of(&self.sessions, to, publication.topic);
         if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             flow.full_at = Some(bounds);
             flow.gave_back = true;

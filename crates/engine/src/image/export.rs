@@ -135,7 +135,7 @@ impl Moving<'_> {
             self.desk.journal.delete(Key::Session(stored));
         }
         if let Some(tail) = session.flow.as_ref().and_then(|flow| flow.tail.as_deref()) {
-            self.desk.memory.forget_tail(tail);
+            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         }
         self.desk.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         if let Some(flow) = &session.flow {

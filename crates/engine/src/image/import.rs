@@ -36,7 +36,7 @@ impl Engine {
         if partition.0 >= PARTITIONS || !self.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
-        let sessions = self.desk.sessions.read_sessions(&mut reader, now, partition)?;
+        let sessions = read_sessions(now, partition, &mut reader, &self.desk.sessions)?;
         let mut retained = Vec::new();
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
@@ -91,7 +91,7 @@ impl Moving<'_> {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
-        self.desk.watch_expiry(key);
+        self.desk.sessions.watch_expiry(&mut self.desk.timers, key);
         let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
             stored.push((filter.clone(), options.bits(), subscription_id));
@@ -120,28 +120,26 @@ impl Moving<'_> {
     }
 }
 
-impl Sessions {
-    fn read_sessions(
-        &self,
-        reader: &mut WireReader<'_>,
-        now: Now,
-        partition: PartitionId,
-    ) -> Result<Vec<SessionImage>, ImageError> {
-        let mut sessions = Vec::new();
-        let mut names = std::collections::BTreeSet::new();
-        for _ in 0..reader.u32("a number of sessions")? {
-            let image = SessionImage::read(reader, now)?;
-            let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
-            if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
-                return Err(WireError { reading: "a client id of this partition" }.into());
-            }
-            if self.find_session(tenant, client_id).is_some() {
-                return Err(ImageError::SessionExists(client_id.to_string()));
-            }
-            sessions.push(image);
+fn read_sessions(
+    now: Now,
+    partition: PartitionId,
+    reader: &mut WireReader<'_>,
+    known: &Sessions,
+) -> Result<Vec<SessionImage>, ImageError> {
+    let mut sessions = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for _ in 0..reader.u32("a number of sessions")? {
+        let image = SessionImage::read(reader, now)?;
+        let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
+        if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
+            return Err(WireError { reading: "a client id of this partition" }.into());
         }
-        Ok(sessions)
+        if known.find_session(tenant, client_id).is_some() {
+            return Err(ImageError::SessionExists(client_id.to_string()));
+        }
+        sessions.push(image);
     }
+    Ok(sessions)
 }
 
 impl Subscribing<'_> {

@@ -15,7 +15,6 @@ use crate::image::leaving::{Moving, moving};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
-use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
@@ -299,14 +298,6 @@ impl Place {
     /// Those that are at home on this shard.
     pub(crate) fn own(self, partitions: Partitions) -> Vec<PartitionId> {
         partitions.iter().filter(|partition| self.owns(*partition)).collect()
-    }
-}
-
-impl Sessions {
-    /// Whether a session is one of these partitions.
-    pub(crate) fn is_among(&self, session: SessionKey, partitions: Partitions) -> bool {
-        let session = self.get(session.0);
-        session.is_some_and(|session| session.is_of(partitions))
     }
 }
 

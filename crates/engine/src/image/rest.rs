@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use super::fields::{put_message, read_message};
 use super::{ImageError, begin, open, seal};
 use crate::engine::Engine;
-use crate::ids::{Partitions, Place, SessionKey, TenantId};
+use crate::ids::{Partitions, Place, TenantId};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
 use crate::publish::dispatch::{Source, reach};
-use crate::session::table::Sessions;
+use crate::session::Session;
 use crate::settings::fleet_topics::of_brokers;
 use crate::topics::{Route, RouteSlot};
 use crate::wire::WireWrite;
@@ -142,18 +142,22 @@ impl Moving<'_> {
         if passed_over.is_empty() {
             return false;
         }
-        self.deliver_only(now, message, |sessions, session| !sessions.is_among(session, passed_over));
+        self.deliver_only(now, message, |session| !session.is_some_and(|session| session.is_of(passed_over)));
         publishing!(self).deal_live(now, message);
         true
     }
 
     /// Delivers to those sessions of this shard that are meant.
-    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(&Sessions, SessionKey) -> bool) {
+    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
         let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);
-        let targets: Vec<_> =
-            route.targets().iter().filter(|target| is_meant(&self.desk.sessions, target.session)).copied().collect();
+        let targets: Vec<_> = route
+            .targets()
+            .iter()
+            .filter(|target| is_meant(self.desk.sessions.get(target.session.0)))
+            .copied()
+            .collect();
         let mut publication = message.publication().named(tenant, topic);
         let source = Source::inside(self.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
@@ -211,7 +215,8 @@ impl Engine {
         self.desk.journal.now = now;
         let mut messages = 0;
         each_noted(now, sifted, |_, message| {
-            moving!(self).deliver_only(now, message, |sessions, session| sessions.is_among(session, partitions));
+            moving!(self)
+                .deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
             messages += 1;
         })?;
         self.after_frame(now);

@@ -2,7 +2,6 @@
 
 pub(crate) mod live_limits;
 pub(crate) mod loop_lag;
-pub(crate) mod memory;
 pub(crate) mod overload;
 pub(crate) mod rate;
 pub(crate) mod slow;

@@ -108,7 +108,7 @@ impl Desk {
                 continue;
             }
             let own = target.options.no_local() && not_to == Some(target.session);
-            let bounds = self.bounds_of(target.session, wanted.topic);
+            let bounds = self.overflow.bounds_of(&self.sessions, target.session, wanted.topic);
             if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {
                 continue;
             }
@@ -135,7 +135,7 @@ impl Desk {
     /// Whether a session's queue can take a message without dropping any, after what has expired has left it.
     pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
         if !self.has_queue_room(to, wanted) {
-            let bounds = self.bounds_of(to, wanted.topic);
+            let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
             self.has_room_after_expiry(now, to, &bounds, wanted.cost);
             self.is_over_ceiling_after_expiry(now, to);
         }
@@ -145,7 +145,7 @@ impl Desk {
     /// Whether a session's queue could take a message now without dropping any.
     fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
         let Some(session) = self.sessions.get(to.0) else { return false };
-        let bounds = self.bounds_of(to, wanted.topic);
+        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
         let (reserved, reserved_bytes) = self.reservations.of(to);
         let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
         let away = session.connection.is_none();
@@ -153,7 +153,8 @@ impl Desk {
         if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
             return false;
         }
-        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost) && !(queues && self.memory.is_over_ceiling())
+        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
+            && !(queues && self.memory.is_over_ceiling())
     }
 }
 

@@ -1,13 +1,12 @@
 //! What was dropped is published once more, below a topic of its own, for whoever cares.
 
-use crate::telling::reporting::Reporting;
+use crate::desk::{Desk, Reporting};
 use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tidegate_mqtt::{QoS, TopicName};
 
-use crate::desk::Desk;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::MessageId;

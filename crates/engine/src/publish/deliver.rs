@@ -151,11 +151,13 @@ impl Desk {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
-        if !self.transfers.are_none() && self.attend_transfer(to, &delivery) {
+        if !self.transfers.are_none()
+            && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
+        {
             return;
         }
         if !terms.metered {
-            let bounds = self.bounds_of(to, publication.topic);
+            let bounds = self.overflow.bounds_of(&self.sessions, to, publication.topic);
             delivery.latest = bounds.policy == OverflowPolicy::KeepLast;
             let arriving = Arriving { to, delivery: &delivery, publisher: terms.publisher, bounds };
             if !self.make_room(now, &arriving) {
@@ -323,7 +325,7 @@ impl Desk {
             }
         };
         if empty {
-            self.end_waiting(to);
+            self.sessions.end_waiting(&mut self.timers, to);
         }
         if empty && fetching {
             self.hungry.push(to);

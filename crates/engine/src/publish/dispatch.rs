@@ -321,7 +321,9 @@ impl Reach<'_> {
         if publication.retain && !self.links.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
-                self.desk.note_fresh(target.session, publication.topic, qos);
+                if let Some(session) = self.desk.sessions.get_mut(target.session.0) {
+                    session.note_fresh(&self.desk.settings, publication.topic, qos);
+                }
             }
         }
         for target in targets {

@@ -19,15 +19,15 @@ pub(crate) mod turn_share;
 mod with_properties;
 
 use crate::connection::parking::Parking;
+use crate::durable::{Journal, Key, Mark};
 use crate::publish::answering::Answering;
 use crate::publish::deciding::Deciding;
 use crate::publish::publishing::{Publishing, publishing};
+use crate::session::table::Sessions;
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::connection::input::Refused;
 use crate::connection::{Answer, Outcome};
-use crate::desk::Desk;
-use crate::durable::{Key, Mark};
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
@@ -168,7 +168,7 @@ impl Deciding<'_> {
 impl Answering<'_> {
     /// Whether a QoS 2 message of a broker is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
     pub(crate) fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
-        if self.desk.take_packet_id(session, id) {
+        if self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id) {
             return true;
         }
         let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
@@ -254,13 +254,13 @@ impl Publishing<'_> {
     }
 }
 
-impl Desk {
+impl Sessions {
     /// The packet identifier of a QoS 2 message is taken; false if it was before.
-    pub(crate) fn take_packet_id(&mut self, session: SessionKey, id: PacketId) -> bool {
-        let Some(session) = self.sessions.get_mut(session.0) else { return false };
+    pub(crate) fn take_packet_id(&mut self, journal: &mut Journal, session: SessionKey, id: PacketId) -> bool {
+        let Some(session) = self.get_mut(session.0) else { return false };
         let is_new = session.flow_mut().received.insert(id);
         if let Some(stored) = session.stored.filter(|_| is_new) {
-            self.journal.put_received(stored, id, None);
+            journal.put_received(stored, id, None);
         }
         is_new
     }

@@ -210,7 +210,7 @@ impl Answering<'_> {
     fn begin_answer(&mut self, it: &Inbound<'_>) -> Option<Ticket> {
         let id = it.raw.packet_id?;
         if let Some(session) = it.session.filter(|_| it.raw.qos == QoS::ExactlyOnce) {
-            self.desk.take_packet_id(session, id);
+            self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id);
         }
         Some(self.desk.connections.next_ticket(it.key))
     }

@@ -72,7 +72,8 @@ impl Engine {
     }
 
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
+        let listener =
+            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
         listener.is_some_and(|listener| listener.check_payload_format)
     }
 

@@ -6,9 +6,10 @@ mod moved;
 
 use crate::cluster::roster::Roster;
 use crate::link::Links;
-use crate::retained::{RetainedStore, ScanEnd};
 use crate::retained::fetching::Fetching;
+use crate::retained::{RetainedStore, ScanEnd};
 use crate::session::table::Sessions;
+use crate::settings::Settings;
 use crate::topics::{SubscriberOptions, SubscriptionIndex};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -478,13 +479,12 @@ fn settle_fetches(session: &mut Session) {
     }
 }
 
-impl Desk {
+impl Session {
     /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
-    pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str, qos: QoS) {
-        let keeps = qos != QoS::AtMostOnce || self.settings.queue.keep_qos0_offline;
-        let Some(session) = self.sessions.get_mut(session.0) else { return };
+    pub(crate) fn note_fresh(&mut self, settings: &Settings, topic: &str, qos: QoS) {
+        let keeps = qos != QoS::AtMostOnce || settings.queue.keep_qos0_offline;
         // What is not kept for a client that is away will not reach it live.
-        let Some(rare) = session.rare.as_mut().filter(|_| keeps || session.connection.is_some()) else { return };
+        let Some(rare) = self.rare.as_mut().filter(|_| keeps || self.connection.is_some()) else { return };
         if (!rare.fetches.is_empty() || rare.fetches_expected > 0) && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
             rare.fresh_topics.insert(topic.into());
         }

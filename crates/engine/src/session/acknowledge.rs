@@ -1,6 +1,8 @@
 //! What subscribers acknowledge, and what is sent again when they come back.
 
+use crate::memory::MemoryUse;
 use crate::orchestrator::uplink::Uplinks;
+use crate::session::table::Sessions;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -119,7 +121,9 @@ impl Acknowledging<'_> {
         state: State,
         code: ReasonCode,
     ) -> Result<(), WrongType> {
-        let Some(answered) = self.desk.take_answered(now, by, id, state)? else { return Ok(()) };
+        let Some(answered) = self.desk.sessions.take_answered(&mut self.desk.memory, now, by, id, state)? else {
+            return Ok(());
+        };
         let left =
             answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
         if !left {
@@ -267,41 +271,6 @@ impl Desk {
         Ok(Some(kept))
     }
 
-    /// Ends the flight of a message that its receiver has answered and returns it. `None` for a packet identifier that is
-    /// not in flight: a client may have answered twice around a reconnect.
-    ///
-    /// # Errors
-    ///
-    /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
-    #[inline]
-    fn take_answered(
-        &mut self,
-        now: Millis,
-        by: SessionKey,
-        id: PacketId,
-        state: State,
-    ) -> Result<Option<Answered>, WrongType> {
-        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
-        let (stored, of_uplink) = (session.stored, session.is_uplink());
-        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
-        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
-        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
-        let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };
-        if awaited != state && !downgraded(awaited) {
-            return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
-        }
-        if at >= flow.inflight.len() - flow.to_resend {
-            // The client remembers it from before: it need not be sent again.
-            flow.to_resend -= 1;
-        }
-        let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
-        let kept = delivery.as_ref().map_or(0, Delivery::cost);
-        flow.inflight_bytes -= kept;
-        self.memory.held -= kept;
-        flow.waiting_since = now;
-        Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
-    }
-
     /// Ends a message that its receiver has answered: deletes it from the store and reports its outcome.
     #[inline]
     fn conclude(&mut self, by: SessionKey, code: ReasonCode, answered: Answered) {
@@ -422,5 +391,43 @@ impl Desk {
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
         self.meters.of(payer).messages_out += 1;
+    }
+}
+
+impl Sessions {
+    /// Ends the flight of a message that its receiver has answered and returns it. `None` for a packet identifier that is
+    /// not in flight: a client may have answered twice around a reconnect.
+    ///
+    /// # Errors
+    ///
+    /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
+    #[inline]
+    fn take_answered(
+        &mut self,
+        memory: &mut MemoryUse,
+        now: Millis,
+        by: SessionKey,
+        id: PacketId,
+        state: State,
+    ) -> Result<Option<Answered>, WrongType> {
+        let Some(session) = self.get_mut(by.0) else { return Ok(None) };
+        let (stored, of_uplink) = (session.stored, session.is_uplink());
+        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
+        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
+        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
+        let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };
+        if awaited != state && !downgraded(awaited) {
+            return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
+        }
+        if at >= flow.inflight.len() - flow.to_resend {
+            // The client remembers it from before: it need not be sent again.
+            flow.to_resend -= 1;
+        }
+        let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
+        let kept = delivery.as_ref().map_or(0, Delivery::cost);
+        flow.inflight_bytes -= kept;
+        memory.held -= kept;
+        flow.waiting_since = now;
+        Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
     }
 }

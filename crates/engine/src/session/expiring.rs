@@ -8,7 +8,9 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
 use crate::session::overflow::Bounds;
+use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
+use crate::timers::Schedule;
 
 /// Expired messages of one queue that are worked off in one turn; the others are due in the next.
 const EXPIRED_PER_TURN: u64 = 1024;
@@ -26,32 +28,7 @@ impl Desk {
     #[inline]
     pub(crate) fn note_expiry(&mut self, to: SessionKey, expires_at: Millis) {
         if expires_at != Millis::NEVER {
-            self.watch_expiry(to);
-        }
-    }
-
-    /// Sets the timer of a queue to its next expiry, if that is earlier than what it is set to.
-    #[cold]
-    pub(crate) fn watch_expiry(&mut self, to: SessionKey) {
-        let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else { return };
-        let tail = flow.tail.as_ref().map_or(Millis::NEVER, |tail| tail.runs.next_expiry());
-        let at = tick_after(flow.queue.next_expiry().min(tail));
-        if at < flow.expiry_timer.unwrap_or(Millis::NEVER) {
-            if let Some(before) = flow.expiry_timer.replace(at) {
-                self.timers.cancel(before, Timer::Expiry(to));
-            }
-            self.timers.set(at, Timer::Expiry(to));
-        }
-    }
-
-    /// A queue has run empty: nothing in it expires any more, and nothing has to wait behind it.
-    #[inline]
-    pub(crate) fn end_waiting(&mut self, to: SessionKey) {
-        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        let Some(flow) = flow.filter(|flow| flow.queue.is_empty() && flow.tail.is_none()) else { return };
-        flow.keeps_qos0 &= flow.to_resend > 0;
-        if let Some(at) = flow.expiry_timer.take() {
-            self.timers.cancel(at, Timer::Expiry(to));
+            self.sessions.watch_expiry(&mut self.timers, to);
         }
     }
 
@@ -119,7 +96,7 @@ impl Engine {
         }
         self.desk.after_refill(to);
         if done {
-            self.desk.watch_expiry(to);
+            self.desk.sessions.watch_expiry(&mut self.desk.timers, to);
         } else if let Some(flow) = self.desk.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             let next = now.monotonic.plus(1);
             flow.expiry_timer = Some(next);
@@ -128,6 +105,33 @@ impl Engine {
         let session = self.desk.sessions.get_mut(to.0);
         if let Some(session) = session.filter(|session| session.connection.is_none()) {
             session.settle();
+        }
+    }
+}
+
+impl Sessions {
+    /// Sets the timer of a queue to its next expiry, if that is earlier than what it is set to.
+    #[cold]
+    pub(crate) fn watch_expiry(&mut self, timers: &mut Schedule<Timer>, to: SessionKey) {
+        let Some(flow) = self.get_mut(to.0).and_then(|session| session.flow.as_mut()) else { return };
+        let tail = flow.tail.as_ref().map_or(Millis::NEVER, |tail| tail.runs.next_expiry());
+        let at = tick_after(flow.queue.next_expiry().min(tail));
+        if at < flow.expiry_timer.unwrap_or(Millis::NEVER) {
+            if let Some(before) = flow.expiry_timer.replace(at) {
+                timers.cancel(before, Timer::Expiry(to));
+            }
+            timers.set(at, Timer::Expiry(to));
+        }
+    }
+
+    /// A queue has run empty: nothing in it expires any more, and nothing has to wait behind it.
+    #[inline]
+    pub(crate) fn end_waiting(&mut self, timers: &mut Schedule<Timer>, to: SessionKey) {
+        let flow = self.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let Some(flow) = flow.filter(|flow| flow.queue.is_empty() && flow.tail.is_none()) else { return };
+        flow.keeps_qos0 &= flow.to_resend > 0;
+        if let Some(at) = flow.expiry_timer.take() {
+            timers.cancel(at, Timer::Expiry(to));
         }
     }
 }

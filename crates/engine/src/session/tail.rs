@@ -12,6 +12,7 @@ use crate::durable::{EntryRead, entries_from, read_entry};
 use crate::engine::Engine;
 use crate::event::{Event, LoadedQueue, WantedQueue};
 use crate::ids::{SessionKey, TenantId};
+use crate::memory::MemoryUse;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::reading::{Reading, reading};
@@ -87,7 +88,7 @@ impl Desk {
         publication.wide = wide;
         self.memory.stored_messages += 1;
         self.memory.stored_bytes += cost;
-        self.count_runs(to);
+        self.sessions.count_runs(&mut self.memory, to);
         true
     }
 
@@ -137,22 +138,14 @@ impl Desk {
         self.memory.stored_messages -= messages;
         self.memory.stored_bytes -= bytes;
         if over && let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.take()) {
-            self.memory.forget_tail(&tail);
+            self.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         }
-        self.count_runs(to);
+        self.sessions.count_runs(&mut self.memory, to);
         self.counters.dropped[Reason::MessageExpired.number()] += messages;
         for number in run.first..=run.last {
             self.journal.forget_stored(stored, number);
         }
         messages
-    }
-
-    /// Counts the memory of what is known of the end of a queue.
-    pub(crate) fn count_runs(&mut self, to: SessionKey) {
-        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
-        let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
-        self.memory.held = self.memory.held - before + tail.counted;
     }
 }
 
@@ -190,7 +183,7 @@ impl Engine {
                 }
             }
         }
-        self.desk.count_runs(key);
+        self.desk.sessions.count_runs(&mut self.desk.memory, key);
         self.go_on_after_read(now, key, taken);
     }
 
@@ -275,7 +268,7 @@ impl Reading<'_> {
     fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
         let tail = self.desk.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
         // A part that was read may have cost a little more or less than it was reckoned with.
-        self.desk.memory.forget_tail(&tail);
+        self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         Some(*tail)
     }
 }
@@ -307,6 +300,16 @@ impl Desk {
             self.to_read.pop_front();
             self.read_ahead(key);
         }
+    }
+}
+
+impl Sessions {
+    /// Counts the memory of what is known of the end of a queue.
+    pub(crate) fn count_runs(&mut self, memory: &mut MemoryUse, to: SessionKey) {
+        let flow = self.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+        let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
+        memory.held = memory.held - before + tail.counted;
     }
 }
 

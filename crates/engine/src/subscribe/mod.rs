@@ -55,7 +55,8 @@ impl SubAckWaits {
 
 impl Engine {
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
+        let listener =
+            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
     }
 }

@@ -3,10 +3,9 @@
 pub(crate) mod clients;
 pub(crate) mod counters;
 pub(crate) mod reason;
-pub(crate) mod reporting;
 pub(crate) mod sys;
 
-use crate::telling::reporting::Reporting;
+use crate::desk::Reporting;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use std::collections::BTreeMap;
 

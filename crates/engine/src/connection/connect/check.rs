@@ -13,7 +13,8 @@ use crate::telling::reason::Reason;
 impl Connecting<'_> {
     /// What the listener does not allow.
     pub(super) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
-        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.settings.listener(c.listener)) else {
+        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.settings.listener(c.listener))
+        else {
             return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
         };
         if self.preset_client_id(key).is_none() {

@@ -10,7 +10,9 @@ impl Desk {
     /// too.
     pub(super) fn drop_newest(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         self.reports().discard_arriving(Reason::QueueFullNewest, arriving);
-        self.tell_queue_full(now, arriving.to, Reason::QueueFullNewest);
+        if let Some(session) = self.sessions.get_mut(arriving.to.0) {
+            session.tell_queue_full(&mut self.events, now, Reason::QueueFullNewest);
+        }
         false
     }
 }

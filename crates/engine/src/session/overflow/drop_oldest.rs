@@ -11,7 +11,9 @@ impl Desk {
         if !bounds.fits(0, 0, delivery.cost()) {
             return self.drop_newest(now, arriving);
         }
-        self.tell_queue_full(now, to, Reason::QueueFullOldest);
+        if let Some(session) = self.sessions.get_mut(to.0) {
+            session.tell_queue_full(&mut self.events, now, Reason::QueueFullOldest);
+        }
         let (reserved, reserved_bytes) = self.reservations.of(to);
         loop {
             let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else {

@@ -10,7 +10,9 @@ impl Desk {
     /// route has changed since its room was reserved.
     pub(super) fn reject_late(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         self.reports().discard_arriving(Reason::QueueFullReject, arriving);
-        self.tell_queue_full(now, arriving.to, Reason::QueueFullReject);
+        if let Some(session) = self.sessions.get_mut(arriving.to.0) {
+            session.tell_queue_full(&mut self.events, now, Reason::QueueFullReject);
+        }
         false
     }
 }

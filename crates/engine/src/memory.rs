@@ -1,8 +1,5 @@
 //! What a shard holds in memory, and the ceiling for it.
 
-use crate::session::tail::Tail;
-use crate::settings::Settings;
-
 /// The share of a queue while the shard holds more than half of what it may.
 const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
 
@@ -25,7 +22,7 @@ pub(crate) struct MemoryUse {
 }
 
 impl MemoryUse {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(ceiling: u64, queue_memory: u64) -> Self {
         Self {
             held: 0,
             queued_messages: 0,
@@ -33,8 +30,8 @@ impl MemoryUse {
             input_bytes: 0,
             stored_messages: 0,
             stored_bytes: 0,
-            ceiling: settings.limits.memory_ceiling,
-            queue_memory: settings.queue.memory_bytes,
+            ceiling,
+            queue_memory,
         }
     }
 
@@ -83,9 +80,9 @@ impl MemoryUse {
     }
 
     /// Takes the end of a queue out of the sums.
-    pub(crate) fn forget_tail(&mut self, tail: &Tail) {
-        self.stored_messages -= tail.messages;
-        self.stored_bytes -= tail.bytes;
-        self.held -= tail.counted;
+    pub(crate) fn forget_tail(&mut self, messages: u64, bytes: u64, counted: u64) {
+        self.stored_messages -= messages;
+        self.stored_bytes -= bytes;
+        self.held -= counted;
     }
 }
