@@ -8,13 +8,10 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 import unittest
-import urllib.request
 
-from broker import BINARY, MOSQUITTO, PATIENCE, Broker, free_ports
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from broker import BINARY, free_ports
+from pipelines import PipelineCase
 
 INITDB = shutil.which("initdb") or next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))), None)
 
@@ -80,15 +77,11 @@ class Postgres:
         return [line.split("|") for line in out.splitlines()]
 
 
-@unittest.skipIf(MOSQUITTO, "pipelines are ours")
 @unittest.skipUnless(INITDB, "there is no PostgreSQL here")
-class IntoPostgres(unittest.TestCase):
+class IntoPostgres(PipelineCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.postgres = Postgres(self)
-        self.config = self.folder / "hub.toml"
         self.dead = self.folder / "dead.ndjson"
         self.config.write_text(
             f'[[sink]]\nname = "db"\nkind = "postgres"\nurl = "{self.postgres.url}"\ntable = "readings"\n'
@@ -100,32 +93,6 @@ class IntoPostgres(unittest.TestCase):
             'to = ["db"]\n',
             encoding="utf-8",
         )
-
-    def broker(self):
-        broker = Broker("--config", str(self.config), "--data", str(self.folder / "data"))
-        self.addCleanup(broker.close)
-        return broker
-
-    def publish(self, broker, payloads):
-        client = paho.Client(CallbackAPIVersion.VERSION2, client_id="pump-7", protocol=paho.MQTTv5)
-        client.max_queued_messages_set(0)
-        client.connect("127.0.0.1", broker.port)
-        client.loop_start()
-        for sent in [client.publish("plant/a/temp", json.dumps(payload), qos=1) for payload in payloads]:
-            sent.wait_for_publish(PATIENCE)
-            self.assertTrue(sent.is_published())
-        client.disconnect()
-        client.loop_stop()
-
-    def wait(self, broker, wanted):
-        """What the hub says of the pipeline, once that is so."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with urllib.request.urlopen(f"http://127.0.0.1:{broker.admin_port}/api/v1/hub", timeout=PATIENCE) as answer:
-                status = json.load(answer)["hot"]
-            if wanted(status):
-                return status
-            self.assertLess(time.monotonic(), deadline, status)
 
     def test_rows_have_the_fields_of_the_statement(self):
         self.postgres.start()

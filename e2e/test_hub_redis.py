@@ -1,17 +1,12 @@
 """A pipeline into a real Redis: entries of a stream, an outage of the server, kill -9 of the broker."""
 
 import json
-import pathlib
 import shutil
 import subprocess
-import tempfile
-import time
 import unittest
-import urllib.request
 
-from broker import MOSQUITTO, PATIENCE, Broker, free_ports
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from broker import PATIENCE, free_ports
+from pipelines import PipelineCase
 
 REDIS = shutil.which("redis-server")
 
@@ -44,15 +39,11 @@ class Redis:
         return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-@unittest.skipIf(MOSQUITTO, "pipelines are ours")
 @unittest.skipUnless(REDIS, "there is no Redis here")
-class IntoRedis(unittest.TestCase):
+class IntoRedis(PipelineCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-", ignore_cleanup_errors=True)
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.redis = Redis(self, self.folder)
-        self.config = self.folder / "hub.toml"
         self.config.write_text(
             f'[[sink]]\nname = "cache"\nkind = "redis"\nurl = "redis://:secret@127.0.0.1:{self.redis.port}/1"\n'
             'stream = "readings"\nretry_min = "50ms"\nretry_max = "200ms"\n'
@@ -61,40 +52,16 @@ class IntoRedis(unittest.TestCase):
             encoding="utf-8",
         )
 
-    def broker(self):
-        broker = Broker("--config", str(self.config), "--data", str(self.folder / "data"))
-        self.addCleanup(broker.close)
-        return broker
-
-    def publish(self, broker, numbers):
-        client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
-        client.max_queued_messages_set(0)
-        client.connect("127.0.0.1", broker.port)
-        client.loop_start()
-        for sent in [client.publish("plant/a/temp", json.dumps({"temp": number}), qos=1) for number in numbers]:
-            sent.wait_for_publish(PATIENCE)
-        client.disconnect()
-        client.loop_stop()
-
-    def wait(self, broker, wanted):
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with urllib.request.urlopen(f"http://127.0.0.1:{broker.admin_port}/api/v1/hub", timeout=PATIENCE) as answer:
-                status = json.load(answer)["hot"]
-            if wanted(status):
-                return status
-            self.assertLess(time.monotonic(), deadline, status)
-
     def test_each_message_is_an_entry_after_an_outage_and_kill_9(self):
         broker = self.broker()
-        self.publish(broker, range(100))
+        self.publish(broker, [{"temp": number} for number in range(100)])
         self.wait(broker, lambda it: it["state"] == "retrying" and it["waiting"] == 100)
         broker.kill()
         self.redis.start()
         broker = self.broker()
         self.wait(broker, lambda it: it["out"] >= 100)
         self.redis.stop()
-        self.publish(broker, range(100, 200))
+        self.publish(broker, [{"temp": number} for number in range(100, 200)])
         self.redis.start()
         self.wait(broker, lambda it: it["out"] == 200 and it["waiting"] == 0)
         entries = [dict(zip(fields[::2], fields[1::2])) for _, fields in self.redis.ask("-n", "1", "XRANGE", "readings", "-", "+")]

@@ -415,6 +415,9 @@ fn said(why: &Disconnected) -> String {
         Disconnected::Protocol(error) => error.to_string(),
         Disconnected::ConnectTimeout => "the broker does not answer CONNECT".to_owned(),
         Disconnected::KeepAliveTimeout => "the broker has stopped to answer".to_owned(),
+        Disconnected::ReleaseTimeout { packet_id } => {
+            format!("the broker does not answer PUBREL of packet identifier {packet_id}")
+        }
         Disconnected::TransportClosed => "the broker has closed it".to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! Which bus: its kind, its servers, and who asks.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -11,9 +12,17 @@ use crate::settings::USUAL_LEASE;
 pub enum AddressError {
     /// Another scheme, or none.
     #[error(
-        "the bus is neither `embedded` nor begins with nats:// or kafka://; write for example nats://127.0.0.1:4222"
+        "the bus is neither `embedded` nor begins with embedded://, nats:// or kafka://; write for example nats://127.0.0.1:4222"
     )]
     Scheme,
+    /// `embedded://` without a directory.
+    #[error(
+        "the address of the bus names no directory; write embedded://DIRECTORY, for example embedded:///var/lib/tidegate/bus"
+    )]
+    NoDirectory,
+    /// Something behind the directory.
+    #[error("the address of the bus has something behind its directory; only `?serve=no` may stand there")]
+    Directory,
     /// No server.
     #[error("the address of the bus names no server; write host or host:port after the scheme")]
     NoServer,
@@ -77,12 +86,19 @@ const NATS_PORT: u16 = 4222;
 /// That of Kafka.
 const KAFKA_PORT: u16 = 9092;
 
-/// Which bus is meant: `embedded`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
+/// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
 /// Neither `Debug` nor `Display` shows the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// In this process.
     Embedded,
+    /// Shared by the processes of one machine that name the same directory: one of them serves it to all.
+    Directory {
+        /// Where its logs, its lock and its socket are.
+        path: PathBuf,
+        /// Whether this process may serve it.
+        serves: bool,
+    },
     /// Servers of NATS with JetStream.
     Nats {
         /// At least one.
@@ -107,7 +123,7 @@ impl Address {
     /// The lease of groups that outlasts what happens to servers of this kind: the death of one of several among them.
     pub fn usual_lease(&self) -> Duration {
         match self {
-            Self::Embedded | Self::Nats { .. } => USUAL_LEASE,
+            Self::Embedded | Self::Directory { .. } | Self::Nats { .. } => USUAL_LEASE,
             Self::Kafka { .. } => KAFKA_LEASE,
         }
     }
@@ -124,6 +140,7 @@ impl FromStr for Address {
         let port = match scheme {
             "nats" => NATS_PORT,
             "kafka" => KAFKA_PORT,
+            "embedded" => return parse_directory(rest),
             _ => return Err(AddressError::Scheme),
         };
         let (credentials, servers) = match rest.rsplit_once('@') {
@@ -139,6 +156,9 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, servers, credentials) = match self {
             Self::Embedded => return f.write_str("embedded"),
+            Self::Directory { path, serves } => {
+                return write!(f, "embedded://{}{}", path.display(), if *serves { "" } else { NO_SERVER });
+            }
             Self::Nats { servers, credentials } => ("nats", servers, credentials),
             Self::Kafka { servers, credentials } => ("kafka", servers, credentials),
         };
@@ -149,6 +169,20 @@ impl fmt::Display for Address {
         let servers: Vec<String> = servers.iter().map(Server::to_string).collect();
         f.write_str(&servers.join(","))
     }
+}
+
+/// What ends the address of a directory that this process does not serve.
+const NO_SERVER: &str = "?serve=no";
+
+fn parse_directory(text: &str) -> Result<Address, AddressError> {
+    let (path, serves) = text.strip_suffix(NO_SERVER).map_or((text, true), |path| (path, false));
+    if path.is_empty() {
+        return Err(AddressError::NoDirectory);
+    }
+    if path.contains(['?', '#', '\0']) {
+        return Err(AddressError::Directory);
+    }
+    Ok(Address::Directory { path: path.into(), serves })
 }
 
 fn parse_servers(text: &str, port: u16) -> Result<Vec<Server>, AddressError> {
@@ -225,6 +259,10 @@ mod tests {
         assert_eq!(address.to_string(), "nats://me:***@127.0.0.1:4222,[::1]:4223");
         assert!(!format!("{address:?}").contains("p@ss"));
         assert_eq!("embedded".parse(), Ok(Address::Embedded));
+        for (text, path, serves) in [("embedded:///var/bus", "/var/bus", true), ("embedded://b?serve=no", "b", false)] {
+            let address = Address::Directory { path: path.into(), serves };
+            assert_eq!((text.parse(), address.to_string()), (Ok(address), text.to_owned()));
+        }
         assert_eq!("kafka://a:1,b:2".parse::<Address>().unwrap().to_string(), "kafka://a:1,b:2");
     }
 
@@ -245,6 +283,8 @@ mod tests {
             ("", AddressError::Scheme),
             ("mqtt://a:1", AddressError::Scheme),
             ("nats://", AddressError::NoServer),
+            ("embedded://", AddressError::NoDirectory),
+            ("embedded://bus?serve=yes", AddressError::Directory),
             ("nats://a:", AddressError::Server(1)),
             ("nats://a,,b", AddressError::Server(2)),
             ("kafka://::1", AddressError::Server(1)),

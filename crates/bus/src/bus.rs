@@ -61,7 +61,8 @@ impl Bus {
         settings.check()?;
         settings.check_files()?;
         let backend: Arc<dyn Backend> = match address {
-            Address::Embedded => embedded::open(&settings, observer)?,
+            Address::Embedded => embedded::open(&settings, observer),
+            Address::Directory { path, serves } => embedded::open_directory(path, *serves, &settings, observer)?,
             Address::Nats { servers, credentials } => nats::open(servers, credentials.as_ref(), &settings, observer)?,
             #[cfg(feature = "kafka")]
             Address::Kafka { servers, credentials } => {

@@ -153,3 +153,10 @@ pub enum BusError {
     #[error("the bus has stopped; open it again")]
     Stopped,
 }
+
+impl BusError {
+    /// Whether an append fails each time that it is tried, because of what is in it.
+    pub fn is_for_good(&self) -> bool {
+        matches!(self, Self::TooLarge { .. } | Self::Malformed(_))
+    }
+}

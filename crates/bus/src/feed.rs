@@ -113,6 +113,11 @@ impl Reader {
     /// [`BusError::Trimmed`] when what comes next is gone, and when the bus refuses to be read. A reader does not end
     /// because the bus is away: then nothing comes until it is back.
     pub fn take(&mut self, max: usize) -> Result<Taken, BusError> {
+        self.take_within(max, usize::MAX)
+    }
+
+    /// The same, and not more bytes unless a single record has more.
+    pub(crate) fn take_within(&mut self, max: usize, max_bytes: usize) -> Result<Taken, BusError> {
         let (taken, freed) = {
             let mut inner = self.0.inner();
             if inner.records.is_empty()
@@ -120,7 +125,13 @@ impl Reader {
             {
                 return Err(error.clone());
             }
-            let count = max.min(inner.records.len());
+            let mut bytes = 0_usize;
+            let fits = |record: &&Record| {
+                let is_first = bytes == 0;
+                bytes = bytes.saturating_add(record.size().max(1));
+                is_first || bytes <= max_bytes
+            };
+            let count = inner.records.iter().take(max).take_while(fits).count();
             let records: Vec<Record> = inner.records.drain(..count).collect();
             inner.bytes -= records.iter().map(Record::size).sum::<usize>();
             let next = inner.records.front().map_or(inner.next, |record| record.position);

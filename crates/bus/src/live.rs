@@ -42,6 +42,12 @@ impl Mailbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Messages found no room before they came here.
+    pub(crate) fn lost(&self, count: u64) {
+        self.inner().dropped += count;
+        (self.wake)();
+    }
+
     /// Puts a message in if it is wanted; when there is no room it is dropped and counted.
     pub(crate) fn offer(&self, message: &LiveMessage) {
         if !self.filter.matches(&message.subject) {

@@ -63,6 +63,16 @@ impl LogName {
         Self(format!("{GROUP_LOGS}{group}"))
     }
 
+    /// The name of a log, that of a group among them, as another process wrote it.
+    pub(crate) fn received(text: &str) -> Option<Self> {
+        is_name(text.strip_prefix(GROUP_LOGS).unwrap_or(text)).then(|| Self(text.to_owned()))
+    }
+
+    /// The name of a log in a directory that several deployments share: prefix and name with a dot between them.
+    pub(crate) fn within(text: String) -> Self {
+        Self(text)
+    }
+
     pub(crate) fn is_of_group(&self) -> bool {
         self.0.starts_with(GROUP_LOGS)
     }
@@ -95,6 +105,11 @@ impl Subject {
     pub fn new(text: &str) -> Result<Self, NameError> {
         let fits = text.split('.').count() <= 16 && text.split('.').all(is_name);
         if fits { Ok(Self(text.to_owned())) } else { Err(NameError::new(text, "subject", SUBJECT_RULE)) }
+    }
+
+    /// A subject behind a prefix, or without it.
+    pub(crate) fn within(text: String) -> Self {
+        Self(text)
     }
 
     /// The subject as text.
@@ -131,6 +146,11 @@ impl SubjectFilter {
                 "use a subject with `*` for a name, or `>` for all at the end",
             ))
         }
+    }
+
+    /// A filter behind a prefix.
+    pub(crate) fn within(text: String) -> Self {
+        Self(text)
     }
 
     /// The filter as text.

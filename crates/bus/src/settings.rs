@@ -39,9 +39,8 @@ pub struct Settings {
     /// Copies of each log and lease on the servers, 1 to 5; 0 is three where the bus has at least three servers, and
     /// one elsewhere.
     pub replicas: u8,
-    /// Where the embedded bus keeps its logs; in memory without it. Other backends do not look at it.
-    pub directory: Option<PathBuf>,
-    /// All bytes that the embedded bus keeps; an append beyond is refused with `BusError::Full`.
+    /// All bytes of records that the embedded bus keeps; an append beyond is refused with `BusError::Full`. On the bus of a
+    /// directory that of the process which serves it counts.
     pub max_embedded_bytes: u64,
     /// Certificates of authorities that sign the servers' certificates (PEM): for NATS beside those that the system
     /// trusts, for Kafka in their place.
@@ -115,7 +114,6 @@ impl Default for Settings {
             lease: USUAL_LEASE,
             max_release_time: Duration::from_secs(5),
             replicas: 0,
-            directory: None,
             max_embedded_bytes: 1024 * 1024 * 1024,
             tls_ca: None,
             tls: false,

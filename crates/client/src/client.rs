@@ -20,6 +20,7 @@ use crate::message::ConnectionNumber;
 use crate::outgoing::Outgoing;
 use crate::output::Output;
 use crate::packet_ids::PacketIds;
+use crate::releases::Releases;
 use crate::trace;
 use crate::{Direction, Disconnected, Event, Options, ProtocolError, ServerLimits, Trace};
 use requests::Request;
@@ -66,6 +67,7 @@ pub struct Client {
     outgoing: Outgoing,
     incoming: Incoming,
     requests: BTreeMap<PacketId, Request>,
+    releases: Releases,
     /// The beginning of a packet that has not arrived in full.
     input: Vec<u8>,
     output: Output,
@@ -90,6 +92,7 @@ impl Client {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             requests: BTreeMap::new(),
+            releases: Releases::default(),
             input: Vec::new(),
             output: Output::default(),
             events: VecDeque::new(),
@@ -141,7 +144,7 @@ impl Client {
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Connecting { deadline } => Some(deadline),
-            Phase::Connected => self.keep_alive.deadline(),
+            Phase::Connected => self.keep_alive.deadline().into_iter().chain(self.releases.deadline()).min(),
             Phase::Closed | Phase::Ending => None,
         }
     }
@@ -152,11 +155,16 @@ impl Client {
             Phase::Connecting { deadline } if now >= deadline => {
                 self.end(Disconnected::ConnectTimeout);
             }
-            Phase::Connected => match self.keep_alive.due(now) {
-                Due::Nothing => {}
-                Due::Ping => self.ping(now),
-                Due::Gone => self.end(Disconnected::KeepAliveTimeout),
-            },
+            Phase::Connected => {
+                match self.keep_alive.due(now) {
+                    Due::Nothing => {}
+                    Due::Ping => self.ping(now),
+                    Due::Gone => return self.end(Disconnected::KeepAliveTimeout),
+                }
+                if let Some(packet_id) = self.releases.overdue(now) {
+                    self.end(Disconnected::ReleaseTimeout { packet_id });
+                }
+            }
             Phase::Connecting { .. } | Phase::Closed | Phase::Ending => {}
         }
     }

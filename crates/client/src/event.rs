@@ -81,6 +81,11 @@ pub enum Disconnected {
     ConnectTimeout,
     /// The server has not answered a PINGREQ in time.
     KeepAliveTimeout,
+    /// The server has not answered a PUBREL in time. The client sends it again when the session is resumed.
+    ReleaseTimeout {
+        /// The Packet Identifier of the message.
+        packet_id: PacketId,
+    },
     /// The transport has ended.
     TransportClosed,
 }

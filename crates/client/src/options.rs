@@ -37,6 +37,9 @@ pub struct Options {
     pub properties: ConnectProperties,
     /// How long the server may take to answer a CONNECT packet.
     pub connect_timeout: Duration,
+    /// How long the server may take to answer a PUBREL packet. It has nothing to wait for then, other than for a PUBACK or
+    /// a PUBREC, which it may hold back for as long as subscribers make it wait.
+    pub release_timeout: Duration,
     /// How many messages of QoS 1 and 2 are sent before the first is acknowledged. The server's Receive Maximum
     /// may lower it.
     pub max_in_flight: NonZeroU16,
@@ -70,6 +73,7 @@ impl Options {
             will: None,
             properties: ConnectProperties::default(),
             connect_timeout: Duration::from_secs(30),
+            release_timeout: Duration::from_secs(60),
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_queued_messages: 1_000,
             max_queued_bytes: 16 << 20,

@@ -24,6 +24,7 @@ pub struct BusAccess<'a> {
     certificate: Option<&'a String>,
     key: Option<&'a String>,
     sasl: BusSasl,
+    max_embedded_bytes: u64,
 }
 
 impl<'a> BusAccess<'a> {
@@ -35,6 +36,7 @@ impl<'a> BusAccess<'a> {
             certificate: cluster.bus_certificate.as_ref(),
             key: cluster.bus_key.as_ref(),
             sasl: cluster.bus_sasl,
+            max_embedded_bytes: cluster.bus_max_bytes.0,
         }
     }
 
@@ -49,6 +51,7 @@ impl<'a> BusAccess<'a> {
             certificate: context.bus_certificate.as_ref(),
             key: context.bus_key.as_ref(),
             sasl: context.bus_sasl,
+            max_embedded_bytes: cluster.bus_max_bytes.0,
         }
     }
 
@@ -56,6 +59,7 @@ impl<'a> BusAccess<'a> {
     pub fn put(self, settings: Settings) -> Settings {
         let identity = self.certificate.zip(self.key);
         Settings {
+            max_embedded_bytes: self.max_embedded_bytes,
             tls: self.tls,
             tls_ca: self.authorities.map(PathBuf::from),
             tls_identity: identity

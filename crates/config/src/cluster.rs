@@ -33,13 +33,14 @@ pub fn check(config: &Config, findings: &mut Findings) {
     match cluster.bus.as_deref().map(str::parse::<Address>) {
         None => find(
             "name",
-            Problem::new("names a node of a cluster, but no bus").hint("add --bus nats://HOST:PORT, or cluster.bus"),
+            Problem::new("names a node of a cluster, but no bus")
+                .hint("add --bus embedded://DIRECTORY for nodes of one machine, or --bus nats://HOST:PORT"),
         ),
         Some(Err(error)) => find("bus", Problem::new(error.to_string())),
         Some(Ok(Address::Embedded)) => find(
             "bus",
             Problem::new("is within one process, and no other node can be on it")
-                .hint("use nats:// or kafka://, or no cluster"),
+                .hint("use embedded://DIRECTORY, nats:// or kafka://, or no cluster"),
         ),
         Some(Ok(_)) => {}
     }

@@ -50,7 +50,7 @@ use sections::auth::{Auth, Authentication};
 use sections::bridge::Bridge;
 use sections::cluster::Cluster;
 use sections::context::Context;
-use sections::hub::{Pipeline, Sink};
+use sections::hub::{HubBus, Pipeline, Sink};
 use sections::mirror::Mirror;
 use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
@@ -124,6 +124,8 @@ pub struct Config {
     pub sinks: Vec<Sink>,
     /// The sections `[[pipeline]]`.
     pub pipelines: Vec<Pipeline>,
+    /// The section `[hub]`.
+    pub hub: HubBus,
     /// The section `[sys]`.
     pub sys: Sys,
     /// The section `[admin]`.
@@ -230,6 +232,7 @@ impl Config {
             "bridge" => self.bridges.iter().map(|it| it as &dyn Section).collect(),
             "sink" => self.sinks.iter().map(|it| it as &dyn Section).collect(),
             "pipeline" => self.pipelines.iter().map(|it| it as &dyn Section).collect(),
+            "hub" => vec![&self.hub],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -264,6 +267,7 @@ impl Config {
             "bridge" => self.bridges.get_mut(path.index)?,
             "sink" => self.sinks.get_mut(path.index)?,
             "pipeline" => self.pipelines.get_mut(path.index)?,
+            "hub" => &mut self.hub,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,

@@ -363,6 +363,7 @@ pub static SECTIONS: &[&SectionKeys] = &[
     &bridge::BRIDGE,
     &hub::SINK,
     &hub::PIPELINE,
+    &hub::HUB,
     &SYS,
     &ADMIN,
     &LOG,

@@ -46,7 +46,8 @@ impl Engine {
             auditing!(self).audit_flow(&mut found, SessionKey(key), session);
         }
         self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
-        self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
+        self.endings.audit(&mut |what| found.0.push(what));
+        self.desk.tenants.audit(&self.desk, &self.endings, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
         self.admissions.audit(&self.desk, self.links.roster.is_alone(), &mut |what| found.0.push(what));
         self.observers.audit(&mut |what| found.0.push(what));
@@ -62,7 +63,7 @@ impl Audit<'_> {
         let input = input as u64 + self.principals.held_bytes();
         found.equal("input_bytes", desk.memory.input_bytes, input);
         let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
-        let ending = || self.endings.waiting.iter();
+        let ending = || self.endings.iter();
         let waiting: usize =
             flows().map(|flow| flow.queue.len()).chain(ending().map(|ending| ending.queue.len())).sum();
         found.equal("queued_messages", desk.memory.queued_messages, waiting as u64);

@@ -307,7 +307,7 @@ impl Engine {
             || self.rules.is_rechecking()
             || self.links.has_noted()
             || self.turn_share.has_work(&self.fan_outs, &self.desk.to_write)
-            || !self.endings.waiting.is_empty()
+            || !self.endings.is_empty()
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);

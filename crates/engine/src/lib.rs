@@ -127,7 +127,8 @@ pub use limits::usage::Usage;
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{
-    MAX_OBSERVERS, ObservedMessage, ObservedTicket, Observer, ObserverError, ObserverPolicy, ObserverWindow,
+    MAX_OBSERVERS, ObservedMessage, ObservedTicket, Observer, ObserverAnswer, ObserverError, ObserverPolicy,
+    ObserverWindow,
 };
 pub use orchestrator::homes::{Home, Homes};
 pub use orchestrator::uplink::{

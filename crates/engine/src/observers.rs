@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use crate::engine::Engine;
-use crate::event::Event;
+use crate::event::{Attempt, Event};
 use crate::ids::{ConnectionKey, ObserverId, PRINCIPAL_LISTENER, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
@@ -70,6 +70,22 @@ pub enum ObserverError {
     /// A filter is not valid.
     #[error("{0:?} is not a topic filter: use a valid one without $share")]
     InvalidFilter(String),
+}
+
+/// What an observer says of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObserverAnswer {
+    /// It has the message.
+    Taken,
+    /// It does not take the message now: its publisher is to send it again.
+    Later,
+    /// It will never take the message: its publisher must not send it again.
+    Never {
+        /// Who has published it, for the log.
+        client_id: String,
+        /// The topic, for the log.
+        topic: String,
+    },
 }
 
 /// Names a message that an observer has to confirm.
@@ -351,13 +367,21 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// An observer has a message, or refuses it. An MQTT 5 publisher is told why; another one could only be told that
-    /// all is well, so its connection ends, and it has the message still. A ticket counts once.
-    pub fn confirm_observed(&mut self, now: Now, ticket: ObservedTicket, refused: Option<Reason>) {
+    /// An observer has a message, or refuses it for now or for good. A ticket counts once.
+    pub fn confirm_observed(&mut self, now: Now, ticket: ObservedTicket, answer: ObserverAnswer) {
         let ObservedTicket { observer: id, number } = ticket;
         let Some(it) = self.observers.all.get_mut(&id) else { return };
         let Some(one) = it.unconfirmed.remove(&number) else { return };
         it.bytes -= one.cost;
+        let refused = match answer {
+            ObserverAnswer::Taken => None,
+            ObserverAnswer::Later => Some(it.observer.refusal),
+            ObserverAnswer::Never { client_id, topic } => {
+                let reason = Reason::ObserverRejected;
+                self.desk.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
+                Some(reason)
+            }
+        };
         match one.ticket {
             Some(ticket) => answering!(self).confirm_publisher(now, ticket, refused),
             None => refused.into_iter().for_each(|reason| self.desk.counters.drop_message(reason)),
@@ -382,9 +406,14 @@ impl Engine {
 }
 
 impl Answering<'_> {
-    /// One confirmation for a publisher. A refusal ends the connection of a publisher that gets no reason codes, and of one
-    /// whose message has QoS 2: others have it by now, and a PUBREC with an error would free its packet identifier, so
-    /// that it could come twice. The publisher sends it again, and only observers get it then.
+    /// One confirmation for a publisher.
+    ///
+    /// A refusal for now ends the connection of a publisher that gets no reason codes, and of one whose message has QoS 2:
+    /// others have it by now, and a PUBREC with an error would free its packet identifier, so that it could come twice.
+    /// The publisher sends it again, and only observers get it then.
+    ///
+    /// A refusal for good ends the exchange, or the publisher would send the message for ever. MQTT 5 has a code for it
+    /// in PUBACK and PUBREC. MQTT 3 allows only a positive acknowledgement there ([MQTT-3.3.5-2] of 3.1.1).
     fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
         let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
         if let Some(reason) = refused {
@@ -392,8 +421,13 @@ impl Answering<'_> {
             let is_principal = connection.listener == PRINCIPAL_LISTENER;
             let extra = connection.extra.as_ref().filter(|_| !is_principal);
             let is_exactly_once = extra.is_some_and(|extra| extra.acks.is_pub_rec(ticket.sequence));
-            if !connection.version.is_v5() || is_exactly_once {
-                return self.desk.to_close.push((ticket.connection, reason, None));
+            let has_codes = is_principal || connection.version.is_v5();
+            if reason.is_temporary() {
+                if !has_codes || is_exactly_once {
+                    return self.desk.to_close.push((ticket.connection, reason, None));
+                }
+            } else if !has_codes {
+                return self.confirm(now, ticket, None, false);
             }
         }
         self.confirm(now, ticket, refused, false);

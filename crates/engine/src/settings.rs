@@ -81,7 +81,7 @@ pub trait Tenants: std::fmt::Debug + Send + Sync {
     /// The level below which a tenant has its topics at the brokers of a fleet: the same for all orchestrators, without
     /// `/`, `+` and `#`. `None` for an unknown tenant: its messages stay in this process. Asked for each message of a
     /// tenant to a fleet.
-    fn topic_level_of(&self, _tenant: TenantId) -> Option<String> {
+    fn topic_level_of(&self, _tenant: TenantId) -> Option<&str> {
         None
     }
 

@@ -3,29 +3,34 @@
 //! - `core` is a pipeline without any I/O: which message waits for which sink, batches, retries, acknowledgements.
 //! - `steps` makes a record of a message, by SQL and CEL; `format` reads payloads, `message` is the input and `record`
 //!   the output.
-//! - `sinks` has a file for each kind of sink, behind one trait.
-//! - `run` puts pipelines on threads: one with the session at the broker and the core, one for each lane of a sink.
+//! - `sources` has a file for each kind of source, and `sinks` one for each kind of sink, each behind one trait.
+//! - `log` is the log of a pipeline on a bus: the sink of a broker that forwards, and the source of `tidegate hub --bus`.
+//! - `run` puts pipelines on threads: one with the source and the core, one for each lane of a sink.
 //!
-//! The guarantee of a pipeline comes from its session: a message is acknowledged to the broker when all sinks have it.
-//! Until then the broker keeps it, even if the broker, the hub or the sink dies.
+//! The guarantee of a pipeline comes from its source: a message is acknowledged to its sender when all sinks have it.
+//! Until then the sender keeps it, even if the sender, the hub or the sink dies.
 
 mod core;
 mod format;
+mod log;
 mod message;
 mod record;
 mod run;
 mod sinks;
+mod sources;
 mod steps;
 mod time;
 
 pub use crate::core::{Action, Batching, Core, CoreSettings, News, Numbers, Outcome, REASON_FIELD, SinkPlan};
 pub use format::Format;
+pub use log::{LogSettings, MAX_PIPELINE_NAME};
 pub use message::{Message, ORIGIN_PROPERTY, Origin};
 pub use record::Record;
-pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus, SourceSettings};
+pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus};
 pub use sinks::{
     FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings,
-    RedisSettings, Sink, SinkError, SinkKind, SinkSettings,
+    RedisSettings, Sink, SinkError, SinkKind, SinkSettings, SqliteSettings,
 };
+pub use sources::{Source, SourceSettings, Step, TopicsSettings, Wake};
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -8,6 +8,9 @@ use crate::format::Format;
 /// sessions of the hub alone.
 pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 
+/// The layout of messages in a log. Another one is not read.
+const LAYOUT: u64 = 1;
+
 /// Who published a message, and when the broker took it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
@@ -61,6 +64,56 @@ impl Message {
         self.payload.len() + self.topic.len() + self.id.len() + properties + 64
     }
 
+    /// The message as a record of a log: a line of JSON with all but the payload, and the payload.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let head = json!({
+            "v": LAYOUT,
+            "id": self.id,
+            "topic": self.topic,
+            "clientid": self.client_id,
+            "qos": self.qos,
+            "retain": self.retain,
+            "timestamp": self.timestamp,
+            "content_type": self.content_type,
+            "user_properties": self.user_properties,
+        });
+        let mut bytes = head.to_string().into_bytes();
+        bytes.push(b'\n');
+        bytes.extend_from_slice(&self.payload);
+        bytes
+    }
+
+    /// Reads such a record; nothing when it is none.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (head, payload) = Self::head_of(bytes)?;
+        let text = |name: &str| head.get(name).and_then(Value::as_str).map(str::to_owned);
+        let pair = |pair: &Value| Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_str()?.to_owned()));
+        Some(Self {
+            id: text("id")?,
+            lasting_id: true,
+            topic: text("topic")?,
+            client_id: text("clientid"),
+            qos: head.get("qos").and_then(Value::as_u64).and_then(|qos| u8::try_from(qos).ok())?,
+            retain: head.get("retain")?.as_bool()?,
+            timestamp: head.get("timestamp")?.as_u64()?,
+            content_type: text("content_type"),
+            user_properties: head.get("user_properties")?.as_array()?.iter().filter_map(pair).collect(),
+            payload: payload.to_vec(),
+        })
+    }
+
+    /// When the broker took the message of such a record, Unix milliseconds.
+    pub(crate) fn time_of(bytes: &[u8]) -> Option<u64> {
+        Self::head_of(bytes)?.0.get("timestamp")?.as_u64()
+    }
+
+    fn head_of(bytes: &[u8]) -> Option<(Value, &[u8])> {
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        let (head, payload) = bytes.split_at(end);
+        let head: Value = serde_json::from_slice(head).ok()?;
+        (head.get("v")?.as_u64()? == LAYOUT).then_some((head, payload.get(1..)?))
+    }
+
     /// What expressions look at beside the payload.
     pub fn field(&self, name: &str) -> Option<Value> {
         Some(match name {
@@ -99,3 +152,31 @@ impl Message {
 /// Names that expressions may look at.
 pub(crate) const FIELDS: &[&str] =
     &["id", "topic", "clientid", "qos", "retain", "flags", "timestamp", "publish_received_at", "pub_props", "payload"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_same_after_a_log() {
+        let message = Message {
+            id: "a-1".into(),
+            lasting_id: true,
+            topic: "plant/\u{e4} b/\n".into(),
+            client_id: Some(" pump \n7".into()),
+            qos: 1,
+            retain: true,
+            timestamp: u64::MAX,
+            content_type: Some("x/y".into()),
+            user_properties: vec![("a".into(), "1".into()), ("a".into(), "\u{1}".into())],
+            payload: vec![0, 10, 255, 10],
+        };
+        assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message.clone()));
+        assert_eq!(Message::time_of(&message.to_bytes()), Some(u64::MAX));
+        let empty = Message { lasting_id: true, ..Message::default() };
+        assert_eq!(Message::from_bytes(&empty.to_bytes()), Some(empty));
+        for bytes in [&b""[..], b"x", b"{}\n", b"\n", b"{\"v\":2,\"id\":\"\"}\n"] {
+            assert_eq!(Message::from_bytes(bytes), None);
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! A bridge of theirs, while it is put together.
 
-use crate::Outcome;
-use crate::draft::{Setting, Taken};
+use tidegate_conversion::{Outcome, Setting, Value};
+
+use crate::draft::Taken;
 use crate::lines::Line;
-use crate::values::{Value, truth};
+use crate::values::truth;
 
 /// The default port of an address.
 const DEFAULT_PORT: u16 = 1883;

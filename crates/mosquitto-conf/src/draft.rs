@@ -1,26 +1,12 @@
 //! The configuration under way, while the lines go in.
 
-use crate::Outcome;
+use tidegate_conversion::{Outcome, Sections, Setting, Value};
+
 use crate::bridge::Bridge;
 use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
-use crate::values::{Translated, Value, truth};
-
-/// A key of ours with its value and the original line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
-    pub(crate) key: &'static str,
-    pub(crate) value: Value,
-    pub(crate) line: Option<usize>,
-}
-
-impl Setting {
-    /// From this line.
-    pub(crate) fn new(key: &'static str, value: Value, line: usize) -> Self {
-        Self { key, value, line: Some(line) }
-    }
-}
+use crate::values::{Translated, truth};
 
 /// The outcome for a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +39,6 @@ impl Taken {
         Self { outcome: Outcome::Refused, why: format!("Mosquitto does not start with it: {why}"), invalid: true }
     }
 }
-
-/// Sections of ours that occur once, with their settings.
-pub(crate) type Sections = Vec<(&'static str, Setting)>;
 
 /// The configuration under way.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the lines")]

@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde::Deserialize;
-
-use crate::{File, Outcome, Verdict};
+use tidegate_conversion::{File, Outcome, Verdict};
 
 /// Most rules that an access rules file may have.
 const MAX_RULES: usize = 65_536;

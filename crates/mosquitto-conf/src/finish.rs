@@ -1,26 +1,15 @@
 //! The configuration when all lines are known: who gets in where.
 
-use crate::draft::{Draft, Sections, Setting, Taken};
+use tidegate_conversion::{Plan, Setting, Value};
+
+use crate::draft::{Draft, Taken};
 use crate::listener::{DEFAULT_PORT, Listener};
-use crate::values::Value;
 
 /// A file without users, so that a provider that reads it refuses all clients.
 const NO_USERS: &str = "/dev/null";
 
 /// Rules for listeners that Mosquitto asks no file of rules for.
 const ALL_TOPICS: &str = "[\"#\", \"$SYS/#\", \"$CONTROL/#\"]";
-
-/// Sections that occur several times.
-#[derive(Default)]
-pub(crate) struct Plan {
-    pub(crate) taken: Vec<Taken>,
-    pub(crate) listeners: Vec<Vec<Setting>>,
-    pub(crate) auths: Vec<Vec<Setting>>,
-    pub(crate) tenants: Vec<Vec<Setting>>,
-    pub(crate) bridges: Vec<Vec<Setting>>,
-    pub(crate) broker: Sections,
-    pub(crate) notes: Vec<String>,
-}
 
 /// A listener of the result.
 struct Open<'a> {
@@ -44,8 +33,8 @@ impl Open<'_> {
 }
 
 impl<'a> Draft<'a> {
-    /// Puts the result together.
-    pub(crate) fn finish(mut self) -> Plan {
+    /// Puts the result together; the plan lacks the lines, whose outcomes are apart.
+    pub(crate) fn finish(mut self) -> (Plan, Vec<Taken>) {
         let mut plan = Plan::default();
         let mut open = self.open_listeners(&mut plan);
         self.one_file_of_rules(&mut open, &mut plan);
@@ -68,8 +57,7 @@ impl<'a> Draft<'a> {
         }
         self.keep();
         plan.broker.append(&mut self.broker);
-        plan.taken = self.taken;
-        plan
+        (plan, self.taken)
     }
 
     fn open_listeners(&mut self, plan: &mut Plan) -> Vec<Open<'a>> {

@@ -11,7 +11,6 @@ mod finish;
 mod keys;
 mod lines;
 mod listener;
-mod output;
 mod tls;
 mod values;
 
@@ -20,71 +19,11 @@ pub use keys::{KEYS, Key, PREFIXES, key};
 
 use std::io;
 
+use tidegate_conversion::Plan;
+pub use tidegate_conversion::{Conversion, File, Outcome, Verdict};
+
 use draft::Draft;
-use lines::Line;
-
-/// A file with its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
-    /// As messages name it.
-    pub name: String,
-    /// Its content.
-    pub text: String,
-}
-
-/// The outcome for a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
-    /// It is in the result, or was so already.
-    Carried,
-    /// The result does it in another way, or need not do it.
-    Changed,
-    /// It is not in the result. If it restricts access, its listener or bridge is closed.
-    Refused,
-}
-
-impl Outcome {
-    /// The word for scripts.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Carried => "carried",
-            Self::Changed => "changed",
-            Self::Refused => "refused",
-        }
-    }
-}
-
-/// A line with its outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Its file.
-    pub file: String,
-    /// Its number there, from 1.
-    pub line: usize,
-    /// Its first word.
-    pub key: String,
-    /// The rest of the line; passwords are hidden.
-    pub value: String,
-    /// The outcome.
-    pub outcome: Outcome,
-    /// The reason, if there is one.
-    pub why: String,
-    /// The resulting settings, such as `listener.0.max_connections = 7`.
-    pub becomes: Vec<String>,
-}
-
-/// A converted configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conversion {
-    /// Ours, TOML.
-    pub toml: String,
-    /// Each line with content, in the order of the files.
-    pub lines: Vec<Verdict>,
-    /// Remarks that do not concern one line.
-    pub notes: Vec<String>,
-    /// Whether any line was left out.
-    pub left_out: bool,
-}
+use lines::{Files, Line};
 
 /// The text is not a configuration of Mosquitto: no line begins with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +49,38 @@ pub fn convert(main: &File, folder: &dyn Fn(&str) -> io::Result<Vec<File>>) -> R
             None => draft.take(index, *line),
         }
     }
-    Ok(output::conversion(&files, &all, draft.finish()))
+    let (plan, taken) = draft.finish();
+    let lines = verdicts(&files, &all, taken);
+    let name = main.name.clone();
+    Ok(tidegate_conversion::conversion(Plan { name, lines, ..plan }))
+}
+
+/// The lines with their outcomes.
+fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<draft::Taken>) -> Vec<Verdict> {
+    lines
+        .iter()
+        .zip(taken)
+        .map(|(line, taken)| Verdict {
+            file: files.files.get(line.file).map_or_else(String::new, |file| file.name.clone()),
+            line: line.number,
+            key: line.key.to_owned(),
+            value: shown(line).to_owned(),
+            outcome: taken.outcome,
+            why: taken.why,
+            becomes: Vec::new(),
+        })
+        .collect()
+}
+
+/// The replacement of a password.
+const HIDDEN: &str = "***";
+
+/// The value of a line, without a password.
+fn shown<'a>(line: &Line<'a>) -> &'a str {
+    let secret = line.key.contains("password") && !line.key.ends_with("_file")
+        || line.key == "bridge_psk"
+        || (line.key.contains("_opt_") && line.key.contains("pass"));
+    if secret { HIDDEN } else { line.value }
 }
 
 /// The first line with content, if a configuration of Mosquitto may begin so: the bytes of its first word.

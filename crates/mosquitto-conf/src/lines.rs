@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::File;
+use tidegate_conversion::File;
 
 /// A line with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

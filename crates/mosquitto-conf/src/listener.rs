@@ -1,6 +1,7 @@
 //! A listener of Mosquitto while its lines are collected, and its access settings.
 
-use crate::draft::Setting;
+use tidegate_conversion::Setting;
+
 use crate::lines::Line;
 use crate::tls::Tls;
 

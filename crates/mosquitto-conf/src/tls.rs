@@ -1,8 +1,9 @@
 //! The TLS of a listener of theirs, while it is put together.
 
-use crate::draft::Setting;
+use tidegate_conversion::{Setting, Value};
+
 use crate::lines::Line;
-use crate::values::{Invalid, Value, truth};
+use crate::values::{Invalid, truth};
 
 type Place<'a> = Option<(usize, Line<'a>)>;
 

@@ -1,15 +1,8 @@
 //! Values of theirs as values of ours.
 
-use crate::lines::Line;
+use tidegate_conversion::Value;
 
-/// A value of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    Text(String),
-    Truth(bool),
-    Number(u64),
-    List(Vec<String>),
-}
+use crate::lines::Line;
 
 /// A translated value, and its difference.
 pub(crate) struct Translated {
@@ -21,10 +14,9 @@ pub(crate) struct Translated {
 /// Mosquitto does not start with such a value.
 pub(crate) type Invalid = String;
 
-impl Value {
-    fn exactly(self) -> Translated {
-        Translated { value: self, changed: None }
-    }
+/// A value that says the same.
+fn exactly(value: Value) -> Translated {
+    Translated { value, changed: None }
 }
 
 /// A truth as Mosquitto reads it.
@@ -37,7 +29,7 @@ pub(crate) fn truth(line: &Line<'_>) -> Result<bool, Invalid> {
 }
 
 pub(crate) fn boolean(line: &Line<'_>) -> Result<Translated, Invalid> {
-    Ok(Value::Truth(truth(line)?).exactly())
+    Ok(exactly(Value::Truth(truth(line)?)))
 }
 
 /// A number as Mosquitto reads it: `atoi` of the first word. A word without a number is an error here.
@@ -56,7 +48,7 @@ fn bounded(line: &Line<'_>, none: Option<u64>, least: u64, most: u64) -> Result<
     let asked = number(line)?;
     let Ok(asked @ 1..) = u64::try_from(asked) else {
         let none = none.ok_or_else(|| format!("{asked} is out of range"))?;
-        return Ok(Value::Number(none).exactly());
+        return Ok(exactly(Value::Number(none)));
     };
     let (value, changed) = within(asked, least, most);
     Ok(Translated { value: Value::Number(value), changed })
@@ -73,7 +65,7 @@ pub(crate) fn sessions(line: &Line<'_>) -> Result<Translated, Invalid> {
 
 pub(crate) fn qos(line: &Line<'_>) -> Result<Translated, Invalid> {
     match number(line)? {
-        qos @ 0..=2 => Ok(Value::Number(qos.unsigned_abs()).exactly()),
+        qos @ 0..=2 => Ok(exactly(Value::Number(qos.unsigned_abs()))),
         other => Err(format!("{other} is no QoS")),
     }
 }
@@ -125,9 +117,9 @@ pub(crate) fn keep_alive(line: &Line<'_>) -> Result<Translated, Invalid> {
     let asked = number(line)?;
     let seconds = u16::try_from(asked).map_err(|_| format!("{asked} is out of range"))?;
     if seconds == u16::MAX {
-        return Ok(Value::Text("0s".to_owned()).exactly());
+        return Ok(exactly(Value::Text("0s".to_owned())));
     }
-    Ok(Value::Text(format!("{seconds}s")).exactly())
+    Ok(exactly(Value::Text(format!("{seconds}s"))))
 }
 
 pub(crate) fn seconds(line: &Line<'_>) -> Result<Translated, Invalid> {

@@ -250,6 +250,9 @@ impl Session {
             Disconnected::Protocol(error) => return Err(CommandError::Lost(error.to_string())),
             Disconnected::ConnectTimeout => "the server did not answer CONNECT".to_owned(),
             Disconnected::KeepAliveTimeout => "the server did not answer PINGREQ".to_owned(),
+            Disconnected::ReleaseTimeout { packet_id } => {
+                format!("the server did not answer PUBREL of packet identifier {packet_id}")
+            }
             Disconnected::TransportClosed | Disconnected::Requested => {
                 self.driver.transport_error().map_or_else(|| "it was closed".to_owned(), |error| chain(error))
             }

@@ -38,9 +38,25 @@ impl Clock {
     }
 }
 
+/// Time in which this thread has used a processor or has waited for one, microseconds. `None` where the system does not
+/// count it.
+///
+/// It waits while other processes use all processors, and while its control group has used up its quota. While the
+/// process is stopped it does neither. Where the system does not count the waiting, only the use counts.
+pub(crate) fn claimed_time_us() -> Option<u64> {
+    let waited = std::fs::read_to_string("/proc/thread-self/schedstat").ok().and_then(|text| waited_us(&text));
+    Some(cpu_time_us()?.saturating_add(waited.unwrap_or(0)))
+}
+
+/// The time that a thread has waited for a processor, from its file `schedstat`, microseconds.
+fn waited_us(schedstat: &str) -> Option<u64> {
+    let nanoseconds: u64 = schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(nanoseconds / 1000)
+}
+
 /// CPU time that this thread has used, microseconds. `None` where the system does not count it.
 #[expect(unsafe_code, reason = "clock_gettime has no safe wrapper among the crates we use")]
-pub(crate) fn cpu_time_us() -> Option<u64> {
+fn cpu_time_us() -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes a `timespec` to the given place, which is one.
     let outcome = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
@@ -60,6 +76,18 @@ pub(crate) fn time_until(deadline: Millis, now: Millis) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_wait_for_a_processor_is_read_from_schedstat() {
+        assert_eq!(waited_us("82675090 1361342884 67\n"), Some(1_361_342));
+        assert_eq!((waited_us("82675090"), waited_us("a b c")), (None, None));
+    }
+
+    #[test]
+    fn a_claim_of_processor_time_only_grows() {
+        let before = claimed_time_us().expect("the system counts it");
+        assert!(claimed_time_us().is_some_and(|after| after >= before));
+    }
 
     #[test]
     fn waiting_ends_at_the_deadline_and_never_without_one() {

@@ -21,6 +21,7 @@ Examples:
   tidegate --quic 14567                       one for MQTT over QUIC, too
   tidegate --data /var/lib/tidegate           one that keeps what it has acknowledged
   tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
+  tidegate --node a --bus embedded:///var/lib/tidegate/bus
   tidegate --node a --bus nats://127.0.0.1:4222
                                               a node of a cluster
   tidegate sub -t 'sensors/#' -v              show what is published
@@ -206,8 +207,8 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
 
-    /// The bus of the cluster, or of the services of `core`: nats://HOST:PORT, or kafka://HOST:PORT in a build with
-    /// that feature
+    /// The bus of the cluster, or of the services of `core`: embedded://DIRECTORY, shared by processes of one machine,
+    /// nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bus: Option<String>,
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -44,15 +44,6 @@ pub(crate) struct Broker {
     lines: Receiver<String>,
     kept: VecDeque<String>,
     pub(crate) started: Instant,
-}
-
-/// A port that nobody listens on, below those that connections take.
-pub(crate) fn free_port(seed: u64) -> Result<u16, Failure> {
-    let first = 20_000 + (seed % 9_000) as u16;
-    let free = (0..9_000)
-        .map(|step| 20_000 + (first - 20_000 + step) % 9_000)
-        .find(|port| TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).is_ok());
-    free.ok_or_else(|| Failure::Broker("no port between 20000 and 29000 is free".to_owned()))
 }
 
 impl Recipe {

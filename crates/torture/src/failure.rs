@@ -33,6 +33,16 @@ pub(crate) enum Failure {
     /// The broker does not come up although nothing was done to it.
     #[error("the broker does not start: {0}; try its command by hand")]
     Broker(String),
+    /// Other processes have too many ports.
+    #[error("no {count} ports side by side are free between {first} and {last}")]
+    Ports {
+        /// How many are needed.
+        count: u16,
+        /// Where the rig looked.
+        first: u16,
+        /// And where it stopped.
+        last: u16,
+    },
     /// The library that sees file calls could not be built.
     #[error("the preload library could not be built: {0}; a C compiler called cc is needed")]
     Preload(String),

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::broker::free_port;
 use crate::failure::Failure;
 use crate::member::Member;
 use crate::peers;
+use crate::ports::Ports;
 use crate::rng::Rng;
 
 /// A member that was struck is away for this long, in milliseconds.
@@ -30,20 +30,28 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
+    /// No brokers.
+    pub(crate) fn none() -> Self {
+        Self { members: Vec::new(), rng: Rng::new(0), struck: 0 }
+    }
+
     /// Brokers that were not started, with folders of their own; each in turn has the next of the commands.
-    pub(crate) fn new(count: u16, commands: &[String], folder: &Path, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        count: u16,
+        commands: &[String],
+        folder: &Path,
+        seed: u64,
+        ports: &mut Ports,
+    ) -> Result<Self, Failure> {
         let mut members = Vec::new();
-        let mut taken = free_port(seed)?;
         for number in 0..count {
             let name = format!("member{number}");
             let own = folder.join(&name);
             let data = own.join("data");
             std::fs::create_dir_all(&own).map_err(Failure::file("creating", &own))?;
-            // Above the port of the orchestrator, and each above the one before.
-            let port = free_port(u64::from(taken) - 20_000 + 1)?;
-            taken = port;
+            let port = ports.next()?;
             let command = commands.get(usize::from(number) % commands.len().max(1)).map_or("", String::as_str);
-            let command = peers::command(command, &own, port)?;
+            let command = peers::command(command, &own, port, ports)?;
             members.push(Member::new(name, command, port, data)?);
         }
         Ok(Self { members, rng: Rng::new(seed ^ 0xf1ee7), struck: 0 })

@@ -2,7 +2,7 @@
 //!
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger`
 //!   (what follows).
-//! - What is done to a broker: `broker`, `member` and `fleet` (processes), `power` (loss of power), `damage` (to files);
+//! - What is done to a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
 //! - What is measured: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - What comes out: `report`; `failure` is what keeps the rig itself from going on.
@@ -21,6 +21,7 @@ mod fleet;
 mod ledger;
 mod member;
 mod peers;
+mod ports;
 mod power;
 mod process;
 mod publisher;
@@ -47,6 +48,7 @@ use crate::cluster::ClusterArguments;
 use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::ledger::Findings;
+use crate::ports::Ports;
 use crate::recovery::Recovery;
 use crate::run::{DiskFault, Fault, Settings};
 use crate::throughput::{RawLimit, Throughput};
@@ -132,8 +134,8 @@ enum Instead {
 /// Seconds without news after which what is missing in front of a fleet is lost, at least.
 const FLEET_PATIENCE: f64 = 20.0;
 
-/// Ports between two runs whose seeds differ by one: more than a run takes.
-const PORTS_OF_A_RUN: u64 = 41;
+/// Ports of a run without a fleet.
+const PORTS: u16 = 40;
 
 /// What happens to the broker at the end of each cycle.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -174,9 +176,9 @@ fn main() -> ExitCode {
 
 /// Prints the figures as one line of JSON.
 fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
-    let place = Place::new(arguments)?;
+    let mut place = Place::new(arguments)?;
     let recipe = Recipe {
-        command: peers::command(&arguments.broker, &place.folder, place.port)?,
+        command: peers::command(&arguments.broker, &place.folder, place.port, &mut place.ports)?,
         port: place.port,
         data: place.data.clone(),
         environment: Vec::new(),
@@ -196,7 +198,10 @@ struct Place {
     seed: u64,
     folder: PathBuf,
     data: PathBuf,
+    /// That of the broker under test.
     port: u16,
+    /// All others.
+    ports: Ports,
 }
 
 impl Place {
@@ -211,9 +216,10 @@ impl Place {
         if std::fs::read_dir(&data).map_err(Failure::file("reading", &data))?.next().is_some() {
             return Err(Failure::Used(data));
         }
-        // Runs with seeds beside each other have ports apart.
-        let port = broker::free_port(seed.wrapping_mul(PORTS_OF_A_RUN))?;
-        Ok(Self { seed, folder, data, port })
+        // A broker of a fleet may need two.
+        let mut ports = Ports::take(seed, PORTS + 2 * arguments.fleet)?;
+        let port = ports.next()?;
+        Ok(Self { seed, folder, data, port, ports })
     }
 
     /// Removes what nobody asked to keep.
@@ -226,8 +232,8 @@ impl Place {
 }
 
 fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
-    let place = Place::new(arguments)?;
-    let Place { seed, folder, port, .. } = &place;
+    let mut place = Place::new(arguments)?;
+    let Place { seed, folder, port, ports, .. } = &mut place;
     let faults = faults(arguments)?;
     // What a broker of a fleet loses is sent again after ten seconds, unless another time is configured.
     let patience = if arguments.fleet > 0 || arguments.instead.is_some() {
@@ -252,13 +258,13 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         disk_faults: arguments.disk_fault.clone(),
         verbose: !arguments.quiet,
     };
-    let mut command = peers::command(&arguments.broker, folder, *port)?;
-    let fleet = Fleet::new(arguments.fleet, &arguments.fleet_broker, folder, u64::from(*port) - 20_000)?;
+    let mut command = peers::command(&arguments.broker, folder, *port, ports)?;
+    let fleet = Fleet::new(arguments.fleet, &arguments.fleet_broker, folder, *seed, ports)?;
     command = command.replace("{fleet}", &fleet.flags());
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
     let findings = match (&arguments.instead, arguments.fault) {
-        (Some(Instead::Cluster(cluster)), _) => cluster::run(settings, cluster, *port)?,
-        (Some(Instead::Bridge(bridge)), _) => bridge::run(settings, bridge, *port)?,
+        (Some(Instead::Cluster(cluster)), _) => cluster::run(settings, cluster, ports)?,
+        (Some(Instead::Bridge(bridge)), _) => bridge::run(settings, bridge, ports)?,
         (_, FaultKind::Damage) => damage::run(&settings, &command, *port)?,
         (_, _) => run::run(settings, command, *port, fleet)?,
     };

@@ -1,10 +1,22 @@
 //! A process that is struck and started again when it is due.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Recipe};
 use crate::failure::Failure;
+
+/// The last lines of a process that are kept.
+const LAST_LINES: usize = 12;
+/// How many ends by itself are remembered.
+const ENDS: usize = 3;
+/// A process that ends by itself within this time gives up at once: it is started again after a pause.
+const SHORT_LIFE: Duration = Duration::from_secs(3);
+/// The first pause; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// A process that is started again, or continues, when it is due.
 pub(crate) struct Member {
@@ -18,6 +30,10 @@ pub(crate) struct Member {
     is_asked: bool,
     /// How often it ended without a signal.
     pub(crate) gave_up: u64,
+    /// How often in a row it did so at once.
+    short_lives: u32,
+    /// What it said when it ended by itself, the latest last.
+    ends: VecDeque<String>,
 }
 
 impl Member {
@@ -26,7 +42,8 @@ impl Member {
         std::fs::create_dir_all(&data).map_err(Failure::file("creating", &data))?;
         let recipe = Recipe { command, port, data, environment: Vec::new() };
         let back_at = Instant::now();
-        Ok(Self { name, recipe, running: None, back_at, is_frozen: false, is_asked: false, gave_up: 0 })
+        let (running, ends) = (None, VecDeque::new());
+        Ok(Self { name, recipe, running, back_at, is_frozen: false, is_asked: false, gave_up: 0, short_lives: 0, ends })
     }
 
     /// True if it is started and not frozen.
@@ -36,10 +53,8 @@ impl Member {
 
     /// Starts it, or lets it continue, when it is due.
     pub(crate) fn tend(&mut self, now: Instant) -> Result<(), Failure> {
-        if self.running.as_mut().is_some_and(|process| process.ended().is_some()) {
-            // One that ends without a signal, such as a node that has lost its lease, is started again at once.
-            self.gave_up += u64::from(!self.is_asked);
-            self.running = None;
+        if let Some(status) = self.running.as_mut().and_then(Broker::ended) {
+            self.note_end(status, now);
         }
         if self.back_at > now {
             return Ok(());
@@ -54,6 +69,28 @@ impl Member {
         }
         self.is_frozen = false;
         Ok(())
+    }
+
+    /// It has ended. One that ends without a signal, such as a node that has lost its lease, is started again at once,
+    /// and after a pause if it gives up at once each time.
+    fn note_end(&mut self, status: ExitStatus, now: Instant) {
+        let Some(mut process) = self.running.take() else { return };
+        if self.is_asked {
+            return;
+        }
+        self.gave_up += 1;
+        let lived = process.started.elapsed();
+        if self.ends.len() == ENDS {
+            self.ends.pop_front();
+        }
+        self.ends.push_back(format!("ended by itself ({status}) after {lived:.1?}: {}", last_lines(&mut process)));
+        if lived < SHORT_LIFE {
+            let pause = FIRST_PAUSE.saturating_mul(1 << self.short_lives.min(8)).min(LONGEST_PAUSE);
+            self.short_lives += 1;
+            self.back_at = self.back_at.max(now + pause);
+        } else {
+            self.short_lives = 0;
+        }
     }
 
     /// Makes it due.
@@ -90,10 +127,43 @@ impl Member {
         Ok(())
     }
 
-    /// Its name and the last lines that it wrote.
+    /// Its name, the last lines that it wrote, and what it said before when it ended by itself.
     pub(crate) fn output(&mut self) -> String {
-        let lines = self.running.as_mut().map(Broker::output).unwrap_or_default();
-        let last = lines.len().saturating_sub(5);
-        format!("[{}] {}", self.name, lines[last..].join(" / "))
+        let now = self.running.as_mut().map_or_else(|| "not running".to_owned(), last_lines);
+        let ends: Vec<&str> = self.ends.iter().map(String::as_str).collect();
+        if ends.is_empty() {
+            return format!("[{}] {now}", self.name);
+        }
+        format!("[{}] {now}; before that it {} times {}", self.name, self.gave_up, ends.join("; "))
+    }
+}
+
+fn last_lines(process: &mut Broker) -> String {
+    let lines = process.output();
+    lines[lines.len().saturating_sub(LAST_LINES)..].join(" / ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_says_before_it_gives_up_is_kept() {
+        let folder = std::env::temp_dir().join(format!("tidegate-torture-member-{}", std::process::id()));
+        let command = "sh -c 'echo the port is taken; exit 3'".to_owned();
+        let mut member = Member::new("node".to_owned(), command, 1, folder.join("data")).unwrap();
+        let begun = Instant::now();
+        member.tend(begun).unwrap();
+        while member.gave_up == 0 {
+            member.tend(begun).unwrap();
+            std::thread::yield_now();
+        }
+        assert!(member.running.is_none() && member.back_at > begun, "it is not started again at once");
+        let said = member.output();
+        assert!(said.contains("exit status: 3") && said.contains("the port is taken"), "{said}");
+        member.tend(member.back_at).unwrap();
+        assert!(member.running.is_some());
+        drop(member);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use crate::failure::Failure;
+use crate::ports::Ports;
 
 /// The command for a name, with the configuration that it needs written to the folder; anything else is a command
 /// itself.
-pub(crate) fn command(name: &str, folder: &Path, port: u16) -> Result<String, Failure> {
+pub(crate) fn command(name: &str, folder: &Path, port: u16, ports: &mut Ports) -> Result<String, Failure> {
     let data = folder.join("data");
     let (file, text, command) = match name {
         // As shipped, with persistence on: the database is written every half hour and at the end.
@@ -20,8 +21,12 @@ pub(crate) fn command(name: &str, folder: &Path, port: u16) -> Result<String, Fa
         "mosquitto-each-second" => {
             ("mosquitto.conf", mosquitto(port, &data, "autosave_interval 1"), mosquitto_command())
         }
-        "nats" => ("nats.conf", nats(port, &data, "always"), "nats-server -c {dir}/nats.conf".to_owned()),
-        "nats-as-shipped" => ("nats.conf", nats(port, &data, "2m"), "nats-server -c {dir}/nats.conf".to_owned()),
+        "nats" => {
+            ("nats.conf", nats([port, ports.next()?], &data, "always"), "nats-server -c {dir}/nats.conf".to_owned())
+        }
+        "nats-as-shipped" => {
+            ("nats.conf", nats([port, ports.next()?], &data, "2m"), "nats-server -c {dir}/nats.conf".to_owned())
+        }
         _ => return Ok(name.to_owned()),
     };
     let path = folder.join(file);
@@ -44,11 +49,11 @@ fn mosquitto(port: u16, data: &Path, saving: &str) -> String {
     )
 }
 
-fn nats(port: u16, data: &Path, sync: &str) -> String {
+/// The first port is for MQTT, the second for NATS itself.
+fn nats([port, own]: [u16; 2], data: &Path, sync: &str) -> String {
     format!(
-        "server_name: torture\nlisten: \"127.0.0.1:{}\"\njetstream {{ store_dir: \"{}\", sync_interval: {sync} }}\n\
+        "server_name: torture\nlisten: \"127.0.0.1:{own}\"\njetstream {{ store_dir: \"{}\", sync_interval: {sync} }}\n\
          mqtt {{ listen: \"127.0.0.1:{port}\", ack_wait: \"5s\", max_ack_pending: 1024 }}\n",
-        port + 10_000,
         data.display()
     )
 }

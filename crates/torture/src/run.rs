@@ -147,7 +147,7 @@ impl Run {
         let rng = Rng::new(settings.seed ^ 0x5eed);
         let watched = settings.faults.contains(&Fault::Power) || !settings.disk_faults.is_empty();
         let power = if watched { Some(Power::new(&settings.folder, &recipe.data)?) } else { None };
-        let fleet = Fleet::new(0, &[], &settings.folder, 0)?;
+        let fleet = Fleet::none();
         Ok(Self { settings, recipe, world, power, rng, cycle: 0, pid: 0, fleet, running: None })
     }
 

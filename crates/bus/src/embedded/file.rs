@@ -14,8 +14,10 @@ use super::change::Change;
 use crate::LogName;
 
 /// What each batch begins with: this, the length of the body, its checksum, and the checksum of these three.
-const MAGIC: [u8; 4] = *b"TGb1";
+const MAGIC: [u8; 4] = *b"TGb2";
 const HEAD: usize = 16;
+/// What the names of files of logs end with, behind the name of the log.
+pub(super) const SUFFIX: &str = ".log";
 /// Records that are written at once into a new file: a few of the largest still fit into a batch.
 const RECORDS_OF_A_BATCH: usize = 32;
 
@@ -33,7 +35,7 @@ impl LogFile {
     /// # Errors
     /// When it cannot be read or written, or is damaged elsewhere than at its end.
     pub(super) fn open(directory: &Path, log: &LogName) -> io::Result<(Self, Vec<Change>)> {
-        let path = directory.join(format!("{log}.log"));
+        let path = directory.join(format!("{log}{SUFFIX}"));
         let content = match fs::read(&path) {
             Ok(content) => Bytes::from(content),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Bytes::new(),
@@ -67,7 +69,7 @@ impl LogFile {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn replace(&mut self, changes: &[Change]) -> io::Result<()> {
-        let path = self.path.with_extension("new");
+        let path = self.path.with_extension("log-new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
         let mut bytes = 0;
         for part in changes.chunks(RECORDS_OF_A_BATCH) {

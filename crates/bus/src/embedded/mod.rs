@@ -1,16 +1,29 @@
-//! The bus in one process: all its clones see the same logs. What is in them is in memory, and where a directory is
-//! given in a file for each log, too.
+//! The bus in one process, and the bus of several processes that share a directory.
+//!
+//! - In memory: all clones see the same logs.
+//! - With a directory: the process that holds the lock of the directory keeps the logs, in memory and in a file for
+//!   each of them, and `server` serves them over a socket to every process, itself included. `member` is a process on
+//!   that socket; it takes the lock when there is no server. `frame` is what they say to each other.
 
 mod change;
+mod coding;
 mod file;
+mod frame;
+mod member;
 mod partition;
+mod server;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use change::Change;
-use partition::Partition;
+use change::{Change, Origin};
+pub(crate) use member::open as open_directory;
+use partition::{Earlier, Partition};
 
 use crate::budget::Ticket;
 use crate::bus::{Backend, Target};
@@ -29,6 +42,8 @@ type Finish = Box<dyn FnOnce(Result<(), BusError>) + Send>;
 struct Log {
     spec: Arc<LogSpec>,
     partitions: Vec<Partition>,
+    /// Whether it is durable that there is this log.
+    is_made: bool,
     /// Why it takes nothing any more: its file could not be written.
     broken: Option<String>,
 }
@@ -36,7 +51,11 @@ struct Log {
 impl Log {
     fn new(spec: Arc<LogSpec>) -> Self {
         let partitions = (0..spec.partitions).map(|_| Partition::default()).collect();
-        Self { spec, partitions, broken: None }
+        Self { spec, partitions, is_made: false, broken: None }
+    }
+
+    fn limit(&mut self, max_records: u64, max_bytes: u64) {
+        self.spec = Arc::new(LogSpec { max_records, max_bytes, ..LogSpec::clone(&self.spec) });
     }
 
     fn bytes(&self) -> u64 {
@@ -46,7 +65,11 @@ impl Log {
     /// Goes through what a file says.
     fn recover(&mut self, changes: impl IntoIterator<Item = (u32, Change)>) {
         let keep = self.spec.keep;
+        self.is_made = true;
         for (partition, change) in changes {
+            if let Change::Spec { max_records, max_bytes, .. } = change {
+                self.limit(max_records, max_bytes);
+            }
             if let Some(partition) = self.partitions.get_mut(partition as usize) {
                 partition.recover(change, keep);
             }
@@ -80,6 +103,8 @@ struct Shared {
     /// There is something to write.
     work: Condvar,
     settings: Settings,
+    /// What is called when a file could not be written; without it, nothing is written to files.
+    broke: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Shared {
@@ -103,12 +128,12 @@ impl Shared {
     /// Makes a change visible, and tells so: at once, or when the writer has made it durable.
     fn commit(&self, mut state: MutexGuard<'_, State>, target: &Target, change: Change, finish: Finish) {
         let partition = target.place.partition.0;
-        if self.settings.directory.is_some() {
-            state.queue.push(Queued { log: target.spec.name.clone(), partition, change, finish });
+        if self.broke.is_some() {
+            state.queue.push(Queued { log: target.place.log.clone(), partition, change, finish });
             drop(state);
             return self.work.notify_one();
         }
-        state.settle(&target.spec.name, [(partition, change)]);
+        state.settle(&target.place.log, [(partition, change)]);
         drop(state);
         self.pump(&target.place);
         finish(Ok(()));
@@ -121,6 +146,10 @@ impl State {
         let Some(log) = self.logs.get_mut(log) else { return };
         let keep = log.spec.keep;
         for (partition, change) in changes {
+            if let Change::Spec { max_records, max_bytes, .. } = change {
+                log.limit(max_records, max_bytes);
+                log.is_made = true;
+            }
             let Some(partition) = log.partitions.get_mut(partition as usize) else { continue };
             let mut reserved = 0;
             if let Change::Record { record, .. } = &change {
@@ -140,12 +169,12 @@ struct Embedded {
     writer: Option<std::thread::JoinHandle<()>>,
 }
 
-pub(crate) fn open(settings: &Settings, observer: Observer) -> Result<Arc<dyn Backend>, BusError> {
-    let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), settings: settings.clone() });
-    let writer = settings.directory.as_deref().map(|directory| writer::start(directory, &shared)).transpose()?;
+/// Opens a bus of this process alone, in memory.
+pub(crate) fn open(settings: &Settings, observer: Observer) -> Arc<dyn Backend> {
+    let shared = Shared { state: Mutex::default(), work: Condvar::new(), settings: settings.clone(), broke: None };
     let link = Link::new("embedded".to_owned(), observer);
     link.connected();
-    Ok(Arc::new(Embedded { shared, link, writer }))
+    Arc::new(Embedded { shared: Arc::new(shared), link, writer: None })
 }
 
 impl Drop for Embedded {
@@ -161,12 +190,90 @@ impl Drop for Embedded {
     }
 }
 
+/// What becomes of an append.
+enum Accepted {
+    /// It is to be written, to this position.
+    New(Change, Position),
+    /// It was appended before, to this position, and whether that is durable.
+    Again(Position, bool),
+}
+
 impl Embedded {
+    /// Opens the logs in a directory whose lock is held: it is given back when this is dropped and all is written.
+    fn durable(
+        directory: &Path,
+        lock: File,
+        settings: &Settings,
+        broke: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, BusError> {
+        let (work, settings) = (Condvar::new(), settings.clone());
+        let shared = Arc::new(Shared { state: Mutex::default(), work, settings, broke: Some(broke) });
+        let writer = Some(writer::start(directory, lock, &shared)?);
+        let link = Link::new("embedded".to_owned(), Arc::new(|_| {}));
+        Ok(Self { shared, link, writer })
+    }
+
+    /// A partition of a log that exists.
+    fn target(&self, place: Place) -> Result<Target, BusError> {
+        let state = self.shared.state();
+        let spec = state.logs.get(&place.log).map(|log| &log.spec);
+        match spec.filter(|spec| place.partition.0 < spec.partitions) {
+            Some(spec) => Ok(Target { spec: Arc::clone(spec), place }),
+            None => Err(BusError::Unknown(place)),
+        }
+    }
+
+    /// Below this is all that is confirmed of a partition.
+    fn end(&self, target: &Target) -> Result<Position, BusError> {
+        self.shared.state().partition(target).map(|partition| partition.bounds().next)
+    }
+
+    /// Appends once, also when it is sent again.
+    fn append_from(&self, target: Target, append: Append, origin: Option<Origin>, completion: Completion<Position>) {
+        let mut state = self.shared.state();
+        match self.accept(&mut state, &target, append, origin) {
+            Ok(Accepted::Again(position, true)) => {
+                drop(state);
+                completion.finish(Ok(position));
+            }
+            Ok(accepted) => {
+                let (change, position) = match accepted {
+                    Accepted::New(change, position) => (change, position),
+                    // Changes nothing, and is written behind the record.
+                    Accepted::Again(position, _) => {
+                        (Change::Trim { partition: target.place.partition.0, below: Position::START }, position)
+                    }
+                };
+                let finish =
+                    Box::new(move |outcome: Result<(), BusError>| completion.finish(outcome.map(|()| position)));
+                self.shared.commit(state, &target, change, finish);
+            }
+            Err(error) => {
+                drop(state);
+                completion.finish(Err(error));
+            }
+        }
+    }
+
     /// What is to be written for an append, and where it will be.
-    fn accept(&self, state: &mut State, target: &Target, append: Append) -> Result<(Change, Position), BusError> {
+    fn accept(
+        &self,
+        state: &mut State,
+        target: &Target,
+        append: Append,
+        origin: Option<Origin>,
+    ) -> Result<Accepted, BusError> {
         let (size, max) = (append.size() as u64, self.shared.settings.max_embedded_bytes);
         let total = state.bytes + size;
         let partition = state.partition(target)?;
+        match origin.map_or(Earlier::None, |origin| partition.earlier(origin)) {
+            Earlier::None => {}
+            Earlier::At(position) => return Ok(Accepted::Again(position, partition.is_confirmed(position))),
+            Earlier::Overtaken => {
+                let reason = "a later append of this process is stored, and this one was refused before".to_owned();
+                return Err(BusError::Refused { action: "append to a log", reason });
+            }
+        }
         if target.spec.writers == Writers::Owner
             && let Some(epoch) = append.epoch
             && partition.owner != Some(epoch)
@@ -185,10 +292,13 @@ impl Embedded {
             return Err(error);
         }
         let position = partition.advance();
+        if let Some(origin) = origin {
+            partition.remember(origin, position);
+        }
         let Append { key, headers, payload, .. } = append;
         let record = Record { position, key, headers, payload };
         state.bytes = total;
-        Ok((Change::Record { partition: target.place.partition.0, record }, position))
+        Ok(Accepted::New(Change::Record { partition: target.place.partition.0, origin, record }, position))
     }
 }
 
@@ -213,18 +323,18 @@ impl Backend for Embedded {
     }
 
     fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {
-        let directory = self.shared.settings.directory.as_deref();
-        if let Some(directory) = directory.filter(|_| !self.shared.state().logs.contains_key(&spec.name)) {
-            return completion.finish(writer::load(directory, &spec, &self.shared));
-        }
         let mut state = self.shared.state();
         let log = state.logs.entry(spec.name.clone()).or_insert_with(|| Log::new(Arc::clone(&spec)));
-        let outcome = same(&log.spec, &spec);
-        if outcome.is_ok() {
-            log.spec = spec;
+        let (before, is_made) = (Arc::clone(&log.spec), log.is_made);
+        let is_as_asked = (before.max_records, before.max_bytes) == (spec.max_records, spec.max_bytes);
+        let outcome = same(&before, &spec);
+        if outcome.is_err() || (is_made && is_as_asked) {
+            drop(state);
+            return completion.finish(outcome);
         }
-        drop(state);
-        completion.finish(outcome);
+        let change = writer::spec_change(&spec);
+        let target = Target { place: Place { log: spec.name.clone(), partition: crate::Partition(0) }, spec };
+        self.shared.commit(state, &target, change, Box::new(move |outcome| completion.finish(outcome)));
     }
 
     fn own(&self, target: Target, completion: Completion<Epoch>) {
@@ -245,18 +355,7 @@ impl Backend for Embedded {
     }
 
     fn append(&self, target: Target, append: Append, completion: Completion<Position>) {
-        let mut state = self.shared.state();
-        match self.accept(&mut state, &target, append) {
-            Ok((change, position)) => {
-                let finish =
-                    Box::new(move |outcome: Result<(), BusError>| completion.finish(outcome.map(|()| position)));
-                self.shared.commit(state, &target, change, finish);
-            }
-            Err(error) => {
-                drop(state);
-                completion.finish(Err(error));
-            }
-        }
+        self.append_from(target, append, None, completion);
     }
 
     fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError> {

@@ -1,13 +1,37 @@
 //! One partition in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Weak;
 
 use bytes::Bytes;
 
-use super::change::Change;
+use super::change::{Change, Origin};
 use crate::feed::Feed;
 use crate::{Bounds, BusError, Epoch, Keep, Place, Position, Record};
+
+/// Appends of one client that a partition remembers: as many as a client has under way at once.
+pub(super) const REMEMBERED_APPENDS: usize = 1_024;
+/// Clients whose appends a partition remembers. Beyond it the client whose last append is the oldest is forgotten.
+const REMEMBERED_CLIENTS: usize = 256;
+
+/// The last appends of a client, to know those that are sent again.
+#[derive(Default)]
+struct Remembered {
+    /// The highest number.
+    last: u64,
+    /// Numbers and where their records are, ascending.
+    stored: VecDeque<(u64, Position)>,
+}
+
+/// What a partition knows of an append that says where it comes from.
+pub(super) enum Earlier {
+    /// It is new.
+    None,
+    /// It is stored, or on its way to the disk, at this position.
+    At(Position),
+    /// Later appends of the client are stored, and this one is not.
+    Overtaken,
+}
 
 /// The records that are confirmed, and the numbers for those that are on their way to the disk.
 #[derive(Default)]
@@ -26,6 +50,7 @@ pub(super) struct Partition {
     pending: u64,
     pending_bytes: u64,
     feeds: Vec<Weak<Feed>>,
+    clients: HashMap<u64, Remembered>,
 }
 
 impl Partition {
@@ -57,10 +82,45 @@ impl Partition {
         self.pending_bytes -= size;
     }
 
+    /// Whether an append was sent before.
+    pub(super) fn earlier(&self, origin: Origin) -> Earlier {
+        let Some(client) = self.clients.get(&origin.client).filter(|client| origin.number <= client.last) else {
+            return Earlier::None;
+        };
+        let found = client.stored.binary_search_by_key(&origin.number, |(number, _)| *number);
+        found.map_or(Earlier::Overtaken, |at| client.stored.get(at).map_or(Earlier::Overtaken, |it| Earlier::At(it.1)))
+    }
+
+    /// Remembers an append, in case it is sent again.
+    pub(super) fn remember(&mut self, origin: Origin, position: Position) {
+        if !self.clients.contains_key(&origin.client) && self.clients.len() >= REMEMBERED_CLIENTS {
+            let last = |client: &Remembered| client.stored.back().map(|(_, position)| *position);
+            let oldest = self.clients.iter().min_by_key(|(_, client)| last(client)).map(|(client, _)| *client);
+            oldest.and_then(|oldest| self.clients.remove(&oldest));
+        }
+        let client = self.clients.entry(origin.client).or_default();
+        client.last = origin.number;
+        client.stored.push_back((origin.number, position));
+        if client.stored.len() > REMEMBERED_APPENDS {
+            client.stored.pop_front();
+        }
+    }
+
+    /// Whether what is at a position is durable.
+    pub(super) fn is_confirmed(&self, position: Position) -> bool {
+        position < self.end
+    }
+
     /// Makes a change again that a file tells of.
     pub(super) fn recover(&mut self, change: Change, keep: Keep) {
-        if let Change::Claim { position, .. } = change {
-            self.owner = Some(Epoch(position));
+        match change {
+            Change::Claim { position, .. } => self.owner = Some(Epoch(position)),
+            Change::Record { origin: Some(origin), ref record, .. } => self.remember(origin, record.position),
+            Change::Remembered { client, last, stored, .. } => {
+                self.clients.insert(client, Remembered { last, stored: stored.into() });
+                return;
+            }
+            _ => {}
         }
         self.apply(change, keep);
     }
@@ -68,7 +128,7 @@ impl Partition {
     /// Makes a change that is durable visible. A claim holds since it was made, and may have ended.
     pub(super) fn apply(&mut self, change: Change, keep: Keep) {
         match change {
-            Change::Spec { .. } => {}
+            Change::Spec { .. } | Change::Remembered { .. } => {}
             Change::Base { first, next, owner, .. } => {
                 (self.first, self.end, self.next) = (first, next, self.next.max(next));
                 self.owner = owner.map(Epoch);
@@ -122,7 +182,15 @@ impl Partition {
     pub(super) fn image(&self, partition: u32, out: &mut Vec<Change>) {
         let owner = self.owner.map(|owner| owner.0);
         out.push(Change::Base { partition, first: self.first, next: self.end, owner });
-        out.extend(self.records.values().map(|record| Change::Record { partition, record: record.clone() }));
+        for (client, remembered) in &self.clients {
+            // What is on its way to the disk follows in the file.
+            let stored: Vec<_> = remembered.stored.iter().filter(|(_, at)| self.is_confirmed(*at)).copied().collect();
+            if let Some((last, _)) = stored.last().copied() {
+                out.push(Change::Remembered { partition, client: *client, last, stored });
+            }
+        }
+        let change = |record: &Record| Change::Record { partition, origin: None, record: record.clone() };
+        out.extend(self.records.values().map(change));
     }
 
     pub(super) fn add(&mut self, feed: Weak<Feed>) {

@@ -1,15 +1,16 @@
 //! The thread that makes changes durable: all that has piled up at once.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use super::change::Change;
-use super::file::LogFile;
-use super::{Log, Queued, Shared, same};
+use super::file::{LogFile, SUFFIX};
+use super::{Log, Queued, Shared, State};
 use crate::{BusError, LogName, LogSpec, Partition, Place};
 
 /// A file is written anew when it is this much larger than what is kept of it, and at least twice as large.
@@ -19,59 +20,54 @@ fn directory_error(error: &io::Error) -> BusError {
     BusError::Directory(error.to_string())
 }
 
-/// Takes the directory, so that no other process does, and starts the thread.
-pub(super) fn start(directory: &Path, shared: &Arc<Shared>) -> Result<JoinHandle<()>, BusError> {
-    fs::create_dir_all(directory).map_err(|error| directory_error(&error))?;
-    let path = directory.join("lock");
-    let lock = File::create(&path).map_err(|error| directory_error(&error))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let advice = format!("another process uses it ({}); stop that one first", path.display());
-            return Err(BusError::Directory(advice));
+/// Reads the logs of the directory, and starts the thread. The lock is held as long as the thread lives.
+pub(super) fn start(directory: &Path, lock: File, shared: &Arc<Shared>) -> Result<JoinHandle<()>, BusError> {
+    let mut state = shared.state();
+    for entry in fs::read_dir(directory).map_err(|error| directory_error(&error))? {
+        let name = entry.map_err(|error| directory_error(&error))?.file_name();
+        if let Some(log) = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) {
+            load(directory, &LogName::within(log.to_owned()), &mut state)?;
         }
-        Err(TryLockError::Error(error)) => return Err(directory_error(&error)),
     }
-    let writer = Writer { shared: Arc::clone(shared), files: HashMap::new(), _lock: lock };
+    drop(state);
+    let (shared, directory) = (Arc::clone(shared), directory.to_owned());
+    let writer = Writer { shared, directory, files: HashMap::new(), _lock: lock };
     let start = thread::Builder::new().name("bus-writer".to_owned()).spawn(move || writer.run());
     start.map_err(|error| directory_error(&error))
 }
 
-/// Makes a log known: from its file, or with a new one.
-pub(super) fn load(directory: &Path, spec: &Arc<LogSpec>, shared: &Shared) -> Result<(), BusError> {
-    let mut state = shared.state();
-    if let Some(log) = state.logs.get(&spec.name) {
-        return same(&log.spec, spec);
-    }
-    let (mut file, changes) = LogFile::open(directory, &spec.name).map_err(|error| directory_error(&error))?;
+/// Reads a log from its file.
+fn load(directory: &Path, name: &LogName, state: &mut State) -> Result<(), BusError> {
+    let (file, changes) = LogFile::open(directory, name).map_err(|error| directory_error(&error))?;
     let mut changes = changes.into_iter();
-    if let Some(first) = changes.next() {
-        let Change::Spec { partitions, writers, keep } = first else {
-            return Err(BusError::Directory(format!(
-                "the file of {} does not say what it is; move it away",
-                spec.name
-            )));
-        };
-        same(&LogSpec { partitions, writers, keep, ..LogSpec::clone(spec) }, spec)?;
-    } else {
-        file.append(&[spec_change(spec)]).map_err(|error| directory_error(&error))?;
-    }
-    let mut log = Log::new(Arc::clone(spec));
+    let spec = match changes.next() {
+        // It was about to be made, and nothing of it was confirmed.
+        None => return Ok(()),
+        Some(Change::Spec { partitions, writers, keep, max_records, max_bytes }) => {
+            LogSpec { writers, keep, max_records, max_bytes, ..LogSpec::shared(name.clone(), partitions) }
+        }
+        Some(_) => {
+            return Err(BusError::Directory(format!("the file of {name} does not say what it is; move it away")));
+        }
+    };
+    let mut log = Log::new(Arc::new(spec));
     log.recover(changes.map(|change| (partition_of(&change), change)));
     state.bytes += log.bytes();
-    state.logs.insert(spec.name.clone(), log);
-    state.files.insert(spec.name.clone(), file);
+    state.logs.insert(name.clone(), log);
+    state.files.insert(name.clone(), file);
     Ok(())
 }
 
-fn spec_change(spec: &LogSpec) -> Change {
-    Change::Spec { partitions: spec.partitions, writers: spec.writers, keep: spec.keep }
+pub(super) fn spec_change(spec: &LogSpec) -> Change {
+    let LogSpec { partitions, writers, keep, max_records, max_bytes, .. } = *spec;
+    Change::Spec { partitions, writers, keep, max_records, max_bytes }
 }
 
 fn partition_of(change: &Change) -> u32 {
     match change {
         Change::Spec { .. } => 0,
         Change::Base { partition, .. }
+        | Change::Remembered { partition, .. }
         | Change::Record { partition, .. }
         | Change::Claim { partition, .. }
         | Change::Trim { partition, .. } => *partition,
@@ -80,6 +76,7 @@ fn partition_of(change: &Change) -> u32 {
 
 struct Writer {
     shared: Arc<Shared>,
+    directory: PathBuf,
     files: HashMap<LogName, LogFile>,
     /// Held as long as the thread lives.
     _lock: File,
@@ -144,19 +141,22 @@ impl Writer {
             }
             self.files.extend(state.files.remove(log).map(|file| (log.clone(), file)));
         }
-        let file = self.files.get_mut(log).ok_or_else(|| io::Error::other("the file of the log is not open"))?;
+        let file = match self.files.entry(log.clone()) {
+            Entry::Occupied(file) => file.into_mut(),
+            Entry::Vacant(missing) => missing.insert(LogFile::open(&self.directory, log)?.0),
+        };
         file.append(changes)
     }
 
     /// The log takes nothing any more: what its file holds is unknown until it is opened again.
     fn broke(&self, log: &LogName, changes: &[Change], error: &io::Error) -> BusError {
-        tracing::error!(%log, %error, "a log of the bus cannot be written; it takes nothing until the bus is opened again");
+        tracing::error!(%log, %error, "a log of the bus cannot be written; its files are read again");
         let mut state = self.shared.state();
         let mut bytes = 0;
         if let Some(log) = state.logs.get_mut(log) {
             log.broken.get_or_insert(error.to_string());
             for change in changes {
-                if let Change::Record { partition, record } = change
+                if let Change::Record { partition, record, .. } = change
                     && let Some(partition) = log.partitions.get_mut(*partition as usize)
                 {
                     partition.settle(record.size() as u64);
@@ -165,6 +165,10 @@ impl Writer {
             }
         }
         state.bytes = state.bytes.saturating_sub(bytes);
+        drop(state);
+        if let Some(broke) = &self.shared.broke {
+            broke();
+        }
         directory_error(error)
     }
 

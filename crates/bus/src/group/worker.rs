@@ -292,7 +292,7 @@ mod tests {
     /// The member `a` of a group on a bus in memory.
     fn worker() -> Worker {
         let settings = Arc::new(Settings { lease: LEASE, ..Settings::default() });
-        let backend = crate::embedded::open(&settings, Arc::new(|_| {})).unwrap();
+        let backend = crate::embedded::open(&settings, Arc::new(|_| {}));
         let name = LogName::of_group(&GroupName::new("nodes").unwrap());
         let target = Target { spec: Arc::new(LogSpec::shared(name.clone(), 1)), place: Place::new(name, 0) };
         Worker {

@@ -4,6 +4,7 @@
 
 mod appending;
 mod client;
+mod directory;
 mod embedded;
 mod fencing;
 mod groups;

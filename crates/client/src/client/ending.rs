@@ -93,6 +93,7 @@ impl Client {
     pub(super) fn end(&mut self, why: Disconnected) {
         self.phase = Phase::Ending;
         self.input = Vec::new();
+        self.releases.clear();
         for (packet_id, request) in std::mem::take(&mut self.requests) {
             self.packet_ids.release(packet_id);
             self.events.push_back(Event::RequestLost(request.token));

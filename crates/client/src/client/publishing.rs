@@ -195,6 +195,7 @@ impl Client {
     }
 
     pub(super) fn handle_pubcomp(&mut self, now: Instant, packet: &PubComp<'_>) -> Result<(), ProtocolError> {
+        self.releases.answered(now, packet.packet_id, self.options.release_timeout);
         if self.inherited.as_mut().is_some_and(|inherited| inherited.answered(packet.packet_id)) {
             self.send_waiting(now);
             return Ok(());
@@ -215,7 +216,8 @@ impl Client {
 
     fn send_pubrel(&mut self, now: Instant, packet: PubRel<'_>) {
         let (version, max) = (self.options.version, self.server.maximum_packet_size);
-        // A server that takes no packet of four bytes is left waiting.
+        self.releases.sent(now, packet.packet_id, self.options.release_timeout);
+        // With a server that takes no packet of four bytes the connection ends for want of an answer.
         let _ = self.send(now, |out| packet.encode_within(version, max, out));
     }
 

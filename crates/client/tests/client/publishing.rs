@@ -1,11 +1,11 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_client::{
-    Event, MessageProperties, Options, PacketId, Publish, PublishError, PublishToken, Published, QoS, ReasonCode,
-    UndeliveredCause, Version,
+    Disconnected, Event, MessageProperties, Options, PacketId, Publish, PublishError, PublishToken, Published, QoS,
+    ReasonCode, UndeliveredCause, Version,
 };
 
-use crate::script::{ACCEPTED, ACCEPTED_V5, RESUMED, RESUMED_V5, Script, message, options, topic};
+use crate::script::{ACCEPTED, ACCEPTED_V5, RESUMED, RESUMED_V5, Script, accepted, message, options, topic};
 
 fn published(token: PublishToken, packet_id: u16, reason_code: ReasonCode) -> Event {
     let packet_id = PacketId::new(packet_id);
@@ -436,4 +436,44 @@ fn a_large_server_limit_leaves_the_client_its_own() {
     let mut script = Script::accepted(own, ACCEPTED_V5);
     script.publish("t", &"x".repeat(100), QoS::AtMostOnce);
     assert_eq!(script.sent().len(), 2 + 3 + 1 + 100, "its own limit is for received packets");
+}
+
+#[test]
+fn a_pubrel_without_an_answer_ends_the_connection() {
+    for (version, resumed) in [(Version::V311, RESUMED), (Version::V5, RESUMED_V5)] {
+        let mut script = Script::accepted(Options { keep_alive: 0, ..options(version) }, accepted(version));
+        let token = script.publish("t", "x", QoS::ExactlyOnce);
+        script.sent();
+        script.pass(1_000);
+        script.assert_quiet();
+        script.receive(&[0x50, 2, 0, 1]);
+        assert_eq!(script.sent(), [0x62, 2, 0, 1]);
+        script.pass(59);
+        script.assert_quiet();
+        script.pass(1);
+        let packet_id = PacketId::new(1).unwrap();
+        assert_eq!(script.disconnected(), Disconnected::ReleaseTimeout { packet_id });
+        script.client.handle_closed();
+        script.reconnect(resumed);
+        assert_eq!(script.sent(), [0x62, 2, 0, 1], "it is sent again");
+        script.receive(&[0x70, 2, 0, 1]);
+        assert_eq!(script.event(), success(token, 1));
+        script.pass(1_000);
+        script.assert_quiet();
+    }
+}
+
+#[test]
+fn each_pubcomp_gives_the_others_their_time_again() {
+    let mut script = Script::accepted(Options { keep_alive: 0, ..options(Version::V311) }, ACCEPTED);
+    let tokens = ["a", "b"].map(|payload| script.publish("t", payload, QoS::ExactlyOnce));
+    script.receive(&[0x50, 2, 0, 1, 0x50, 2, 0, 2]);
+    script.sent();
+    script.pass(50);
+    script.receive(&[0x70, 2, 0, 2]);
+    assert_eq!(script.event(), success(tokens[1], 2));
+    script.pass(59);
+    script.assert_quiet();
+    script.receive(&[0x70, 2, 0, 1]);
+    assert_eq!(script.event(), success(tokens[0], 1));
 }

@@ -1,11 +1,12 @@
 //! Errors in pipelines and sinks, before anything is started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use tidegate_engine::OverflowPolicy;
-use tidegate_hub::{Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
+use tidegate_hub::{MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
 
+use super::OnBus;
 use crate::Config;
 use crate::finding::Findings;
 use crate::path::KeyPath;
@@ -18,6 +19,7 @@ const MAX_SECTIONS: usize = 64;
 
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
+    check_bus(config, findings);
     let mut names = BTreeSet::new();
     for (index, sink) in config.sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
@@ -38,6 +40,24 @@ pub fn check(config: &Config, findings: &mut Findings) {
     }
 }
 
+/// The bus is one that processes share, and names of pipelines are names there.
+fn check_bus(config: &Config, findings: &mut Findings) {
+    let Some(address) = &config.hub.bus else { return };
+    if let Err(error) = OnBus::new(address, "") {
+        findings.push(Problem::new(error), config.source_of("hub", "bus").clone());
+    }
+    for (index, pipeline) in config.pipelines.iter().enumerate() {
+        let fits = |one: char| one.is_ascii_alphanumeric() || "-_".contains(one);
+        if pipeline.name.len() > MAX_PIPELINE_NAME || !pipeline.name.chars().all(fits) {
+            let said = format!(
+                "the name of a pipeline on the bus has at most {MAX_PIPELINE_NAME} ASCII letters, digits, `-` and `_`"
+            );
+            let path = KeyPath { section: "pipeline", index, key: "name" };
+            findings.push(Problem::new(said), config.source(&path).clone());
+        }
+    }
+}
+
 fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<(&'static str, Problem)> {
     let problem = if name.is_empty() {
         Problem::new(format!("a {section} without a name")).hint("give it one: name = \"archive\"")
@@ -51,13 +71,15 @@ fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<
     Some(("name", problem))
 }
 
-/// A file has one writer, with one idea of when it is finished.
+/// A file has one writer, with one idea of when it is finished. Tables of a database share their file.
 fn check_paths(config: &Config, findings: &mut Findings) {
-    let mut paths = BTreeSet::new();
+    let mut paths = BTreeMap::new();
     for (index, sink) in config.sinks.iter().enumerate() {
-        let path = sink.path.as_ref().filter(|_| sink.kind == SinkType::File).map(PathBuf::from);
+        let has_path = matches!(sink.kind, SinkType::File | SinkType::Sqlite);
+        let path = sink.path.as_ref().filter(|_| has_path).map(PathBuf::from);
         if let Some(path) = path
-            && !paths.insert(path.clone())
+            && let Some(other) = paths.insert(path.clone(), sink.kind)
+            && (other, sink.kind) != (SinkType::Sqlite, SinkType::Sqlite)
         {
             let problem = Problem::new(format!("two sinks write the file {}", path.display()));
             let hint = "name one sink in the `to` of several pipelines";
@@ -73,7 +95,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
-        SinkType::File => None,
+        SinkType::File | SinkType::Sqlite => None,
         SinkType::Http => Some("https://example.org/readings"),
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
@@ -83,10 +105,12 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
-        None if sink.path.is_none() => missing("path", "out/readings.ndjson"),
+        None if sink.path.is_none() => {
+            missing("path", if sink.kind == SinkType::Sqlite { "out/readings.db" } else { "out/readings.ndjson" });
+        }
         _ => {}
     }
-    if sink.kind == SinkType::Postgres && sink.table.is_empty() {
+    if matches!(sink.kind, SinkType::Postgres | SinkType::Sqlite) && sink.table.is_empty() {
         missing("table", "readings");
     }
     let is_secret = |header: &&String| {
@@ -225,6 +249,8 @@ mod tests {
             ("to = [\"archive\", \"db\"]", "", "without a sink"),
             ("path = \"out/readings.ndjson\"", "", "needs `sink.path`"),
             ("table = \"readings\"", "", "needs `sink.table`"),
+            ("kind = \"postgres\"\n", "kind = \"sqlite\"\n", "needs `sink.path`"),
+            ("kind = \"file\"\n", "kind = \"sqlite\"\n", "needs `sink.table`"),
             ("table = \"readings\"", "table = \"r\"\nheaders = \"Authorization: Bearer x\"", "must hold no secret"),
             ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "needs `sink.url`"),
             ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),
@@ -233,6 +259,9 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\non_full = \"disconnect\"", "must be \"block\""),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
+            ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
+            ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
+            ("name = \"hot\"", "name = \"h.t\"\n[hub]\nbus = \"nats://h\"", "a pipeline on the bus"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
             ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),
         ] {

@@ -4,7 +4,7 @@ mod check;
 mod settings;
 
 pub use check::{check, check_kept};
-pub use settings::Way;
+pub use settings::{OnBus, Way};
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;

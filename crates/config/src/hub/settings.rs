@@ -4,20 +4,27 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_bus::Address as BusAddress;
 use tidegate_engine::OverflowRule;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
 use tidegate_hub::{
-    Batching, FileSettings, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, PipelineSettings,
-    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
+    Batching, FileSettings, HttpSettings, InfluxSettings, LogSettings, MqttSettings, NatsSettings, PipelineSettings,
+    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, SqliteSettings, StepSettings, Steps,
+    TopicFilterBuf, TopicsSettings,
 };
 
 use super::CLIENT_PREFIX;
 use crate::Config;
+use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::BrokerAddress;
 use crate::sections::hub::{Pipeline, Sink, SinkType};
 
 /// Longest file of a password, a secret or a header, bytes.
 const MAX_SECRET_FILE: u64 = 64 << 10;
+/// Bytes of a partition that are read ahead.
+const MAX_AHEAD_BYTES: usize = 1 << 20;
+/// How long a batch waits for a bus that is away.
+const BUS_WITHIN: Duration = Duration::from_secs(10);
 
 /// How pipelines get to their broker.
 #[derive(Clone, Debug)]
@@ -71,6 +78,7 @@ impl Pipeline {
             set: self.set.0.clone(),
             topic: self.topic.clone(),
             key: self.key.clone(),
+            forwards: false,
         }
     }
 }
@@ -86,13 +94,92 @@ impl Pipeline {
     }
 }
 
+/// The bus that processes of the hub share, and this process on it.
+#[derive(Clone, Debug)]
+pub struct OnBus {
+    /// The bus.
+    pub address: BusAddress,
+    /// The name of this process among the others.
+    pub member: String,
+}
+
+impl OnBus {
+    /// A process of the hub.
+    ///
+    /// # Errors
+    /// In words, when the address is no bus, or no bus that processes can share.
+    pub fn new(address: &str, member: &str) -> Result<Self, String> {
+        let address: BusAddress = address.parse().map_err(|error| format!("the bus of the hub: {error}"))?;
+        if address == BusAddress::Embedded {
+            return Err("the bus of the hub is within one process: name nats://HOST:PORT or kafka://HOST:PORT".into());
+        }
+        let fits = |one: char| if one.is_ascii_alphanumeric() || one == '_' { one } else { '-' };
+        Ok(Self { address, member: member.chars().map(fits).take(64).collect() })
+    }
+}
+
 impl Config {
-    /// All settings of pipelines.
+    /// The settings of pipelines that take messages of a broker. Where `hub.bus` is set, pipelines within the broker
+    /// bring their messages there.
     ///
     /// # Errors
     /// In words for people, when a file cannot be read.
     pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, String> {
-        self.pipelines.iter().map(|pipeline| self.one_pipeline(pipeline, way)).collect()
+        let topics = |pipeline: &Pipeline| SourceSettings::Topics(topics_of(pipeline, way));
+        let bus = self.hub.bus.as_deref().filter(|_| !way.shared);
+        let bus = bus.map(|address| OnBus::new(address, &self.cluster.name)).transpose()?;
+        let one = |pipeline: &Pipeline| {
+            let Some(bus) = &bus else { return self.one_pipeline(pipeline, topics(pipeline), Some(way)) };
+            Ok(PipelineSettings {
+                name: pipeline.name.clone(),
+                from: filters_of(pipeline)?,
+                source: topics(pipeline),
+                steps: StepSettings { forwards: true, ..pipeline.step_settings() },
+                to: vec![SinkSettings {
+                    name: "bus".to_owned(),
+                    kind: SinkKind::Log(self.log_of(pipeline, bus)),
+                    batching: Batching { messages: 1000, time: 0, ..Batching::default() },
+                    parallel: 1,
+                }],
+                dead_letter: self.letters_of(pipeline, Some(way))?,
+            })
+        };
+        self.pipelines.iter().map(one).collect()
+    }
+
+    /// The settings of pipelines in a process of the hub that takes their messages from a bus. `way` leads to the
+    /// broker, for pipelines that publish there.
+    ///
+    /// # Errors
+    /// In words for people, when a file cannot be read, or a pipeline needs a broker.
+    pub fn pipelines_on_bus(&self, bus: &OnBus, way: Option<&Way>) -> Result<Vec<PipelineSettings>, String> {
+        let one =
+            |pipeline: &Pipeline| self.one_pipeline(pipeline, SourceSettings::Log(self.log_of(pipeline, bus)), way);
+        self.pipelines.iter().map(one).collect()
+    }
+
+    /// The log of a pipeline on the bus.
+    fn log_of(&self, pipeline: &Pipeline, bus: &OnBus) -> LogSettings {
+        let lease = lease_on(&bus.address, self.cluster.lease);
+        LogSettings {
+            pipeline: pipeline.name.clone(),
+            address: bus.address.clone(),
+            bus: BusAccess::of_cluster(&self.cluster).put(tidegate_bus::Settings {
+                prefix: self.cluster.prefix.clone(),
+                replicas: self.cluster.bus_replicas,
+                lease,
+                max_release_time: lease / 4,
+                max_waiting_time: BUS_WITHIN,
+                max_ahead_bytes: MAX_AHEAD_BYTES,
+                ..tidegate_bus::Settings::default()
+            }),
+            partitions: u32::from(self.hub.partitions),
+            max_bytes: pipeline.max_bytes.0,
+            wait: pipeline.keep_for,
+            keep: Duration::ZERO,
+            window: pipeline.window,
+            member: bus.member.clone(),
+        }
     }
 
     /// The topics of all pipelines.
@@ -118,37 +205,62 @@ impl Config {
         self.pipelines.iter().flat_map(rules)
     }
 
-    fn one_pipeline(&self, pipeline: &Pipeline, way: &Way) -> Result<PipelineSettings, String> {
-        let client_id = format!("{}{}{}", way.prefix, pipeline.name, way.suffix);
-        let named = |name: &String| {
-            let sink = self.sinks.iter().find(|sink| sink.name == *name);
-            sink.ok_or_else(|| format!("there is no sink `{name}`"))?.settings(&sink_client_id(&pipeline.name, name))
-        };
-        let dead_letter = match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
-            (Some(name), _) => Some(named(name)?),
-            (None, Some(topic)) => Some(dead_letter_topic(topic, &client_id, way)),
+    fn named(&self, pipeline: &Pipeline, name: &str) -> Result<SinkSettings, String> {
+        let sink = self.sinks.iter().find(|sink| sink.name == *name);
+        sink.ok_or_else(|| format!("there is no sink `{name}`"))?.settings(&sink_client_id(&pipeline.name, name))
+    }
+
+    fn letters_of(&self, pipeline: &Pipeline, way: Option<&Way>) -> Result<Option<SinkSettings>, String> {
+        Ok(match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
+            (Some(name), _) => Some(self.named(pipeline, name)?),
+            (None, Some(topic)) => {
+                let way = way.ok_or_else(|| {
+                    format!("pipeline `{}` publishes to `{topic}`: name the broker with --broker", pipeline.name)
+                })?;
+                Some(dead_letter_topic(topic, &client_id_of(pipeline, way), way))
+            }
             (None, None) => None,
-        };
-        let filters = pipeline.from.0.iter().map(|filter| TopicFilterBuf::new(filter.as_str()));
+        })
+    }
+
+    fn one_pipeline(
+        &self,
+        pipeline: &Pipeline,
+        source: SourceSettings,
+        way: Option<&Way>,
+    ) -> Result<PipelineSettings, String> {
         Ok(PipelineSettings {
             name: pipeline.name.clone(),
-            from: filters.collect::<Result<_, _>>().map_err(|error| error.to_string())?,
-            source: SourceSettings {
-                address: way.address.clone(),
-                socket: way.socket.clone(),
-                client_id: client_id.clone(),
-                user_name: way.user_name.clone(),
-                password: way.password.clone(),
-                share: way.shared.then(|| format!("hub-{}", pipeline.name)),
-                retained: pipeline.retained,
-                origins: way.origins,
-                window: pipeline.window,
-                session_expiry: u32::try_from(pipeline.keep_for.as_secs()).unwrap_or(u32::MAX),
-            },
+            from: filters_of(pipeline)?,
+            source,
             steps: pipeline.step_settings(),
-            to: pipeline.to.0.iter().map(named).collect::<Result<_, _>>()?,
-            dead_letter,
+            to: pipeline.to.0.iter().map(|name| self.named(pipeline, name)).collect::<Result<_, _>>()?,
+            dead_letter: self.letters_of(pipeline, way)?,
         })
+    }
+}
+
+fn filters_of(pipeline: &Pipeline) -> Result<Vec<TopicFilterBuf>, String> {
+    let filters = pipeline.from.0.iter().map(|filter| TopicFilterBuf::new(filter.as_str()));
+    filters.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+fn client_id_of(pipeline: &Pipeline, way: &Way) -> String {
+    format!("{}{}{}", way.prefix, pipeline.name, way.suffix)
+}
+
+fn topics_of(pipeline: &Pipeline, way: &Way) -> TopicsSettings {
+    TopicsSettings {
+        address: way.address.clone(),
+        socket: way.socket.clone(),
+        client_id: client_id_of(pipeline, way),
+        user_name: way.user_name.clone(),
+        password: way.password.clone(),
+        share: way.shared.then(|| format!("hub-{}", pipeline.name)),
+        retained: pipeline.retained,
+        origins: way.origins,
+        window: pipeline.window,
+        session_expiry: u32::try_from(pipeline.keep_for.as_secs()).unwrap_or(u32::MAX),
     }
 }
 
@@ -218,6 +330,11 @@ impl Sink {
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }
+            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings {
+                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
+                table: self.table.clone(),
+                timeout,
+            }),
             SinkType::Redis => SinkKind::Redis(RedisSettings {
                 url,
                 stream: self.stream.clone(),

@@ -8,6 +8,7 @@ use crate::sections::orchestrator::Redirect;
 use crate::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
 
 use super::{HOUR, SECOND};
+use tidegate_units::size::{Bytes, MIB, TIB};
 
 /// How a password is proved to Kafka.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +54,17 @@ section! {
     "cluster" => Cluster, CLUSTER {
         /// The name of this node, its own in the cluster, and kept over restarts. Empty is no cluster.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--node";
-        /// The bus that all nodes are on: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build
-        /// with that feature.
+        /// The bus that all nodes are on: `embedded://DIRECTORY` for nodes of one machine, one of which serves it to the
+        /// others, `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
         /// What names on the bus begin with, so that several clusters can share one.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of each log of the cluster on the bus. It holds for logs that are made from now on; see
         /// [the bus](bus.md#several-servers).
         bus_replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
+        /// All bytes of records that a bus of `embedded://DIRECTORY` keeps, in files and in the memory of the node that
+        /// serves it. Above it the stores of the nodes are full.
+        bus_max_bytes: Bytes = Bytes(1024 * MIB), in Kind::Size(Range::of(64 * MIB, 16 * TIB));
         /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
         bus_tls: bool = false, in Kind::Boolean;
         /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside the system's, for

@@ -34,6 +34,8 @@ pub enum SinkType {
     Redis,
     /// Points.
     Influxdb,
+    /// A table in a file.
+    Sqlite,
 }
 
 words! {
@@ -45,6 +47,7 @@ words! {
         SinkType::Nats => "nats", "a stream of NATS JetStream (`url`)";
         SinkType::Redis => "redis", "a stream of Redis (`url`)";
         SinkType::Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
+        SinkType::Sqlite => "sqlite", "a table in a file of SQLite (`path`, `table`)";
     }
 }
 
@@ -58,19 +61,33 @@ words! {
 }
 
 section! {
+    /// A bus between a broker and processes of `tidegate hub`. See [the hub](hub.md#over-a-bus). `cluster.prefix`,
+    /// `cluster.lease` and the keys `cluster.bus_*` say how this bus is spoken to.
+    "hub" => HubBus, HUB {
+        /// The bus: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature. The
+        /// broker brings the messages of its pipelines there, and processes of `tidegate hub` on the same bus run the
+        /// pipelines. Without it the broker runs them.
+        bus: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
+        /// Parts of a pipeline's log on the bus: as many processes share the work at most. It cannot be changed while the
+        /// log is there.
+        partitions: u16 = 8, in Kind::Integer(Range::of(1, 256));
+    }
+}
+
+section! {
     /// Where a pipeline's records go. See [the hub](hub.md).
     "sink" [repeated = true] => Sink, SINK {
         /// Its name, in `pipeline.to`, logs and `hub status`. No two may have the same one.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Its kind.
         kind: SinkType = SinkType::File, in Kind::OneOf(<SinkType as Words>::WORDS);
-        /// The file (`file`), relative to where the broker is started.
+        /// The file (`file`, `sqlite`), relative to where the broker is started.
         path: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Where it is: `http://HOST/PATH` or `https://...` (`http`, `influxdb`), `mqtt://HOST:PORT` or `mqtts://...`
         /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://HOST:PORT` (`nats`),
         /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` (`redis`).
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
-        /// The table (`postgres`), which is made when it is not there.
+        /// The table (`postgres`, `sqlite`), which is made when it is not there.
         table: String = String::new(), in Kind::Text { max_len: 128 };
         /// The topic of all records (`mqtt`); empty is that of each record.
         topic: String = String::new(), in Kind::Text { max_len: 65_535 };
@@ -108,7 +125,7 @@ section! {
         rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));
         /// Age at which a file is finished and renamed (`file`), with the next batch.
         rotate_time: Duration = Duration::ZERO, in Kind::Duration(Range::of(SECOND, 365 * DAY).or_zero("never"));
-        /// Time for a batch, after which it is tried again (all but `file`).
+        /// Time for a batch, after which it is tried again (all but `file`); for `sqlite`, the time that it waits for other writers.
         timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
         /// Most messages of a batch.
         batch_messages: u32 = 500, in Kind::Integer(Range::of(1, 100_000));
@@ -116,7 +133,7 @@ section! {
         batch_bytes: Bytes = Bytes(MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
         /// Time that a message waits for others.
         batch_time: Duration = Duration::from_millis(10), in Kind::Duration(Range::of(0, HOUR));
-        /// Batches under way at once, of each pipeline; messages of one key stay in order. A file has one.
+        /// Batches under way at once, of each pipeline; messages of one key stay in order. `file` and `sqlite` have one.
         parallel: u16 = 1, in Kind::Integer(Range::of(1, 64));
         /// Time until the first retry. It doubles with each failure, and half of it is chance.
         retry_min: Duration = Duration::from_millis(500), in Kind::Duration(Range::of(1, HOUR));

@@ -8,7 +8,7 @@ section! {
     /// Keeps the files of the store on a bus, too, so that they outlive this machine: see
     /// [the store](store.md#on-the-bus). Needs `store.directory`, which is then a working copy.
     "mirror" => Mirror, MIRROR {
-        /// The bus: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
+        /// The bus: `embedded://DIRECTORY` for another disk of this machine, `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
         /// Without one the files are on this machine alone.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--mirror";
         /// Whose files they are: the broker's own name on the bus, at most 58 letters, digits, `-` and `_`. Who starts

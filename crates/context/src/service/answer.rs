@@ -1,30 +1,63 @@
 //! What clients say to a gateway, and what they are answered.
 
-/// What is told of a context or an advertisement when its fate is known: whether the bus has it, or it is done with
-/// otherwise. Dropped, it says that the bus does not have it.
-pub struct Answer(Option<Box<dyn FnOnce(bool) + Send>>);
+use std::sync::{Arc, Mutex, PoisonError};
 
-impl Answer {
-    /// Calls `tell` once, with `true` when the publisher may be told that all is well.
-    pub fn new(tell: impl FnOnce(bool) + Send + 'static) -> Self {
-        Self(Some(Box::new(tell)))
-    }
+use tidegate_bus::BusError;
 
+/// What becomes of what a client has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
     /// The bus has it, or it needs nothing more.
-    pub fn done(mut self) {
-        self.tell(true);
-    }
+    Done,
+    /// The bus does not have it. It may be sent again.
+    Later,
+    /// The bus will never take it. It is not to be sent again.
+    Never,
+}
 
-    fn tell(&mut self, done: bool) {
-        if let Some(tell) = self.0.take() {
-            tell(done);
+type Tell = Box<dyn FnOnce(Fate) + Send>;
+
+/// Tells once what becomes of a message, a context or an advertisement. If all its copies are dropped before, it tells
+/// [`Fate::Later`].
+#[derive(Clone)]
+pub struct Answer(Arc<Untold>);
+
+struct Untold(Mutex<Option<Tell>>);
+
+impl Untold {
+    fn tell(&self, fate: Fate) {
+        let tell = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(tell) = tell {
+            tell(fate);
         }
     }
 }
 
-impl Drop for Answer {
+impl Drop for Untold {
     fn drop(&mut self) {
-        self.tell(false);
+        self.tell(Fate::Later);
+    }
+}
+
+impl Answer {
+    /// Calls `tell` once.
+    pub fn new(tell: impl FnOnce(Fate) + Send + 'static) -> Self {
+        Self(Arc::new(Untold(Mutex::new(Some(Box::new(tell))))))
+    }
+
+    /// The bus has it, or it needs nothing more.
+    pub fn done(self) {
+        self.0.tell(Fate::Done);
+    }
+
+    /// The bus has refused it.
+    pub fn refuse(self, error: &BusError) {
+        self.0.tell(if error.is_for_good() { Fate::Never } else { Fate::Later });
+    }
+
+    /// Tells this fate.
+    pub(crate) fn tell(self, fate: Fate) {
+        self.0.tell(fate);
     }
 }
 

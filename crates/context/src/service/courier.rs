@@ -9,7 +9,7 @@ use tidegate_bus::{
     Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record, Tally,
 };
 
-use super::answer::Answer;
+use super::answer::{Answer, Fate};
 use super::left_out::Complaints;
 use super::{Bell, CoreCounters, Course, KnownContexts, LeftOut};
 use crate::messages::Payload;
@@ -187,11 +187,11 @@ impl Courier {
     pub(crate) fn keep_context(&self, node: &str, context: Vec<u8>, answer: Answer) {
         let (contexts, turn) = (Arc::clone(&self.contexts), self.contexts.turn());
         let (whose, copy) = (node.to_owned(), context.clone());
-        let remember = Answer::new(move |is_kept| {
-            if is_kept {
+        let remember = Answer::new(move |fate| {
+            if fate == Fate::Done {
                 contexts.put(turn, &whose, &copy);
-                answer.done();
             }
+            answer.tell(fate);
         });
         self.keep(Topic::ContextReport, node, node, context, remember);
     }
@@ -201,17 +201,19 @@ impl Courier {
     pub(crate) fn keep(&self, topic: Topic, node: &str, key: &str, payload: Vec<u8>, answer: Answer) {
         let partition = partition_of(node.as_bytes(), topic.partitions(self.partitions));
         let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
-        let (courier, whose) = (self.clone(), key.to_owned());
+        let (courier, whose, refused) = (self.clone(), key.to_owned(), answer.clone());
         let done: Done<Position> = Box::new(move |outcome| match outcome {
             Ok(_) => answer.done(),
             Err(error) => {
                 tracing::debug!(%error, log = topic.name(), "the bus has not stored what a client has said");
                 courier.leave_out(LeftOut::NotStored, &whose);
+                answer.refuse(&error);
             }
         });
         if let Err(error) = self.try_append(topic, partition, append, done) {
             tracing::debug!(%error, log = topic.name(), "the bus does not take what a client has said");
             self.leave_out(LeftOut::NotStored, key);
+            refused.refuse(&error);
         }
     }
 
@@ -403,11 +405,22 @@ mod tests {
             courier.keep(Topic::ContextReport, "node", "node", b"{}".to_vec(), tell);
             answer.recv().unwrap()
         };
-        assert!(!said(), "there is no such log yet");
+        assert_eq!(said(), Fate::Later, "there is no such log yet");
         assert_eq!(courier.counters().figures().left_out_not_stored, 1);
         courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
-        assert!(said());
+        assert_eq!(said(), Fate::Done);
         assert_eq!(courier.counters().figures().left_out_not_stored, 1);
+    }
+
+    #[test]
+    fn what_is_too_large_for_the_bus_is_refused_for_good() {
+        let courier = courier();
+        courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
+        let (sender, answer) = sync_channel(1);
+        let tell = Answer::new(move |fate| sender.send(fate).unwrap());
+        courier.keep_context("node", vec![b' '; 2_000_000], tell);
+        assert_eq!(answer.recv(), Ok(Fate::Never));
+        assert!(answer.recv().is_err(), "it is told once");
     }
 
     #[test]
@@ -425,7 +438,7 @@ mod tests {
             let node = format!("n{}", number % 7);
             let (sender, answer) = sync_channel(1);
             courier.keep_context(&node, context.clone(), Answer::new(move |done| sender.send(done).unwrap()));
-            if answer.recv().unwrap() {
+            if answer.recv().unwrap() == Fate::Done {
                 acknowledged.insert(node, context);
             } else {
                 refused += 1;

@@ -21,8 +21,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use answer::{Answer, ClientAdvertisement, NodeContext};
-pub use applications::{ApplicationEvent, ApplicationHost, ApplicationSettings, Confirm, Sharing, start_applications};
+pub use answer::{Answer, ClientAdvertisement, Fate, NodeContext};
+pub use applications::{ApplicationEvent, ApplicationHost, ApplicationSettings, Sharing, start_applications};
 pub use bell::Bell;
 pub(crate) use contexts::KnownContexts;
 pub use counters::{CoreCounters, CoreFigures};

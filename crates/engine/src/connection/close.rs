@@ -334,10 +334,10 @@ impl SessionEnding<'_> {
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
         }
-        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
         // The groups that get messages back must not take the session for a member.
         for membership in session.take_owing_memberships() {
             subscribing!(self).leave_home(now, key, &membership);
+            self.desk.tenants.release(session.tenant, Holding::Subscriptions, 1);
         }
         let ending = dealing!(self).begin_ending(now, key, session, reason);
         self.endings.begin(now, ending, &mut subscribing!(self));
@@ -386,11 +386,11 @@ impl Dealing<'_> {
             // A session that was never to outlive its connection gave up its messages by that.
             _ => Reason::SessionDiscarded,
         };
-        let of_uplink = session.is_uplink();
+        let (of_uplink, tenant) = (session.is_uplink(), session.tenant);
         let memberships = session.rare.map_or_else(Vec::new, |rare| rare.memberships);
         let (client_id, filters) = (session.client_id, session.filters);
         let mut ending =
-            EndedSession { key, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
+            EndedSession { key, tenant, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
             self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);

@@ -2,19 +2,22 @@
 //!
 //! A session may have ten thousand subscriptions and as many messages, and all other clients would wait for their
 //! removal. The name of the session is free at once, and nothing is delivered to it any more: its key leads to no
-//! session, and no other session gets the key before the last subscription is gone. All sessions that end share a
-//! fixed amount of work per turn.
+//! session, and no other session gets the key before the last subscription is gone. The sessions that end share an
+//! amount of work per turn, which grows with the work that waits and has a maximum.
+//!
+//! The number of subscriptions is bounded all the same. A subscription of an ended session counts for its tenant's quota
+//! until it is removed. Before a client subscribes to a filter, one subscription of an ended session of its tenant is
+//! removed. So a tenant never has more subscriptions, ended ones included, than its sessions have had at one time.
 
 use std::rc::Rc;
 
+use crate::ids::TenantId;
 use crate::now::Now;
-use crate::session::ended::{EndedSession, EndedSessions};
+use crate::session::ended::{EndedSession, EndedSessions, MESSAGES_PER_WORK};
 use crate::session::{Membership, Session};
-use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN, filter_work};
+use crate::settings::Holding;
+use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, filter_work};
 use crate::subscribe::subscribing::Subscribing;
-
-/// Messages that are dropped for one unit of work.
-const MESSAGES_PER_WORK: usize = 8;
 
 impl Session {
     /// Takes out the memberships of those shared groups that have dealt messages which the client has not answered.
@@ -36,43 +39,49 @@ impl Session {
 }
 
 impl EndedSessions {
-    fn has_work(&self) -> bool {
-        self.work < FILTER_WORK_PER_TURN
-    }
-
-    /// Continues with the sessions that have ended, as far as the turn allows.
+    /// Continues with the sessions that have ended, as far as the turn allows, by turns for each tenant.
     pub(crate) fn run(&mut self, now: Now, context: &mut Subscribing<'_>) {
         while self.has_work()
-            && let Some(mut ending) = self.waiting.pop_front()
+            && let Some(tenant) = self.next_tenant()
         {
-            if !self.step(now, &mut ending, 0, context) {
-                self.waiting.push_front(ending);
-            }
+            self.step(now, tenant, FILTER_WORK_IN_ANY_CASE, context);
         }
+    }
+
+    /// Removes a subscription, or some messages, of an ended session of a tenant that wants to subscribe to one filter.
+    pub(crate) fn give_way(&mut self, now: Now, tenant: TenantId, context: &mut Subscribing<'_>) {
+        self.step(now, tenant, 1, context);
     }
 
     /// Removes the rest of an ended session as far as the turn allows, and some of it in any case; the rest waits.
     pub(crate) fn begin(&mut self, now: Now, mut ending: EndedSession, context: &mut Subscribing<'_>) {
         let free = if ending.of_uplink { usize::MAX } else { FILTER_WORK_IN_ANY_CASE };
-        if !self.step(now, &mut ending, free, context) {
-            self.waiting.push_back(ending);
-        }
-    }
-
-    /// Removes a part of the rest; says whether that was all. `free` is work that is done whatever the turn has
-    /// done before.
-    fn step(&mut self, now: Now, ending: &mut EndedSession, free: usize, context: &mut Subscribing<'_>) -> bool {
         let mut done = 0;
         while !ending.is_done() {
             if done >= free && !self.has_work() {
-                return false;
+                self.add(ending);
+                return;
             }
             let work = ending.remove_some(now, context);
             done += work;
-            self.work += work;
+            self.charge(work);
         }
         context.desk.sessions.release(ending.key.0);
-        true
+    }
+
+    /// Does about so much work for the session of a tenant that ended first.
+    fn step(&mut self, now: Now, tenant: TenantId, most: usize, context: &mut Subscribing<'_>) {
+        let Some(mut ending) = self.take_first(tenant) else { return };
+        let mut done = 0;
+        while done < most && !ending.is_done() {
+            done += ending.remove_some(now, context);
+        }
+        self.charge(done);
+        if ending.is_done() {
+            context.desk.sessions.release(ending.key.0);
+        } else {
+            self.put_back(ending);
+        }
     }
 }
 
@@ -82,10 +91,12 @@ impl EndedSession {
         if let Some(filter) = self.filters.pop() {
             let work = filter_work(context.index.filter(filter).unwrap_or_default());
             context.remove_subscription(now, self.key, filter);
+            context.desk.tenants.release(self.tenant, Holding::Subscriptions, 1);
             return work;
         }
         if let Some(membership) = self.memberships.pop() {
             context.leave_home(now, self.key, &membership);
+            context.desk.tenants.release(self.tenant, Holding::Subscriptions, 1);
             return filter_work(&membership.filter);
         }
         for _ in 0..MESSAGES_PER_WORK {

@@ -1,16 +1,30 @@
 //! Sessions that have ended and still have subscriptions or messages. `connection/ending.rs` removes them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use super::{Delivery, FilterList, Membership};
-use crate::ids::SessionKey;
+use crate::ids::{SessionKey, TenantId};
+use crate::subscribe::steps::FILTER_WORK_PER_TURN;
 use crate::telling::reason::Reason;
+
+/// Messages that are dropped for one unit of work.
+pub(crate) const MESSAGES_PER_WORK: usize = 8;
+
+/// Work for ended sessions that waits, for each unit that a turn does beyond [`FILTER_WORK_PER_TURN`].
+const WAITING_PER_WORK: usize = 64;
+
+/// The most work that one turn does for ended sessions, units. One unit drops [`MESSAGES_PER_WORK`] messages, so a turn
+/// can drop as many messages as publishers may deliver in it.
+const ENDED_WORK_PER_TURN_MAX: usize = 1024;
 
 /// The rest of an ended session.
 #[derive(Debug)]
 pub(crate) struct EndedSession {
     pub key: SessionKey,
+    /// Its subscriptions count for the quota of this tenant until they are removed.
+    pub tenant: TenantId,
     pub client_id: Box<str>,
     /// The reason of its dropped messages.
     pub reason: Reason,
@@ -24,21 +38,96 @@ pub(crate) struct EndedSession {
 
 impl EndedSession {
     pub(crate) fn is_done(&self) -> bool {
-        self.filters.len() == 0 && self.memberships.is_empty() && self.queue.is_empty()
+        self.subscriptions() == 0 && self.queue.is_empty()
+    }
+
+    /// Subscriptions that are left, shared ones included.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.filters.len() + self.memberships.len()
+    }
+
+    /// Work that is left, where each filter counts as one unit.
+    fn work_left(&self) -> usize {
+        self.subscriptions() + self.queue.len().div_ceil(MESSAGES_PER_WORK)
     }
 }
 
-/// Ended sessions in the order of their ends, and the work done for them in the present turn.
+/// Ended sessions, and the work done for them in the present turn.
 #[derive(Debug, Default)]
 pub(crate) struct EndedSessions {
-    pub waiting: VecDeque<EndedSession>,
+    /// By tenant, in the order of their ends. No tenant has an empty list.
+    waiting: BTreeMap<TenantId, VecDeque<EndedSession>>,
+    /// Work that waits, where each filter counts as one unit.
+    left: usize,
+    /// The tenant whose sessions were worked on last.
+    last: TenantId,
+    /// Units of work that the present turn may do.
+    share: usize,
     /// Units of work done in the present turn.
-    pub work: usize,
+    work: usize,
 }
 
 impl EndedSessions {
-    /// A turn begins.
+    /// A turn begins. Its share grows with the work that waits.
     pub(crate) fn begin_turn(&mut self) {
+        self.share = (FILTER_WORK_PER_TURN + self.left / WAITING_PER_WORK).min(ENDED_WORK_PER_TURN_MAX);
         self.work = 0;
+    }
+
+    /// Whether the present turn has work left for ended sessions.
+    pub(crate) fn has_work(&self) -> bool {
+        self.work < self.share
+    }
+
+    /// Counts work that was done.
+    pub(crate) fn charge(&mut self, work: usize) {
+        self.work += work;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EndedSession> {
+        self.waiting.values().flatten()
+    }
+
+    /// The next tenant with ended sessions, each after the other.
+    pub(crate) fn next_tenant(&mut self) -> Option<TenantId> {
+        let behind = (Bound::Excluded(self.last), Bound::Unbounded);
+        let next = self.waiting.range(behind).next().or_else(|| self.waiting.first_key_value());
+        self.last = *next?.0;
+        Some(self.last)
+    }
+
+    /// Takes out the session of a tenant that ended first.
+    pub(crate) fn take_first(&mut self, tenant: TenantId) -> Option<EndedSession> {
+        let sessions = self.waiting.get_mut(&tenant)?;
+        let first = sessions.pop_front();
+        if sessions.is_empty() {
+            self.waiting.remove(&tenant);
+        }
+        self.left -= first.as_ref().map_or(0, EndedSession::work_left);
+        first
+    }
+
+    /// Puts a session back that was taken out and has something left.
+    pub(crate) fn put_back(&mut self, ending: EndedSession) {
+        self.left += ending.work_left();
+        self.waiting.entry(ending.tenant).or_default().push_front(ending);
+    }
+
+    /// Adds a session that has just ended.
+    pub(crate) fn add(&mut self, ending: EndedSession) {
+        self.left += ending.work_left();
+        self.waiting.entry(ending.tenant).or_default().push_back(ending);
+    }
+
+    /// Says whether the sum of the waiting work is right.
+    pub(crate) fn audit(&self, wrong: &mut dyn FnMut(String)) {
+        let left: usize = self.iter().map(EndedSession::work_left).sum();
+        if left != self.left {
+            wrong(format!("work for ended sessions: {} is kept, {left} is true", self.left));
+        }
     }
 }

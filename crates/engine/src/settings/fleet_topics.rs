@@ -66,8 +66,8 @@ mod tests {
             None
         }
 
-        fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
-            (tenant == TenantId(1)).then(|| "acme".to_owned())
+        fn topic_level_of(&self, tenant: TenantId) -> Option<&str> {
+            (tenant == TenantId(1)).then_some("acme")
         }
 
         fn of_topic_level(&self, level: &str) -> Option<TenantId> {

@@ -301,6 +301,7 @@ impl Engine {
         options: SubscriptionOptions,
         answer: &mut SubAckAnswer,
     ) {
+        self.endings.give_way(now, asked.tenant, &mut subscribing!(self));
         // More filters than a client may have can only be repetitions, whose work nothing else would bound.
         let max_filters = self.settings.limits.max_subscriptions_per_client as usize;
         let result = match filter {

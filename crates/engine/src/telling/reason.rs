@@ -195,8 +195,8 @@ reasons! {
     NoBroker = 78, "no_broker", ServerUnavailable, "the orchestrator has no broker that could take the message";
     /// A WebSocket or a QUIC connection came to nothing.
     HandshakeFailed = 79, "handshake_failed", UnspecifiedError, "the WebSocket or QUIC connection failed before a CONNECT arrived";
-    /// A message for applications that the bus does not take.
-    BusRefused = 80, "bus_refused", QuotaExceeded, "the bus that applications read takes no more, or not this message";
+    /// A message for applications that the bus does not take now.
+    BusRefused = 80, "bus_refused", QuotaExceeded, "the bus that applications read does not take the message now";
     /// A message asks something of the broker that it cannot read: a context or an advertisement that is none, a
     /// receipt that there is not.
     NotUnderstood = 81, "not_understood", ImplementationSpecificError, "what the message says to the broker is not understood: a context, an advertisement of groups, or the property receipt";
@@ -206,12 +206,14 @@ reasons! {
     PayloadTooLong = 83, "payload_too_long", ImplementationSpecificError, "the payload is longer than the limit";
     /// A publisher without a session has to wait, and as many of its messages wait as may.
     PublisherHeld = 84, "publisher_held", QuotaExceeded, "the publisher has to wait, and as many of its messages wait as may";
-    /// An observer that must have a message takes no more, or not this one.
-    ObserverRefused = 85, "observer_refused", QuotaExceeded, "a service that must have the message takes no more, or not this message";
+    /// An observer that must have a message does not take it now.
+    ObserverRefused = 85, "observer_refused", QuotaExceeded, "a service that must have the message does not take it now";
     /// Brokers of the fleet have denied messages of the topic a moment ago.
     TopicDenied = 86, "topic_denied", NotAuthorized, "brokers of the fleet have just denied messages of the topic";
     /// A message that is longer than any broker of the fleet takes.
     FleetPacketLimit = 87, "fleet_packet_limit", ImplementationSpecificError, "the message is longer than any broker of the fleet takes";
+    /// An observer that must have a message will never take this one.
+    ObserverRejected = 88, "observer_rejected", ImplementationSpecificError, "a service that must have the message will never take this one";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -1,15 +1,16 @@
 //! Sessions with many subscriptions and messages end in steps: a turn removes a bounded part, and nothing reaches them
 //! meanwhile.
 
-use tidegate_engine::{OverflowPolicy, Reason};
-use tidegate_mqtt::{Disconnect, Packet, QoS, ReasonCode, SubscriptionOptions};
+use tidegate_engine::{ListenerSettings, OverflowPolicy, Reason, TenantId, TenantQuota};
+use tidegate_mqtt::{Disconnect, Packet, PacketType, QoS, ReasonCode, SubscriptionOptions};
 
 use crate::harness::*;
 
 const FILTERS: usize = 1000;
 const MESSAGES: usize = 3000;
-/// What a turn removes at most: the share of the packet that ends the session, and that of the turn's timers.
-const PER_TURN: u64 = 2 * 66;
+/// What a turn removes at most of one session: the share of the packet that ends it, and that of the turn's timers. A
+/// share is 64, and more by a part of what waits.
+const PER_TURN: u64 = 2 * (66 + FILTERS as u64 / 64);
 
 /// A client with so many subscriptions at QoS 1, made from their numbers.
 fn subscriber(world: &World, connecting: Connecting, filter: impl Fn(usize) -> String) -> Client {
@@ -157,8 +158,7 @@ fn an_ended_session_rejects_nothing() {
 #[test]
 fn a_tenant_may_subscribe_again_while_a_session_ends() {
     let world = World::with(1, |settings| {
-        let quota = tidegate_engine::TenantQuota { max_subscriptions: FILTERS as u32, ..Default::default() };
-        settings.tenant_quotas.insert(tidegate_engine::TenantId::DEFAULT, quota);
+        settings.tenant_quotas.insert(TenantId::DEFAULT, quota(FILTERS));
     });
     let first = subscriber(&world, v5("many"), |number| format!("s/{number}/+"));
     leave(&world, &first);
@@ -166,6 +166,85 @@ fn a_tenant_may_subscribe_again_while_a_session_ends() {
     let other = open(&world, &v5("other"));
     let id = other.send_subscribe(&[("t", SubscriptionOptions::new(QoS::AtMostOnce))], None);
     world.run();
-    assert_eq!(other.take_arrival().map(|arrival| arrival.packet_type()), Some(tidegate_mqtt::PacketType::ConnAck));
+    assert_eq!(other.take_arrival().map(|arrival| arrival.packet_type()), Some(PacketType::ConnAck));
     assert_eq!(other.expect_sub_ack(id), [ReasonCode::Success]);
+}
+
+fn quota(max_subscriptions: usize) -> TenantQuota {
+    TenantQuota { max_subscriptions: max_subscriptions as u32, ..TenantQuota::default() }
+}
+
+/// Clients that subscribe to so many filters at the same time and then leave, again and again. Says how many
+/// subscriptions there were at most.
+fn come_and_go(world: &World, clients: usize, rounds: usize) -> u64 {
+    let mut most = 0;
+    for round in 0..rounds {
+        let all: Vec<_> = (0..clients).map(|number| open(world, &v5(&format!("{round}-{number}")))).collect();
+        let subscribe = |client: &Client, number: usize| {
+            let names: Vec<_> = (0..FILTERS).map(|filter| format!("{round}/{number}/{filter}")).collect();
+            let filters: Vec<_> =
+                names.iter().map(|name| (name.as_str(), SubscriptionOptions::new(QoS::AtLeastOnce))).collect();
+            client.send_subscribe(&filters, None)
+        };
+        let ids: Vec<_> = all.iter().enumerate().map(|(number, client)| subscribe(client, number)).collect();
+        for _ in 0..clients * FILTERS / 64 {
+            world.turns();
+            most = most.max(world.gauges().subscriptions);
+        }
+        for (client, id) in all.iter().zip(ids) {
+            client.expect(PacketType::ConnAck);
+            assert_eq!(client.expect_sub_ack(id), vec![ReasonCode::GrantedQos1; FILTERS]);
+            leave(world, client);
+        }
+    }
+    most
+}
+
+#[test]
+fn ended_subscriptions_count_for_the_quota_until_removed() {
+    let world = World::with(1, |settings| {
+        settings.tenant_quotas.insert(TenantId::DEFAULT, quota(16 * FILTERS));
+    });
+    assert_eq!(come_and_go(&world, 16, 3), 16 * FILTERS as u64);
+    assert!(world.engine(0, |engine, _| engine.audit()).is_empty());
+}
+
+#[test]
+fn sessions_that_come_and_go_leave_no_more_than_lived() {
+    let world = World::with(1, |_| ());
+    assert_eq!(come_and_go(&world, 16, 3), 16 * FILTERS as u64);
+}
+
+#[test]
+fn a_turn_removes_more_while_more_waits() {
+    let world = World::with(1, |_| ());
+    let all: Vec<_> =
+        (0..20).map(|of| subscriber(&world, v5(&format!("c{of}")), |number| format!("{of}/{number}/+"))).collect();
+    for client in &all {
+        client.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)));
+    }
+    world.turns();
+    let before = world.gauges().subscriptions;
+    world.turns();
+    let done = before - world.gauges().subscriptions;
+    assert!(done > 300 && done < 1024 + 66, "{done} in a turn");
+}
+
+#[test]
+fn tenants_have_their_ended_sessions_removed_by_turns() {
+    const FEW: usize = 100;
+    let world = World::with(1, |settings| {
+        settings.listeners.push(ListenerSettings { tenant: TenantId(7), name: "other".into(), ..Default::default() });
+    });
+    let many = subscriber(&world, v5("many"), |number| format!("s/{number}/+"));
+    let few = world.connect(v5("few").through(1));
+    for number in 0..FEW {
+        few.subscribe(&format!("$share/g/{number}"), QoS::AtLeastOnce);
+    }
+    many.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)));
+    few.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)));
+    while world.gauges().shared_subscriptions > 0 {
+        world.turns();
+    }
+    assert!(world.gauges().subscriptions > FILTERS as u64 / 2, "those that ended first wait still");
 }

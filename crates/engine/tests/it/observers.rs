@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Access, Delay, Durability, InnerPublication, LogEvent, Millis, ObservedTicket, Observer, ObserverError, ObserverId,
-    ObserverPolicy, ObserverWindow, PrincipalKind, Reason, Settings, Subject, TenantId,
+    Access, Delay, Durability, InnerPublication, LogEvent, Millis, ObservedMessage, ObservedTicket, Observer,
+    ObserverAnswer, ObserverError, ObserverId, ObserverPolicy, ObserverWindow, PrincipalKind, Reason, Settings,
+    Subject, TenantId,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::{PacketType, QoS, ReasonCode};
@@ -31,8 +32,8 @@ fn observe(world: &World, observer: &Observer) -> ObserverId {
     ids[0]
 }
 
-fn confirm(world: &World, shard: u16, ticket: ObservedTicket, refused: Option<Reason>) {
-    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, refused));
+fn confirm(world: &World, shard: u16, ticket: ObservedTicket, answer: ObserverAnswer) {
+    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, answer));
     world.run();
 }
 
@@ -40,7 +41,7 @@ fn confirm(world: &World, shard: u16, ticket: ObservedTicket, refused: Option<Re
 fn confirm_all(world: &World) -> Vec<String> {
     let observed = world.take_observed();
     for (shard, _, message) in &observed {
-        confirm(world, *shard, message.ticket, None);
+        confirm(world, *shard, message.ticket, ObserverAnswer::Taken);
     }
     observed.into_iter().map(|(_, _, message)| String::from_utf8_lossy(&message.payload).into_owned()).collect()
 }
@@ -59,11 +60,11 @@ fn a_message_is_acknowledged_when_every_observer_has_it() {
             let told: Vec<_> = observed.iter().map(|(_, id, it)| (*id, &*it.client_id, &*it.payload)).collect();
             assert_eq!(told, [(first, "p", &b"42"[..]), (second, "p", &b"42"[..])], "each once");
             subscriber.expect_publish("meter/1/value", "42");
-            confirm(world, observed[1].0, observed[1].2.ticket, None);
+            confirm(world, observed[1].0, observed[1].2.ticket, ObserverAnswer::Taken);
             // A ticket counts once.
-            confirm(world, observed[1].0, observed[1].2.ticket, None);
+            confirm(world, observed[1].0, observed[1].2.ticket, ObserverAnswer::Taken);
             assert_eq!(publisher.answers(), [], "one of two has it");
-            confirm(world, observed[0].0, observed[0].2.ticket, None);
+            confirm(world, observed[0].0, observed[0].2.ticket, ObserverAnswer::Taken);
             let kind = if qos == AtLeastOnce { PacketType::PubAck } else { PacketType::PubRec };
             assert_eq!(publisher.expect_answer(kind, id), ReasonCode::Success);
             publisher.answers();
@@ -82,8 +83,8 @@ fn a_refusal_of_one_observer_is_told() {
             let publisher = world.connect(version);
             let id = publisher.send_publish(message("t", "x").qos1()).expect("a packet id");
             let observed = world.take_observed();
-            confirm(world, observed[0].0, observed[0].2.ticket, Some(Reason::ObserverRefused));
-            confirm(world, observed[1].0, observed[1].2.ticket, None);
+            confirm(world, observed[0].0, observed[0].2.ticket, ObserverAnswer::Later);
+            confirm(world, observed[1].0, observed[1].2.ticket, ObserverAnswer::Taken);
             if publisher.is_v5() {
                 assert_eq!(publisher.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
                 publisher.disconnect();
@@ -105,7 +106,7 @@ fn a_late_refusal_of_qos_2_does_not_free_the_packet_id() {
             let publisher = world.connect(version.clone().lasting());
             let id = publisher.send_publish(message("t", "x").qos2()).expect("a packet id");
             let observed = world.take_observed();
-            confirm(world, observed[0].0, observed[0].2.ticket, Some(Reason::ObserverRefused));
+            confirm(world, observed[0].0, observed[0].2.ticket, ObserverAnswer::Later);
             world.run();
             assert_eq!(publisher.closed(), Some(Reason::ObserverRefused));
             assert_eq!(subscriber.payloads(), ["x"]);
@@ -117,6 +118,41 @@ fn a_late_refusal_of_qos_2_does_not_free_the_packet_id() {
             assert!(subscriber.payloads().is_empty(), "it came once");
             again.disconnect();
         }
+    });
+}
+
+fn never(message: &ObservedMessage) -> ObserverAnswer {
+    ObserverAnswer::Never { client_id: message.client_id.clone(), topic: message.topic.clone() }
+}
+
+#[test]
+fn a_refusal_for_good_ends_the_exchange() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", ExactlyOnce);
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        for (version, qos) in
+            [v5("p"), v311("p")].into_iter().flat_map(|it| [(it.clone(), AtLeastOnce), (it, ExactlyOnce)])
+        {
+            let publisher = world.connect(version.lasting());
+            let id = publisher.send_publish(message("t", "x").qos(qos)).expect("a packet id");
+            let (shard, _, told) = world.take_observed().remove(0);
+            confirm(world, shard, told.ticket, never(&told));
+            let code = if publisher.is_v5() { ReasonCode::ImplementationSpecificError } else { ReasonCode::Success };
+            let kind = if qos == AtLeastOnce { PacketType::PubAck } else { PacketType::PubRec };
+            assert_eq!(publisher.expect_answer(kind, id), code);
+            publisher.answers();
+            assert_eq!(publisher.closed(), None);
+            assert_eq!(subscriber.payloads(), ["x"], "others get it once");
+            publisher.disconnect();
+        }
+        assert_eq!(world.dropped(Reason::ObserverRejected), 4);
+        let is_told = |event: &LogEvent| {
+            matches!(event, LogEvent::Denied { client_id, topic, reason: Reason::ObserverRejected, .. }
+                if client_id == "p" && topic == "t")
+        };
+        assert!(world.take_log().iter().any(is_told), "why can tell it");
+        assert!(!Reason::ObserverRejected.is_temporary());
     });
 }
 
@@ -209,7 +245,7 @@ fn a_publisher_that_waited_too_long_for_an_observer_is_told() {
             assert_eq!(world.dropped(Reason::ObserverRefused), u64::from(!publisher.is_v5()));
             world.advance(seconds(2));
             if publisher.is_v5() {
-                confirm(world, told[0].0, told[0].2.ticket, None);
+                confirm(world, told[0].0, told[0].2.ticket, ObserverAnswer::Taken);
                 let codes: Vec<_> = publisher.answers().into_iter().map(|answer| answer.2).collect();
                 assert_eq!(codes, [ReasonCode::Success, ReasonCode::QuotaExceeded]);
                 publisher.disconnect();
@@ -237,13 +273,13 @@ fn retained_messages_wills_and_group_messages_are_observed_once() {
         let observed = world.take_observed();
         assert_eq!(observed.len(), 1, "one shard tells it");
         assert!(observed[0].2.retain && observed[0].2.is_awaited);
-        confirm(world, observed[0].0, observed[0].2.ticket, None);
+        confirm(world, observed[0].0, observed[0].2.ticket, ObserverAnswer::Taken);
         assert_eq!(publisher.answers().len(), 1);
         publisher.lose();
         let observed = world.take_observed();
         assert_eq!(observed.len(), 1);
         assert_eq!((&*observed[0].2.client_id, observed[0].2.is_awaited), ("p", false));
-        confirm(world, observed[0].0, observed[0].2.ticket, None);
+        confirm(world, observed[0].0, observed[0].2.ticket, ObserverAnswer::Taken);
         let late = world.connect(v5("late"));
         late.subscribe("t", AtLeastOnce);
         late.expect_publish("t", "kept");
@@ -265,9 +301,9 @@ fn a_repetition_at_qos_2_is_observed_again_and_sent_once() {
         back.send_publish(message("t", "x").qos2().dup().id(id.get()));
         let second = world.take_observed();
         assert_eq!((first.len(), second.len()), (1, 1));
-        confirm(world, first[0].0, first[0].2.ticket, None);
+        confirm(world, first[0].0, first[0].2.ticket, ObserverAnswer::Taken);
         assert_eq!(back.answers(), [], "the confirmation of the earlier connection");
-        confirm(world, second[0].0, second[0].2.ticket, None);
+        confirm(world, second[0].0, second[0].2.ticket, ObserverAnswer::Taken);
         assert_eq!(back.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
         assert_eq!(subscriber.payloads(), ["x"]);
     });
@@ -319,14 +355,14 @@ fn a_waiting_message_that_does_not_fit_stays_the_first() {
         let first = world.take_observed();
         for (shard, _, told) in first.iter().rev() {
             observed.push(told.payload.len());
-            confirm(world, *shard, told.ticket, None);
+            confirm(world, *shard, told.ticket, ObserverAnswer::Taken);
         }
         while observed.len() < sizes.len() {
             let next = world.take_observed();
             assert!(!next.is_empty(), "all of them come: {observed:?}");
             for (shard, _, told) in next {
                 observed.push(told.payload.len());
-                confirm(world, shard, told.ticket, None);
+                confirm(world, shard, told.ticket, ObserverAnswer::Taken);
             }
         }
         observed.sort_unstable();
@@ -413,7 +449,7 @@ fn a_service_is_not_told_what_it_publishes_itself() {
         let observed = world.take_observed();
         assert_eq!(observed.iter().map(|it| it.1).collect::<Vec<_>>(), [other]);
         assert_eq!(world.take_published(), []);
-        confirm(world, 0, observed[0].2.ticket, None);
+        confirm(world, 0, observed[0].2.ticket, ObserverAnswer::Taken);
         assert_eq!(world.take_published(), [(1, Ok(ReasonCode::Success))]);
     });
 }
@@ -452,12 +488,12 @@ proptest! {
                 let (shard, ticket, qos) = unconfirmed.swap_remove(index.index(unconfirmed.len()));
                 // A refusal of one of QoS 2 would end the connection.
                 let refuses = *refuse && qos != ExactlyOnce;
-                confirm(&world, shard, ticket, refuses.then_some(Reason::ObserverRefused));
+                confirm(&world, shard, ticket, if refuses { ObserverAnswer::Later } else { ObserverAnswer::Taken });
             }
             unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket, it.qos)));
         }
         while let Some((shard, ticket, _)) = unconfirmed.pop() {
-            confirm(&world, shard, ticket, None);
+            confirm(&world, shard, ticket, ObserverAnswer::Taken);
             unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket, it.qos)));
         }
         for (which, publisher) in publishers.iter().enumerate() {

@@ -1,7 +1,8 @@
 //! Messages for applications on a bus, and theirs for nodes.
 
 use tidegate_engine::{
-    AddressSettings, Durability, InnerPublication, Millis, ObservedTicket, Reason, ReportCheck, Settings, TenantId,
+    AddressSettings, Durability, InnerPublication, Millis, ObservedTicket, ObserverAnswer, Reason, ReportCheck,
+    Settings, TenantId,
 };
 use tidegate_mqtt::{PacketType, QoS, ReasonCode};
 
@@ -30,8 +31,8 @@ fn publish(world: &World, message: &InnerPublication, number: u64) {
 }
 
 /// Says what became of a record, as the shell does.
-fn confirm(world: &World, shard: u16, ticket: ObservedTicket, refused: Option<Reason>) {
-    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, refused));
+fn confirm(world: &World, shard: u16, ticket: ObservedTicket, answer: ObserverAnswer) {
+    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, answer));
     world.run();
 }
 
@@ -52,7 +53,7 @@ fn what_is_for_applications_is_acknowledged_when_the_bus_has_it() {
             reader.expect_publish("ctx/to/app/dispatch/job", "go");
             assert_eq!(node.answers(), [], "the bus has not said anything");
             let ticket = record.ticket;
-            confirm(world, *shard, ticket, None);
+            confirm(world, *shard, ticket, ObserverAnswer::Taken);
             let kind = if qos == QoS::AtLeastOnce { PacketType::PubAck } else { PacketType::PubRec };
             assert_eq!(node.expect_answer(kind, id), ReasonCode::Success, "no subscriber is needed");
             node.disconnect();
@@ -69,7 +70,7 @@ fn what_the_bus_refuses_is_told_or_ends_the_connection() {
             let id = node.send_publish(message("ctx/to/app/a", "go").qos1()).expect("a packet id");
             let (shard, record) = world.take_records().remove(0);
             let ticket = record.ticket;
-            confirm(world, shard, ticket, Some(Reason::BusRefused));
+            confirm(world, shard, ticket, ObserverAnswer::Later);
             if node.is_v5() {
                 assert_eq!(node.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
                 node.disconnect();
@@ -77,7 +78,7 @@ fn what_the_bus_refuses_is_told_or_ends_the_connection() {
                 assert_eq!(node.expect_closed(), Reason::BusRefused);
             }
             // Nobody waits any more.
-            confirm(world, shard, ticket, None);
+            confirm(world, shard, ticket, ObserverAnswer::Taken);
         }
         assert_eq!(world.dropped(Reason::BusRefused), 2);
     });
@@ -98,7 +99,7 @@ fn a_qos_2_message_whose_client_went_too_early_is_put_on_the_bus_again_and_nowhe
         assert_eq!(again.send_publish(sent.dup().id(id.get())), Some(id), "the same packet id");
         let (shard, record) = world.take_records().remove(0);
         assert_eq!(again.answers(), []);
-        confirm(world, shard, record.ticket, None);
+        confirm(world, shard, record.ticket, ObserverAnswer::Taken);
         assert_eq!(again.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
         reader.expect_nothing();
     });
@@ -248,7 +249,7 @@ fn what_nodes_say_of_themselves_is_told_where_it_comes_in() {
         assert_eq!(node.answers(), [], "the bus has not said anything");
         reader.expect_publish("vehicle/7/position", "[]");
         for (shard, report) in reports {
-            confirm(world, shard, report.ticket, None);
+            confirm(world, shard, report.ticket, ObserverAnswer::Taken);
         }
         assert_eq!(node.expect_answer(PacketType::PubAck, first), ReasonCode::Success);
         assert_eq!(node.expect_answer(PacketType::PubRec, second), ReasonCode::Success);
@@ -267,14 +268,14 @@ fn a_context_that_the_bus_does_not_keep_is_not_acknowledged() {
         let node = world.connect(v5("truck"));
         let id = node.send_publish(message("ctx/context/truck", "{}").qos1()).expect("a packet id");
         let (shard, report) = world.take_reports().remove(0);
-        confirm(world, shard, report.ticket, Some(Reason::BusRefused));
+        confirm(world, shard, report.ticket, ObserverAnswer::Later);
         assert_eq!(node.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
         assert_eq!(world.dropped(Reason::BusRefused), 1);
         node.disconnect();
         let node = world.connect(v311("truck"));
         node.send_publish(message("ctx/context/truck", "{}").qos1());
         let (shard, report) = world.take_reports().remove(0);
-        confirm(world, shard, report.ticket, Some(Reason::BusRefused));
+        confirm(world, shard, report.ticket, ObserverAnswer::Later);
         node.expect_closed();
     });
 }

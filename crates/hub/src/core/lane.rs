@@ -1,7 +1,7 @@
 //! A lane: the records that go to one sink in one order. One batch of it is under way at a time; while it fails, the
 //! next ones wait behind it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::record::Record;
@@ -90,6 +90,17 @@ impl Lane {
     pub(super) fn push(&mut self, now: u64, item: Item) {
         self.waiting_bytes += item.record.size();
         self.waiting.push_back((item, now));
+    }
+
+    /// Drops records of these messages that are not under way.
+    pub(super) fn forget(&mut self, gone: &BTreeSet<u64>) {
+        self.waiting.retain(|(item, _)| !gone.contains(&item.entry));
+        self.waiting_bytes = self.waiting.iter().map(|(item, _)| item.record.size()).sum();
+        self.again.iter_mut().for_each(|batch| batch.retain(|item| !gone.contains(&item.entry)));
+        self.again.retain(|batch| !batch.is_empty());
+        if self.again.is_empty() && self.under_way.is_none() {
+            self.retry_at = None;
+        }
     }
 
     pub(super) fn is_under_way(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Which messages are not acknowledged yet, and how many sinks each still waits for.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Ids of messages that all sinks have and that are not acknowledged to the broker; it sends no more at once.
 const MAX_SETTLED: usize = 65_536;
@@ -144,6 +144,25 @@ impl<D> Ledger<D> {
             entry.come_again += entry.tokens.len();
             entry.tokens.clear();
         }
+    }
+
+    /// Drops these tokens, and messages that have no other. Returns the messages.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&D) -> bool) -> BTreeSet<u64> {
+        let mut gone = BTreeSet::new();
+        for (number, entry) in &mut self.entries {
+            let before = entry.tokens.len();
+            entry.tokens.retain(|token| !is_gone(token));
+            if entry.tokens.is_empty() && before > 0 {
+                gone.insert(*number);
+            }
+        }
+        for entry in gone.iter().filter_map(|number| self.entries.remove(number)) {
+            self.bytes = self.bytes.saturating_sub(entry.size);
+            if let Some(id) = entry.id {
+                self.by_id.remove(&id);
+            }
+        }
+        gone
     }
 
     /// Messages that are not done.

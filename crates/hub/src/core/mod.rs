@@ -224,6 +224,12 @@ impl<D> Core<D> {
         self.actions.push_back(Action::Tell(News::Failed { topic, why: why.clone(), kept: lane.is_some() }));
         let Some(lane) = lane else { return self.confirm(item.entry, false) };
         let mut letter = Record::clone(&item.record);
+        if letter.fields.is_empty()
+            && let Some(message) = letter.original.as_deref().and_then(Message::from_bytes)
+        {
+            // It is the whole message for a log.
+            letter.fields = message.fields(crate::Format::Json);
+        }
         letter.original = None;
         letter.fields.push((REASON_FIELD.to_owned(), Value::String(why.clone())));
         letter.reason = Some(why);
@@ -274,6 +280,14 @@ impl<D> Core<D> {
     pub fn lose_connection(&mut self) {
         self.ledger.lose_connection();
         self.actions.retain(|action| !matches!(action, Action::Acknowledge(_)));
+    }
+
+    /// Another process takes these messages over: they are not acknowledged here, and no batch begins with them. A batch
+    /// that is under way comes to its end.
+    pub fn forget(&mut self, is_gone: impl Fn(&D) -> bool) {
+        let gone = self.ledger.forget(&is_gone);
+        self.lanes.iter_mut().for_each(|lane| lane.forget(&gone));
+        self.actions.retain(|action| !matches!(action, Action::Acknowledge(token) if is_gone(token)));
     }
 
     /// The next action. Nothing until [`Self::deadline`], unless something comes.

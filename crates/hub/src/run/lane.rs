@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use tidegate_client::net::Waker;
-
 use crate::core::Outcome;
 use crate::record::Record;
 use crate::sinks::{Sink, SinkError};
+use crate::sources::Wake;
 
 /// The thread of a lane.
 pub(super) struct LaneThread {
@@ -15,7 +14,7 @@ pub(super) struct LaneThread {
     pub(super) sink: Box<dyn Sink>,
     pub(super) batches: Receiver<Vec<Arc<Record>>>,
     pub(super) outcomes: Sender<(usize, Outcome)>,
-    pub(super) waker: Waker,
+    pub(super) wake: Wake,
 }
 
 impl LaneThread {
@@ -30,8 +29,7 @@ impl LaneThread {
             if self.outcomes.send((self.number, outcome)).is_err() {
                 return;
             }
-            // One that cannot be woken sees the outcome with its next message.
-            let _ = self.waker.wake();
+            (self.wake)();
         }
     }
 }

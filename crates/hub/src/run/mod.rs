@@ -1,13 +1,14 @@
 //! Pipelines on their threads: one for the session at the broker and the core, and one for each lane of each sink.
 
 mod lane;
-mod source;
 mod status;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
@@ -15,15 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_client::net::{Address, Driver, SocketOptions, Waker};
-use tidegate_client::{Delivery, TopicFilterBuf};
+use tidegate_client::TopicFilterBuf;
 
 use self::lane::LaneThread;
-use self::source::{Orders, Source};
 use self::status::Snapshot;
 pub use self::status::{PipelineState, PipelineStatus};
+use self::worker::{Course, Orders, Worker};
 use crate::core::{Core, CoreSettings, SinkPlan};
+use crate::log::LogSource;
 use crate::sinks::{FileSinks, Place, Sink, SinkSettings};
+use crate::sources::{Source, SourceSettings, Topics, Wake};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -32,32 +34,6 @@ const MAX_HELD: usize = 20_000;
 /// The same in bytes.
 const MAX_HELD_BYTES: usize = 64 << 20;
 
-/// Where a pipeline's messages come from.
-#[derive(Clone, Debug)]
-pub struct SourceSettings {
-    /// The broker.
-    pub address: Address,
-    /// How sockets are made.
-    pub socket: SocketOptions,
-    /// The client id of its session.
-    pub client_id: String,
-    /// The user name.
-    pub user_name: Option<String>,
-    /// The password.
-    pub password: Option<Vec<u8>>,
-    /// The share name, where several processes share the work.
-    pub share: Option<String>,
-    /// Whether retained messages are taken when the session begins.
-    pub retained: bool,
-    /// Whether the broker says who published a message. Elsewhere a publisher can say anything in
-    /// [`ORIGIN_PROPERTY`](crate::ORIGIN_PROPERTY), so it is dropped there.
-    pub origins: bool,
-    /// Messages that the broker sends without an acknowledgement.
-    pub window: u16,
-    /// Seconds that the broker keeps the session while the hub is away.
-    pub session_expiry: u32,
-}
-
 /// A pipeline of the configuration.
 #[derive(Clone, Debug)]
 pub struct PipelineSettings {
@@ -65,7 +41,7 @@ pub struct PipelineSettings {
     pub name: String,
     /// Topic filters; without any, the SELECT has them.
     pub from: Vec<TopicFilterBuf>,
-    /// The session.
+    /// Where messages come from.
     pub source: SourceSettings,
     /// The steps that make records of messages.
     pub steps: StepSettings,
@@ -101,6 +77,14 @@ pub enum HubError {
         /// Why.
         why: String,
     },
+    /// The source cannot be used.
+    #[error("pipeline `{pipeline}`: {why}")]
+    Source {
+        /// The pipeline.
+        pipeline: String,
+        /// Why.
+        why: String,
+    },
     /// The system has no threads or sockets left.
     #[error("pipeline `{pipeline}` cannot be started: {source}")]
     System {
@@ -112,31 +96,34 @@ pub enum HubError {
 }
 
 /// A running pipeline. Dropped, it ends.
-#[derive(Debug)]
 struct Pipeline {
     name: String,
     snapshot: Arc<Mutex<Snapshot>>,
     orders: Arc<Orders>,
-    waker: Waker,
+    wake: Wake,
     /// It gets one notification, when the session has its subscriptions.
     subscribed: Option<Receiver<()>>,
     /// Nothing ever comes; it ends when all threads of the pipeline have ended.
     ended: Receiver<Infallible>,
 }
 
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Pipeline {
     /// Has it end its batches and disconnect. The broker keeps the session.
     fn ask_to_stop(&self) {
         self.orders.stop.store(true, Ordering::Release);
-        // A pipeline that cannot be woken sees it with its next message.
-        let _ = self.waker.wake();
+        (self.wake)();
     }
 
     fn pause(&self, paused: bool) {
         self.orders.paused.store(paused, Ordering::Release);
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).paused = paused;
-        // A pipeline that cannot be woken sees it with its next message.
-        let _ = self.waker.wake();
+        (self.wake)();
     }
 
     /// Messages that sinks have confirmed, each counted for each sink.
@@ -193,7 +180,7 @@ impl Hub {
     pub fn new(settings: Vec<PipelineSettings>) -> Result<Self, HubError> {
         let files = FileSinks::default();
         for one in &settings {
-            let (_, core) = core_of(one)?;
+            let (_, core) = core_of::<()>(one)?;
             open_sinks(one, &core, &files)?;
         }
         Ok(Self { settings, files, state: Mutex::default() })
@@ -327,20 +314,20 @@ fn core_settings(settings: &PipelineSettings) -> CoreSettings {
 }
 
 /// The topic filters of a pipeline, and its core.
-fn core_of(settings: &PipelineSettings) -> Result<(Vec<TopicFilterBuf>, Core<Delivery>), HubError> {
+fn core_of<D>(settings: &PipelineSettings) -> Result<(Vec<TopicFilterBuf>, Core<D>), HubError> {
     let wrong = |why: String| HubError::Steps { pipeline: settings.name.clone(), why };
     let steps = Steps::new(&settings.steps).map_err(|(_, error)| wrong(error.message))?;
     let from = if settings.from.is_empty() { steps.from().to_vec() } else { settings.from.clone() };
-    if from.is_empty() {
+    if from.is_empty() && matches!(settings.source, SourceSettings::Topics(_)) {
         return Err(wrong("it has no topics: set `from`".to_owned()));
     }
     Ok((from, Core::new(steps, core_settings(settings))))
 }
 
 /// Opens the sink of each lane, in the order of the lanes.
-fn open_sinks(
+fn open_sinks<D>(
     settings: &PipelineSettings,
-    core: &Core<Delivery>,
+    core: &Core<D>,
     files: &FileSinks,
 ) -> Result<Vec<Box<dyn Sink>>, HubError> {
     let places: Vec<usize> = core.lanes().collect();
@@ -355,23 +342,40 @@ fn open_sinks(
     Ok(opened)
 }
 
+/// Starts a pipeline with its source.
+fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result<Pipeline, HubError> {
+    let unusable = |why| HubError::Source { pipeline: settings.name.clone(), why };
+    match &settings.source {
+        SourceSettings::Topics(topics) => {
+            let (from, core) = core_of(settings)?;
+            let source = Topics::new(topics, from);
+            let source = source.map_err(|source| HubError::System { pipeline: settings.name.clone(), source })?;
+            start_with(settings, files, paused, (source, Vec::new(), core))
+        }
+        SourceSettings::Log(log) => {
+            let (_, core) = core_of(settings)?;
+            start_with(settings, files, paused, (LogSource::new(log).map_err(unusable)?, Vec::new(), core))
+        }
+    }
+}
+
 /// Starts the threads of a pipeline. The threads of a pipeline that cannot be started end with the sender of their
 /// batches.
-fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result<Pipeline, HubError> {
+fn start_with<S: Source + 'static>(
+    settings: &PipelineSettings,
+    files: &FileSinks,
+    paused: bool,
+    (source, from, core): (S, Vec<TopicFilterBuf>, Core<S::Token>),
+) -> Result<Pipeline, HubError> {
     let failed = |source| HubError::System { pipeline: settings.name.clone(), source };
-    let (from, core) = core_of(settings)?;
     let sinks = open_sinks(settings, &core, files)?;
-    let driver = Driver::new(source::options(&settings.source), settings.source.address.clone(), {
-        settings.source.socket.clone()
-    });
-    let driver = driver.map_err(failed)?;
-    let waker = driver.waker();
+    let wake = source.wake();
     let (tell, outcomes) = mpsc::channel();
     let (running, ended) = mpsc::channel();
     let mut lanes = Vec::new();
     for (number, sink) in sinks.into_iter().enumerate() {
         let (to_lane, batches) = mpsc::channel();
-        let lane = LaneThread { number, sink, batches, outcomes: tell.clone(), waker: waker.clone() };
+        let lane = LaneThread { number, sink, batches, outcomes: tell.clone(), wake: Arc::clone(&wake) };
         let running = running.clone();
         let work = move || {
             lane.run();
@@ -383,23 +387,23 @@ fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result
     let (tell_subscribed, subscribed) = mpsc::channel();
     let snapshot = Arc::new(Mutex::new(Snapshot { paused, ..Snapshot::default() }));
     let orders = Arc::new(Orders { paused: paused.into(), ..Orders::default() });
-    let source = Source::new(source::Parts {
+    let worker = Worker {
         name: settings.name.clone(),
-        settings: settings.source.clone(),
+        source,
         from,
         sinks: settings.sinks().map(|sink| sink.name.clone()).collect(),
         core,
-        driver,
         lanes,
         outcomes,
         snapshot: Arc::clone(&snapshot),
         orders: Arc::clone(&orders),
         subscribed: Some(tell_subscribed),
-    });
+        course: Course::new(paused),
+    };
     let work = move || {
-        source.run();
+        worker.run();
         drop(running);
     };
     thread::Builder::new().name("hub-pipeline".to_owned()).spawn(work).map_err(failed)?;
-    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, waker, subscribed: Some(subscribed), ended })
+    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, wake, subscribed: Some(subscribed), ended })
 }

@@ -4,8 +4,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
+use tidegate_client::net::{Address, SocketOptions};
+
 use super::*;
 use crate::sinks::{FileSettings, SinkKind};
+use crate::sources::TopicsSettings;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,7 +60,7 @@ fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSetti
     PipelineSettings {
         name: "hot".into(),
         from: vec![TopicFilterBuf::new("t").unwrap()],
-        source: SourceSettings {
+        source: SourceSettings::Topics(TopicsSettings {
             address: Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() },
             socket: SocketOptions::default(),
             client_id: "c".into(),
@@ -68,7 +71,7 @@ fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSetti
             origins,
             window: 10,
             session_expiry: 60,
-        },
+        }),
         steps: StepSettings::default(),
         to: vec![SinkSettings { name: "lines".into(), kind, batching: crate::Batching::default(), parallel: 1 }],
         dead_letter: None,

@@ -125,20 +125,25 @@ fn finished_name(path: &Path) -> PathBuf {
 
 /// Opens a file at the end of its last whole line. The bytes after it were never acknowledged.
 fn open(path: &Path) -> io::Result<OpenFile> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory)?;
-    }
-    let existed = path.exists();
+    let is_new = prepare_directory(path)?;
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let len = end_of_lines(&mut file)?;
     file.set_len(len)?;
-    if !existed {
+    if is_new {
         file.sync_all()?;
         sync_directory(path)?;
     }
     let metadata = file.metadata()?;
     let begun = if len == 0 { SystemTime::now() } else { metadata.created().or_else(|_| metadata.modified())? };
     Ok(OpenFile { file, len, begun })
+}
+
+/// Makes the directory of a file. Returns whether the file is not there yet.
+pub(super) fn prepare_directory(path: &Path) -> io::Result<bool> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory)?;
+    }
+    Ok(!path.exists())
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {

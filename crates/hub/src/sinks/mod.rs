@@ -9,6 +9,8 @@ mod place;
 mod postgres;
 mod postgres_tls;
 mod redis;
+mod sqlite;
+mod tls;
 mod web;
 
 use std::sync::Arc;
@@ -21,7 +23,9 @@ pub use self::nats::NatsSettings;
 pub use self::place::Place;
 pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
+pub use self::sqlite::SqliteSettings;
 use crate::core::Batching;
+use crate::log::{LogSettings, LogSink};
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -84,12 +88,16 @@ pub enum SinkKind {
     Redis(RedisSettings),
     /// Points of `InfluxDB`.
     Influx(InfluxSettings),
+    /// A table in a file of `SQLite`.
+    Sqlite(SqliteSettings),
+    /// The log of a pipeline on the bus.
+    Log(LogSettings),
 }
 
 impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
-        !matches!(self, Self::File(_))
+        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::Log(_))
     }
 }
 
@@ -108,6 +116,8 @@ impl SinkSettings {
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
+            SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
+            SinkKind::Log(settings) => Box::new(LogSink::new(settings)?),
         })
     }
 }

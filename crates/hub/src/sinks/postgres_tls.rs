@@ -10,12 +10,13 @@ use std::task::{Context, Poll};
 
 use postgres::Socket;
 use postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Stream;
+
+use super::tls;
 
 /// Makes the TLS sessions of connections.
 #[derive(Clone)]
@@ -35,22 +36,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 impl Tls {
     /// Trusts the authorities of a file, or the system's.
     pub(super) fn new(ca_file: Option<&Path>) -> Result<Self, String> {
-        let authorities = match ca_file {
-            None => rustls_native_certs::load_native_certs().certs,
-            Some(file) => {
-                let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-                read.map_err(|error| format!("cannot read certificates from {}: {error}", file.display()))?
-            }
-        };
-        let mut roots = RootCertStore::empty();
-        let (added, _) = roots.add_parsable_certificates(authorities);
-        if added == 0 {
-            return Err("there are no certificate authorities to trust; name a file with `ca`".to_owned());
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
-        Ok(Self(Arc::new(config)))
+        tls::client(ca_file).map(Self)
     }
 }
 

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::SinkError;
+use super::tls::authorities;
 
 /// Bytes of an answer that are read: enough to report why it is invalid.
 const MAX_ANSWER: u64 = 64 << 10;
@@ -92,16 +91,7 @@ impl Server {
 }
 
 fn tls(ca_file: Option<PathBuf>) -> Result<TlsConfig, String> {
-    let authorities = match ca_file {
-        None => rustls_native_certs::load_native_certs().certs,
-        Some(file) => {
-            let read = CertificateDer::pem_file_iter(&file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            read.map_err(|error| format!("cannot read certificates from {}: {error}", file.display()))?
-        }
-    };
-    if authorities.is_empty() {
-        return Err("there are no certificate authorities to trust; name a file with `ca`".to_owned());
-    }
+    let authorities = authorities(ca_file.as_deref())?;
     let authorities: Vec<Certificate<'static>> =
         authorities.iter().map(|der| Certificate::from_der(der.as_ref()).to_owned()).collect();
     Ok(TlsConfig::builder()

@@ -102,6 +102,9 @@ pub struct StepSettings {
     pub topic: Option<String>,
     /// The key of the record (CEL).
     pub key: Option<String>,
+    /// The record is the whole message, for a log on the bus: the process that takes it from there does the steps.
+    /// Here they give the key.
+    pub forwards: bool,
 }
 
 /// A text of [`StepSettings`].
@@ -128,6 +131,7 @@ pub struct Steps {
     set: Vec<(String, Cel)>,
     topic: Option<Cel>,
     key: Option<Cel>,
+    forwards: bool,
 }
 
 impl Steps {
@@ -153,6 +157,7 @@ impl Steps {
             set: set.collect::<Result<_, _>>()?,
             topic: settings.topic.as_ref().map(|text| cel(text, Part::Topic)).transpose()?,
             key: settings.key.as_ref().map(|text| cel(text, Part::Key)).transpose()?,
+            forwards: settings.forwards,
         })
     }
 
@@ -166,7 +171,23 @@ impl Steps {
     /// # Errors
     /// In words, when the message cannot be computed with.
     pub fn run(&self, message: &Message, now: u64) -> Result<Option<Record>, String> {
+        if self.forwards {
+            return Ok(Some(self.whole(message, now)));
+        }
         self.run_shown(message, now, &mut |_, _| {})
+    }
+
+    /// The whole message. Without a key of its own, also when a step fails, it has the topic as its key.
+    fn whole(&self, message: &Message, now: u64) -> Record {
+        let computed = self.key.as_ref().and_then(|_| self.run_shown(message, now, &mut |_, _| {}).ok().flatten());
+        Record {
+            id: message.id.clone(),
+            topic: message.topic.clone(),
+            key: computed.map_or_else(|| message.topic.clone(), |record| record.key),
+            timestamp: message.timestamp,
+            original: Some(message.to_bytes()),
+            ..Record::default()
+        }
     }
 
     /// The same, and what each step gave.

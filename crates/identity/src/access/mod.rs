@@ -4,6 +4,7 @@ mod engine;
 mod load;
 mod presets;
 mod tenancy;
+mod tenant_table;
 pub mod tenants;
 
 pub use load::load;

@@ -28,7 +28,7 @@ pub fn presets(tenancy: Tenancy) -> Presets {
 
 /// What the name of a tenant gives for other processes; 0 for the default tenant.
 fn mark_of(tenancy: &Tenancy, tenant: TenantId) -> u32 {
-    tenancy.topic_level_of(tenant).as_deref().map_or(0, tenant_mark)
+    tenancy.topic_level_of(tenant).map_or(0, tenant_mark)
 }
 
 /// The tenant that another node has found for a client that it relays. Other listeners believe no tenant in a header.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tidegate_context::{level_of, name_of};
+use tidegate_context::level_of;
 use tidegate_engine::{ListenerId, TenantId, Tenants};
 use tidegate_mirror::MirrorDisk;
 use tidegate_node::{TenantCounts, TenantHoldings};
@@ -11,15 +11,19 @@ use tidegate_node::{TenantCounts, TenantHoldings};
 use crate::tenant_numbers::{self, Agree};
 use tidegate_config::Config;
 
+use super::tenant_table::TenantTable;
 use super::tenants::{TenantMap, Traits};
 
-/// The tenants in force, shared by all who ask. Asked a few times per connection, and on an orchestrator for each message
-/// of a tenant.
+/// The tenants in force, shared by all who ask. Shards ask for the tenant of a listener or a user a few times per
+/// connection. An orchestrator asks for the name and the number of a tenant for each of its messages, which takes no
+/// lock.
 #[derive(Clone, Debug)]
 pub struct Tenancy {
     /// Names of listeners by their numbers, which change with a restart only.
     listeners: Arc<[String]>,
     in_force: Arc<RwLock<Arc<InForce>>>,
+    /// Also those of tenants that are gone.
+    names: Arc<TenantTable>,
     counts: Arc<TenantCounts>,
     agree: Option<Agreement>,
     mirror: Option<KeptOnBus>,
@@ -49,8 +53,6 @@ impl std::fmt::Debug for Agreement {
 #[derive(Debug)]
 struct InForce {
     map: TenantMap,
-    /// By their numbers, from 1 on; also those of tenants that are gone.
-    names: Vec<String>,
     /// By the numbers of listeners.
     of_listeners: Vec<TenantId>,
     /// Whether a user name is proven, so that it may lead to a tenant.
@@ -65,8 +67,7 @@ impl InForce {
             map.resolve(&client).unwrap_or(TenantId::DEFAULT)
         };
         let of_listeners = listeners.iter().map(of_listener).collect();
-        let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
-        Self { map, names, of_listeners, by_user: !config.auths.is_empty() }
+        Self { map, of_listeners, by_user: !config.auths.is_empty() }
     }
 }
 
@@ -77,7 +78,10 @@ impl Tenancy {
         let in_force = InForce::of(config, &listeners);
         let counts = Arc::new(TenantCounts::default());
         counts.set_quotas(&config.tenant_quotas());
-        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None, mirror: None }
+        let names = Arc::new(TenantTable::default());
+        names.add_all(config.tenants.iter().map(|tenant| &*tenant.name));
+        let in_force = Arc::new(RwLock::new(Arc::new(in_force)));
+        Self { listeners, in_force, names, counts, agree: None, mirror: None }
     }
 
     /// The same on a node of a cluster, which gives new tenants numbers only together with the other nodes.
@@ -95,6 +99,7 @@ impl Tenancy {
     /// Puts those of another configuration in force, for clients that come from now on.
     pub fn put_in_force(&self, config: &Config) {
         let in_force = Arc::new(InForce::of(config, &self.listeners));
+        self.names.add_all(config.tenants.iter().map(|tenant| &*tenant.name));
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
         self.counts.set_quotas(&config.tenant_quotas());
     }
@@ -106,7 +111,7 @@ impl Tenancy {
     pub fn numbered(&self, config: &Config) -> Result<Config, String> {
         let agree = self.agree.as_ref().map(|agreement| &*agreement.0);
         let mirror = self.mirror.as_ref().map(|mirror| &*mirror.0);
-        tenant_numbers::settle_again(config, &self.in_force().names, agree, mirror)
+        tenant_numbers::settle_again(config, &self.names(), agree, mirror)
     }
 
     /// Asks who belongs to which tenant.
@@ -124,19 +129,17 @@ impl Tenancy {
         if name.is_empty() {
             return Some(TenantId::DEFAULT);
         }
-        let place = self.in_force().names.iter().position(|known| known == name)?;
-        u16::try_from(place + 1).ok().map(TenantId)
+        self.names.find(&level_of(name))
     }
 
     /// The name of a tenant; empty for the default one and for one that is not known.
     pub fn name(&self, tenant: TenantId) -> String {
-        let place = usize::from(tenant.0).checked_sub(1);
-        place.and_then(|place| self.in_force().names.get(place).cloned()).unwrap_or_default()
+        self.names.name(tenant).unwrap_or_default().to_owned()
     }
 
     /// The names of all tenants by their numbers, from 1 on.
     pub fn names(&self) -> Vec<String> {
-        self.in_force().names.clone()
+        self.names.iter().map(|(_, name)| name.to_owned()).collect()
     }
 
     /// What counts for all shards what tenants have.
@@ -146,9 +149,7 @@ impl Tenancy {
 
     /// What each tenant has, by name.
     pub fn holdings(&self) -> Vec<(String, TenantHoldings)> {
-        let in_force = self.in_force();
-        let named = (1..).map(TenantId).zip(&in_force.names);
-        named.map(|(tenant, name)| (name.clone(), self.counts.holdings(tenant))).collect()
+        self.names.iter().map(|(tenant, name)| (name.to_owned(), self.counts.holdings(tenant))).collect()
     }
 
     fn in_force(&self) -> Arc<InForce> {
@@ -166,13 +167,12 @@ impl Tenants for Tenancy {
         if in_force.by_user { in_force.map.of_user(listener, user_name) } else { None }
     }
 
-    fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
-        let name = self.name(tenant);
-        (!name.is_empty()).then(|| level_of(&name))
+    fn topic_level_of(&self, tenant: TenantId) -> Option<&str> {
+        self.names.level(tenant)
     }
 
     fn of_topic_level(&self, level: &str) -> Option<TenantId> {
-        self.named(&name_of(level)).filter(|tenant| *tenant != TenantId::DEFAULT)
+        self.names.find(level)
     }
 }
 
@@ -203,6 +203,16 @@ mod tests {
         tenancy.put_in_force(&tenancy.numbered(&config("")).unwrap());
         assert_eq!(tenancy.of_listener(ListenerId(0)), Some(TenantId::DEFAULT));
         assert_eq!(tenancy.name(TenantId(1)), "a", "what is stored of it is still its own");
+    }
+
+    #[test]
+    fn names_of_tenants_are_found_while_a_reload_holds_the_lock() {
+        let tenancy = Tenancy::of(&config("[[tenant]]\nname = 'a'\nlisteners = ['door']\n"));
+        let reload = tenancy.in_force.write();
+        let level = tenancy.topic_level_of(TenantId(1)).expect("a level");
+        assert_eq!(tenancy.of_topic_level(level), Some(TenantId(1)));
+        assert_eq!((tenancy.topic_level_of(TenantId(2)), tenancy.of_topic_level("")), (None, None));
+        drop(reload);
     }
 
     #[test]

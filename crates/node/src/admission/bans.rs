@@ -1,5 +1,6 @@
 //! Who may not come in, why, and until when.
 
+mod ends;
 mod record;
 mod register;
 mod table;
@@ -12,9 +13,9 @@ use tidegate_engine::{Millis, TenantId};
 
 use super::source::Network;
 
+pub(crate) use ends::{BanEnd, BanEnds};
 pub use record::RecordError;
 pub(crate) use record::{decode, decode_end, encode, key_of};
-pub(crate) use register::BanEnd;
 pub use register::BanRecord;
 pub(crate) use table::Bans;
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
 
 use super::{Ban, BanTarget, Seat, TooLong};
-use crate::clock::cpu_time_us;
+use crate::clock::claimed_time_us;
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
@@ -346,7 +346,7 @@ impl Shard {
     pub(crate) fn note_turn(&mut self) {
         let ended = self.clock.now();
         let mark = self.shared.admission.lag_mark_ms();
-        let began = self.lag.busy_from(self.now.monotonic, ended.monotonic, cpu_time_us);
+        let began = self.lag.busy_from(self.now.monotonic, ended.monotonic, claimed_time_us);
         if let Some(TooLong { until, still }) = self.lag.note(began, ended.monotonic, mark) {
             self.shared.admission.announce_overload(until);
             self.engine.note_loop_lag(ended, until, still);

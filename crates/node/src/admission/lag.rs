@@ -14,12 +14,14 @@ const LONGEST_MS: u64 = 30_000;
 /// Longest turn and longest pause that are measured, milliseconds.
 const HOUR_MS: u64 = 3_600_000;
 
-/// How often the CPU time of a shard's thread is read at most, milliseconds.
-const CPU_READ_MS: u64 = 50;
+/// How often the claim of a shard's thread is read at most, milliseconds.
+const CLAIM_READ_MS: u64 = 50;
 
-/// A turn counts with at most so many times the CPU time that its thread has used. During a longer turn the process was
-/// stopped or the machine suspended, which is no work of the shard.
-const WALL_PER_CPU: u64 = 4;
+/// A turn counts with at most so many times the claim of its thread: the time in which it has used a processor or waited
+/// for one. A thread waits while others use all processors, and while its container has used up its quota: both are
+/// overload. During a turn that is longer than that, the process was stopped or the machine suspended, which is no work
+/// of the shard.
+const WALL_PER_CLAIM: u64 = 4;
 
 /// The length of a shard's turns: a mean over the last seconds, in which each moment counts with the length of its
 /// turn. Time spent waiting for events counts as 0.
@@ -29,8 +31,8 @@ pub(crate) struct LoopLag {
     mean_us: u64,
     /// When the last turn ended.
     ended: Millis,
-    /// CPU time of the thread when it was last read, microseconds, and when that was.
-    cpu: (u64, Millis),
+    /// The claim of the thread when it was last read, microseconds, and when that was.
+    claim: (u64, Millis),
     /// Whether the mean was above the mark, and has not been a quarter below it since.
     over: bool,
 }
@@ -47,7 +49,7 @@ pub(crate) struct TooLong {
 impl LoopLag {
     /// A shard that begins now.
     pub(crate) fn new(now: Millis) -> Self {
-        Self { mean_us: 0, ended: now, cpu: (0, now), over: false }
+        Self { mean_us: 0, ended: now, claim: (0, now), over: false }
     }
 
     /// Notes a turn. Says whether turns take too long: from when the mean is above `mark_ms` until it is a quarter
@@ -67,16 +69,16 @@ impl LoopLag {
         Some(TooLong { until: ended.plus(left.min(LONGEST_MS)), still: turn * 1000 > low_us })
     }
 
-    /// When a turn would have begun if it had taken only the time that its thread was busy. `cpu_us` reads the CPU time
-    /// of the thread, microseconds; without it, all of the turn counts.
-    pub(crate) fn busy_from(&mut self, began: Millis, ended: Millis, cpu_us: impl FnOnce() -> Option<u64>) -> Millis {
-        if ended.since(self.cpu.1) < CPU_READ_MS {
+    /// When a turn would have begun if it had taken only the time that its thread was busy or wanted to be. `claim_us`
+    /// reads the claim of the thread since its start, microseconds; without it, all of the turn counts.
+    pub(crate) fn busy_from(&mut self, began: Millis, ended: Millis, claim_us: impl FnOnce() -> Option<u64>) -> Millis {
+        if ended.since(self.claim.1) < CLAIM_READ_MS {
             return began;
         }
-        let Some(now_us) = cpu_us() else { return began };
-        let used_us = now_us.saturating_sub(self.cpu.0);
-        self.cpu = (now_us, ended);
-        let longest = used_us.saturating_mul(WALL_PER_CPU).div_ceil(1000);
+        let Some(now_us) = claim_us() else { return began };
+        let claimed_us = now_us.saturating_sub(self.claim.0);
+        self.claim = (now_us, ended);
+        let longest = claimed_us.saturating_mul(WALL_PER_CLAIM).div_ceil(1000);
         Millis(ended.0 - ended.since(began).min(longest).min(ended.0))
     }
 
@@ -170,6 +172,18 @@ mod tests {
         let worked = lag.busy_from(Millis(30_120), Millis(60_120), || Some(25_000_000));
         assert_eq!(worked, Millis(30_120), "it was busy, though other processes were, too");
         assert_eq!(lag.busy_from(Millis(70_000), Millis(80_000), || None), Millis(70_000));
+    }
+
+    #[test]
+    fn a_container_above_its_quota_is_overloaded() {
+        // A quota of a twentieth: in 2 s the thread has used 0.1 s and waited 1.3 s for the rest, as Linux counts it.
+        let (used, waited) = (100_000, 1_300_000);
+        let mut lag = LoopLag::new(Millis(0));
+        let began = lag.busy_from(Millis(100), Millis(2_100), || Some(used + waited));
+        assert_eq!(began, Millis(100), "the whole turn counts");
+        // A stop between: it neither uses a processor nor waits for one.
+        let stopped = lag.busy_from(Millis(2_100), Millis(32_100), || Some(used + waited + 10_000));
+        assert_eq!(stopped, Millis(32_060));
     }
 
     #[test]

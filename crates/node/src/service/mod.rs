@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
 
 use tidegate_engine::{
-    InnerPublication, Millis, ObservedTicket, Observer, ObserverError, ObserverId, ObserverWindow, Place, Principal,
-    Reason, RetainedValue, ShardId, TenantId, partition_of,
+    InnerPublication, Millis, ObservedTicket, Observer, ObserverAnswer, ObserverError, ObserverId, ObserverWindow,
+    Place, Principal, Reason, RetainedValue, ShardId, TenantId, partition_of,
 };
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
@@ -91,7 +91,7 @@ pub(crate) enum ServiceOrder {
     /// Observe no more.
     EndObserver { number: u64 },
     /// What has become of a message at an observer.
-    Observed { ticket: ObservedTicket, refused: Option<Reason> },
+    Observed { ticket: ObservedTicket, answer: ObserverAnswer },
     /// Send a client elsewhere, and answer whether there was one.
     SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
 }
@@ -274,7 +274,7 @@ impl Shard {
             ServiceOrder::EndObserver { number } => {
                 self.services.observers.end((&mut self.engine, self.now), number);
             }
-            ServiceOrder::Observed { ticket, refused } => self.engine.confirm_observed(self.now, ticket, refused),
+            ServiceOrder::Observed { ticket, answer } => self.engine.confirm_observed(self.now, ticket, answer),
             ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
                 let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    Engine, Now, ObservedMessage, Observer, ObserverError, ObserverId, ObserverWindow, Reason, ShardId,
+    Engine, Now, ObservedMessage, Observer, ObserverAnswer, ObserverError, ObserverId, ObserverWindow, ShardId,
 };
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
@@ -20,13 +20,12 @@ pub type Deliver = Arc<dyn Fn(Box<Observation>) + Send + Sync>;
 /// Numbers of all observers of the process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A message that an observer must have. The service confirms or refuses it; dropped, it is refused.
+/// A message that an observer must have. The service confirms or refuses it; dropped, it is refused for now.
 #[derive(Debug)]
 pub struct Observation {
     message: ObservedMessage,
     shard: ShardId,
     node: NodeHandle,
-    refusal: Reason,
     is_told: bool,
 }
 
@@ -38,17 +37,24 @@ impl Observation {
 
     /// The service has it: its publisher may be acknowledged.
     pub fn confirm(mut self) {
-        self.tell(None);
+        self.tell(ObserverAnswer::Taken);
     }
 
-    /// The service cannot take it: its publisher is told.
+    /// The service cannot take it now: its publisher is to send it again.
     pub fn refuse(mut self) {
-        self.tell(Some(self.refusal));
+        self.tell(ObserverAnswer::Later);
     }
 
-    fn tell(&mut self, refused: Option<Reason>) {
+    /// The service will never take it: its publisher is told so, as far as its version of MQTT allows.
+    pub fn reject(mut self) {
+        let client_id = std::mem::take(&mut self.message.client_id);
+        let topic = std::mem::take(&mut self.message.topic);
+        self.tell(ObserverAnswer::Never { client_id, topic });
+    }
+
+    fn tell(&mut self, answer: ObserverAnswer) {
         self.is_told = true;
-        let order = ServiceOrder::Observed { ticket: self.message.ticket, refused };
+        let order = ServiceOrder::Observed { ticket: self.message.ticket, answer };
         self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
     }
 }
@@ -56,7 +62,7 @@ impl Observation {
 impl Drop for Observation {
     fn drop(&mut self) {
         if !self.is_told {
-            self.tell(Some(self.refusal));
+            self.tell(ObserverAnswer::Later);
         }
     }
 }
@@ -66,7 +72,6 @@ impl Drop for Observation {
 pub(crate) struct ObserverSink {
     deliver: Deliver,
     node: NodeHandle,
-    refusal: Reason,
 }
 
 /// The observers that services have at a shard.
@@ -122,7 +127,7 @@ impl NodeHandle {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // If a shard refuses it, it ends at the others.
         let guard = NodeObserver { node: self.clone(), number };
-        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone(), refusal: observer.refusal };
+        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone() };
         let observer = Observer { window: part_of(observer.window, self.shards()), ..observer };
         for shard in (0..self.shards()).map(ShardId) {
             let (answer, answers) = channel();
@@ -137,7 +142,7 @@ impl NodeHandle {
     /// Has the messages of an observer of the settings delivered from now on; an earlier service is told no more.
     pub(crate) fn attach_observer(&self, observer: ObserverId, window: ObserverWindow, deliver: &Deliver) {
         let window = part_of(window, self.shards());
-        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone(), refusal: Reason::BusRefused };
+        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone() };
         self.tell_all(|| Admin::Service(ServiceOrder::AttachObserver { observer, window, sink: sink.clone() }));
     }
 }
@@ -184,9 +189,9 @@ impl NodeObservers {
     ) {
         let Some(sink) = self.sinks.get(&observer) else {
             // The observer has ended.
-            return engine.confirm_observed(now, message.ticket, Some(Reason::ObserverRefused));
+            return engine.confirm_observed(now, message.ticket, ObserverAnswer::Later);
         };
-        let (node, refusal) = (sink.node.clone(), sink.refusal);
-        (sink.deliver)(Box::new(Observation { message, shard, node, refusal, is_told: false }));
+        let node = sink.node.clone();
+        (sink.deliver)(Box::new(Observation { message, shard, node, is_told: false }));
     }
 }

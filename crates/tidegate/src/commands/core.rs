@@ -24,6 +24,7 @@ const STILL_WAITING: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
+  tidegate core --bus embedded:///var/lib/tidegate/bus
   tidegate core --bus nats://127.0.0.1:4222
   tidegate core --bus nats://127.0.0.1:4222 --services groups --groups city.toml --member groups-2
   tidegate core -c core.toml --admin 127.0.0.1:18090

@@ -3,13 +3,13 @@
 use tidegate_context::name_of;
 use tidegate_context::records::{Annotations, Delivery, NodeMessage, Packing};
 use tidegate_context::service::{
-    ApplicationEvent, ApplicationHost, ApplicationSettings, Bell, Confirm, Courier, Running, Sharing,
-    start_applications,
+    ApplicationEvent, ApplicationHost, ApplicationSettings, Bell, Courier, Running, Sharing, start_applications,
 };
 use tidegate_engine::{InnerPublication, Millis, ObservedMessage, TenantId};
 use tidegate_mqtt::{PayloadFormat, PublishProperties, QoS};
 use tidegate_node::{Node, NodeHandle, Observation, RecordEvent, Records};
 
+use super::host::answer_of;
 use tidegate_config::Config;
 use tidegate_config::context::gateway_name;
 use tidegate_config::sections::context::{DeliveryName, EnvelopeName};
@@ -88,8 +88,7 @@ impl NodeApplications {
     fn message(&self, record: Box<Observation>) -> ApplicationEvent {
         let now = self.node.now().monotonic;
         let message = message_of(record.message(), &self.prefix, now);
-        let confirm: Confirm = Box::new(move || record.confirm());
-        ApplicationEvent::Message { message: Box::new(message), confirm }
+        ApplicationEvent::Message { message: Box::new(message), answer: answer_of(*record) }
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_context::groups::MembershipChange;
-use tidegate_context::service::{Answer, Bell, ClientAdvertisement, Host, HostLoad, HostNode, NodeContext};
+use tidegate_context::service::{Answer, Bell, ClientAdvertisement, Fate, Host, HostLoad, HostNode, NodeContext};
 use tidegate_context::{ContextTopics, Said, level_of};
 use tidegate_engine::{InnerPublication, MembershipOutcome, Millis, TenantId};
 use tidegate_mqtt::{PublishProperties, QoS};
-use tidegate_node::{NodeHandle, Pongs, Reports};
+use tidegate_node::{NodeHandle, Observation, Pongs, Reports};
 
 use super::machine::{Processors, memory};
 use crate::status::BrokerStatus;
@@ -21,6 +21,15 @@ const CARRIED_IN: &str = "context";
 
 /// Messages that are sorted at once.
 const SORTED_AT_ONCE: usize = 4_096;
+
+/// Tells the publisher of a message what becomes of it.
+pub(super) fn answer_of(observation: Observation) -> Answer {
+    Answer::new(move |fate| match fate {
+        Fate::Done => observation.confirm(),
+        Fate::Later => observation.refuse(),
+        Fate::Never => observation.reject(),
+    })
+}
 
 /// This broker as a gateway.
 pub(super) struct NodeHost {
@@ -63,7 +72,7 @@ impl NodeHost {
             let mut pairs = properties.iter().flat_map(|properties| properties.user_properties.iter());
             let carried = pairs.find_map(|(name, value)| (name == CARRIED_IN).then_some(value));
             let said = self.topics.read(&message.client_id, &message.topic, carried, message.payload.clone());
-            let answer = Answer::new(move |done| if done { report.confirm() } else { report.refuse() });
+            let answer = answer_of(report);
             match said {
                 Some(Said::Context { node, context }) => {
                     self.contexts.push_back(NodeContext { node, context, answer });

@@ -1,5 +1,7 @@
 //! Pipelines in the broker and beside it.
 
+mod bus;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -253,8 +255,12 @@ fn processes_beside_a_broker_share_the_work() {
     let (first, second) = (numbers(&one.1), numbers(&other.1));
     assert!(first.is_disjoint(&second), "each message is taken once: {first:?} {second:?}");
     assert_eq!(first.union(&second).copied().collect::<BTreeSet<_>>(), (0..20).collect());
-    let without = run(&["hub", "--bus", "nats://127.0.0.1:1"]);
-    assert!(without.code == Some(2) && without.err.contains("--broker"), "{}", without.err);
+    let without = run(&["hub", "-c", &folder.file("one.toml")]);
+    assert!(
+        without.code == Some(2) && without.err.contains("--bus") && without.err.contains("--broker"),
+        "{}",
+        without.err
+    );
 }
 
 /// Publishes numbers until they end or the connection does; gives those that were acknowledged to `books`.

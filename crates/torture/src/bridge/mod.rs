@@ -9,12 +9,12 @@ use clap::Args;
 
 use self::link::{Link, State};
 use crate::accounts;
-use crate::broker::free_port;
 use crate::checks;
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
 use crate::member::Member;
 use crate::peers;
+use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::world::{Mood, World};
@@ -74,11 +74,10 @@ struct BridgeRun {
 }
 
 /// Plays all rounds and gives the findings.
-pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, port: u16) -> Result<Findings, Failure> {
-    let far_port = free_port(u64::from(port) - 20_000 + 1)?;
-    let link_port = free_port(u64::from(far_port) - 20_000 + 1)?;
+pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, ports: &mut Ports) -> Result<Findings, Failure> {
+    let (port, far_port, link_port) = (ports.next()?, ports.next()?, ports.next()?);
     let folder = settings.folder.clone();
-    let far_command = peers::command(&arguments.far, &folder, far_port)?;
+    let far_command = peers::command(&arguments.far, &folder, far_port, ports)?;
     write_bridge(&folder.join("near.toml"), arguments, settings.size.publishers, link_port)?;
     let near = Member::new("near".to_owned(), arguments.near.clone(), port, folder.join("near"))?;
     let far = Member::new("far".to_owned(), far_command, far_port, folder.join("data"))?;
@@ -263,7 +262,7 @@ impl BridgeRun {
         for member in &mut self.members {
             if std::mem::take(&mut member.gave_up) > 0 {
                 let text = format!("round {}: the {} broker ended without a signal", self.round, member.name);
-                self.world.ledger.findings.add(Finding::Restart, text, Vec::new());
+                self.world.ledger.findings.add(Finding::Restart, text, vec![member.output()]);
             }
         }
         let clock = self.world.ledger.tick();

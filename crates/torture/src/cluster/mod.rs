@@ -13,6 +13,7 @@ use crate::accounts;
 use crate::checks;
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
+use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::world::{Mood, World};
@@ -37,9 +38,10 @@ pub(crate) struct ClusterArguments {
         default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
-    /// The command that starts the bus; {port} and {data} are filled in.
-    #[arg(long, default_value = "nats-server -js -a 127.0.0.1 -p {port} -sd {data}")]
-    bus_command: String,
+    /// The command that starts a server of NATS as the bus, such as `nats-server -js -a 127.0.0.1 -p {port} -sd {data}`;
+    /// {port} and {data} are filled in. Without it one of the nodes serves the bus to the others.
+    #[arg(long)]
+    bus_command: Option<String>,
     /// The lease of a node, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..120))]
     lease: u64,
@@ -57,7 +59,7 @@ pub(crate) enum Strike {
     Freeze,
     /// SIGTERM of a node.
     Stop,
-    /// kill -9 of the bus.
+    /// kill -9 of the bus: of its server, or of the node that serves it.
     Bus,
 }
 
@@ -76,15 +78,15 @@ struct Rounds {
 }
 
 /// Plays all rounds and gives what was found.
-pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, port: u16) -> Result<Findings, Failure> {
+pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut Ports) -> Result<Findings, Failure> {
     let lease = Duration::from_secs(arguments.lease);
     let mut nodes = Nodes::new(
         arguments.nodes,
         &arguments.node_command,
-        &arguments.bus_command,
+        arguments.bus_command.as_deref(),
         arguments.lease,
         &settings.folder,
-        port,
+        ports,
     )?;
     let mut world = World::new(settings.size, nodes.ports(), settings.seed)?;
     // A message that is sent again through another node may come behind later ones.

@@ -1,44 +1,54 @@
 //! The processes of a cluster: its nodes and the server of its bus.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::observer::Watched;
-use crate::broker::free_port;
 use crate::failure::Failure;
 use crate::member::Member;
+use crate::ports::Ports;
 
-/// The nodes, and the server of their bus.
+/// The bus of the nodes.
+enum NodesBus {
+    /// A server of its own.
+    Server(Member),
+    /// A directory, which one of the nodes serves to the others.
+    Directory(PathBuf),
+}
+
+/// The nodes, and their bus.
 pub(super) struct Nodes {
     members: Vec<Member>,
     admin: Vec<u16>,
-    bus: Member,
+    bus: NodesBus,
 }
 
 impl Nodes {
-    /// Nodes and a bus that were not started; ports follow `port`.
+    /// Nodes and a bus that were not started.
     pub(super) fn new(
         count: u16,
         command: &str,
-        bus_command: &str,
+        bus_command: Option<&str>,
         lease: u64,
         folder: &Path,
-        port: u16,
+        ports: &mut Ports,
     ) -> Result<Self, Failure> {
-        let mut last = port;
-        let mut next = || -> Result<u16, Failure> {
-            last = free_port(u64::from(last) - 20_000 + 1)?;
-            Ok(last)
+        let (bus, address) = if let Some(command) = bus_command {
+            let port = ports.next()?;
+            let server = Member::new("bus".to_owned(), command.to_owned(), port, folder.join("bus"))?;
+            (NodesBus::Server(server), format!("nats://127.0.0.1:{port}"))
+        } else {
+            let directory = folder.join("bus");
+            let address = format!("embedded://{}", directory.display());
+            (NodesBus::Directory(directory), address)
         };
-        let bus_port = next()?;
-        let bus = Member::new("bus".to_owned(), bus_command.to_owned(), bus_port, folder.join("bus"))?;
         let (mut members, mut admin) = (Vec::new(), Vec::new());
         for number in 0..count {
             let name = format!("node-{number}");
-            let (own, of_admin) = (next()?, next()?);
+            let (own, of_admin) = (ports.next()?, ports.next()?);
             let command = command
                 .replace("{node}", &name)
-                .replace("{bus}", &format!("nats://127.0.0.1:{bus_port}"))
+                .replace("{bus}", &address)
                 .replace("{admin}", &of_admin.to_string())
                 .replace("{lease}", &lease.to_string());
             let data = folder.join(&name);
@@ -66,20 +76,45 @@ impl Nodes {
     /// Starts everything that is due.
     pub(super) fn tend(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
-        self.bus.tend(now)?;
+        if let NodesBus::Server(server) = &mut self.bus {
+            server.tend(now)?;
+        }
         self.members.iter_mut().try_for_each(|node| node.tend(now))
     }
 
     /// True if every process is started and goes on.
     pub(super) fn are_running(&self) -> bool {
-        let mut all = self.members.iter().chain([&self.bus]);
-        all.all(Member::is_running)
+        let is_server_running = match &self.bus {
+            NodesBus::Server(server) => server.is_running(),
+            NodesBus::Directory(_) => true,
+        };
+        is_server_running && self.members.iter().all(Member::is_running)
     }
 
-    /// Kills the bus; gives its name.
+    /// Kills the process that serves the bus; gives its name.
     pub(super) fn kill_bus(&mut self, back_at: Instant) -> Result<String, Failure> {
-        self.bus.kill(back_at)?;
-        Ok(self.bus.name.clone())
+        let node = match &mut self.bus {
+            NodesBus::Server(server) => {
+                server.kill(back_at)?;
+                return Ok(server.name.clone());
+            }
+            NodesBus::Directory(directory) => {
+                // The lock of the directory has the number of the process.
+                let serving = std::fs::read_to_string(directory.join("lock")).unwrap_or_default();
+                let pid = |node: &Member| node.running.as_ref().map(|process| process.pid().to_string());
+                self.members.iter().position(|node| pid(node).as_deref() == Some(serving.trim()))
+            }
+        };
+        self.kill(node.unwrap_or(0), back_at)
+    }
+
+    /// The nodes, and the server of the bus where it is one of its own.
+    fn processes(&mut self) -> impl Iterator<Item = &mut Member> {
+        let server = match &mut self.bus {
+            NodesBus::Server(server) => Some(server),
+            NodesBus::Directory(_) => None,
+        };
+        self.members.iter_mut().chain(server)
     }
 
     /// Kills a node; gives its name.
@@ -104,7 +139,7 @@ impl Nodes {
     /// The last lines of every process.
     pub(super) fn output(&mut self) -> String {
         let mut said = Vec::new();
-        for process in self.members.iter_mut().chain([&mut self.bus]) {
+        for process in self.processes() {
             said.push(process.output());
         }
         said.join(" ")
@@ -112,7 +147,7 @@ impl Nodes {
 
     /// Ends all nodes, then the bus.
     pub(super) fn terminate(&mut self, limit: Duration) -> Result<(), Failure> {
-        for process in self.members.iter_mut().chain([&mut self.bus]) {
+        for process in self.processes() {
             if let Some(mut process) = process.running.take() {
                 process.terminate(limit)?;
             }

@@ -14,6 +14,7 @@ use tidegate_bus::{GroupName, MemberName, Membership};
 
 use self::inbound::Inbound;
 use self::outbound::Outbound;
+use super::answer::Answer;
 use super::courier::Courier;
 use super::{Bell, Course, Running, ServiceError};
 use crate::records::{Delivery, NodeMessage, Packing};
@@ -28,9 +29,6 @@ const GROUP: &str = "deliveries";
 /// The group in which gateways that each deliver all records share the rejection of bad ones.
 const REJECTING_GROUP: &str = "rejections";
 
-/// Says that a message is on the bus; dropped without being called, it says that it is not.
-pub type Confirm = Box<dyn FnOnce() + Send>;
-
 /// Something that the broker tells.
 pub enum ApplicationEvent {
     /// A node has published this for applications.
@@ -38,7 +36,7 @@ pub enum ApplicationEvent {
         /// The message.
         message: Box<NodeMessage>,
         /// Who waits for it.
-        confirm: Confirm,
+        answer: Answer,
     },
     /// The broker answers for what it was given under this number, or (not `taken`) has to be given it again.
     Taken {
@@ -124,7 +122,7 @@ fn run(
         {
             taken += 1;
             match event {
-                ApplicationEvent::Message { message, confirm } => outbound.send(courier, &message, confirm),
+                ApplicationEvent::Message { message, answer } => outbound.send(courier, &message, answer),
                 ApplicationEvent::Taken { number, taken } => {
                     // The first reader is the one that gives the broker records.
                     if let Some(delivering) = readers.first_mut() {

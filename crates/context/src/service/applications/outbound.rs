@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, BusError, Position};
 
-use super::{ApplicationSettings, Confirm};
+use super::ApplicationSettings;
 use crate::partition::partition_of;
 use crate::records::{NodeMessage, Packing, write_record};
 use crate::register::Topic;
+use crate::service::answer::Answer;
 use crate::service::courier::{Courier, Told};
 use crate::service::{Bell, CoreCounters, new_life};
 
@@ -21,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(1);
 struct Waiting {
     partition: u32,
     append: Append,
-    confirm: Confirm,
+    answer: Answer,
 }
 
 /// Puts messages of nodes on the bus.
@@ -56,14 +57,14 @@ impl Outbound {
     }
 
     /// Puts a message on the bus, behind those that wait to be tried again.
-    pub(super) fn send(&mut self, courier: &Courier, message: &NodeMessage, confirm: Confirm) {
+    pub(super) fn send(&mut self, courier: &Courier, message: &NodeMessage, answer: Answer) {
         self.next += 1;
         let id = format!("{}-{}", self.life, self.next);
         let context = courier.contexts().get(&message.node);
         let append = write_record(message, self.packing, &self.gateway, &id, context.as_deref());
         let partition = partition_of(&append.key, courier.partitions());
         courier.counters().records_waiting.add(1);
-        let waiting = Waiting { partition, append, confirm };
+        let waiting = Waiting { partition, append, answer };
         if self.again.is_empty() {
             self.append(courier, waiting);
         } else {
@@ -72,25 +73,26 @@ impl Outbound {
     }
 
     fn append(&self, courier: &Courier, waiting: Waiting) {
-        let Waiting { partition, append, confirm } = waiting;
+        let Waiting { partition, append, answer } = waiting;
         let (copy, fail, bell) = (append.clone(), self.fail.clone(), self.bell.clone());
+        let refused = answer.clone();
         let (counters, told) = (Arc::clone(courier.counters()), Arc::clone(courier.told()));
         let done = Box::new(move |outcome: Result<Position, BusError>| match outcome {
             Ok(_) => {
                 counters.records_waiting.sub(1);
                 counters.records_out.add(1);
-                confirm();
+                answer.done();
             }
             Err(BusError::Away { .. } | BusError::Unconfirmed { .. }) => {
                 counters.records_retried.add(1);
                 // When the service has ended, it is dropped, and so refused.
-                let _ = fail.send(Waiting { partition, append: copy, confirm });
+                let _ = fail.send(Waiting { partition, append: copy, answer });
                 bell.ring();
             }
-            Err(error) => refuse(&counters, &told, &error),
+            Err(error) => refuse(&counters, &told, &error, answer),
         });
         if let Err(error) = courier.try_append(Topic::AppModel, partition, append, done) {
-            refuse(courier.counters(), courier.told(), &error);
+            refuse(courier.counters(), courier.told(), &error, refused);
         }
     }
 
@@ -114,11 +116,12 @@ impl Outbound {
     }
 }
 
-/// Whoever waits is told by what is dropped.
-fn refuse(counters: &CoreCounters, told: &Told, error: &BusError) {
+/// The bus refuses a message: it is counted, and its publisher is told.
+fn refuse(counters: &CoreCounters, told: &Told, error: &BusError, answer: Answer) {
     counters.records_waiting.sub(1);
     counters.records_refused.add(1);
     if let Some(times) = told.refused.note() {
         tracing::warn!(%error, times, "a message for applications was refused: the bus does not take it");
     }
+    answer.refuse(error);
 }

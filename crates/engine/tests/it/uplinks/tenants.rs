@@ -19,8 +19,8 @@ impl Tenants for Acme {
         None
     }
 
-    fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
-        (tenant == ACME).then(|| "acme".to_owned())
+    fn topic_level_of(&self, tenant: TenantId) -> Option<&str> {
+        (tenant == ACME).then_some("acme")
     }
 
     fn of_topic_level(&self, level: &str) -> Option<TenantId> {

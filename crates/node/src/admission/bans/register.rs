@@ -5,21 +5,11 @@
 use tidegate_engine::Now;
 
 use super::record::{encode_end, key_of_end};
-use super::{Ban, BanChange, BanError, BanOrigin, BanTarget, Bans, MAX_BAN_TEXT};
+use super::{Ban, BanChange, BanEnd, BanError, BanOrigin, BanTarget, Bans, MAX_BAN_TEXT};
 
 /// How long the end of a ban is remembered, milliseconds: 30 days. A node that was away for longer may bring the ban
 /// back.
 const END_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
-
-/// The end of a ban, as it is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct BanEnd {
-    /// The time of the change that ended the ban, or of the ban that has expired, milliseconds since 1970. It orders
-    /// changes of one ban.
-    pub(crate) changed: u64,
-    /// When this node noted it, milliseconds since 1970: so long it is kept.
-    pub(crate) noted: u64,
-}
 
 /// A change of a ban that all nodes share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +64,9 @@ impl Bans {
         if self.ended.get(target).is_some_and(|known| known.changed >= changed) {
             return;
         }
-        if self.ended.len() >= self.limit.max(1)
-            && !self.ended.contains_key(target)
-            && let Some(oldest) = self.ended.iter().min_by_key(|(_, end)| **end).map(|(target, _)| target.clone())
+        while self.ended.len() >= self.limit.max(1)
+            && self.ended.get(target).is_none()
+            && let Some(oldest) = self.ended.oldest().cloned()
         {
             self.forget_end(&oldest);
         }
@@ -97,7 +87,7 @@ impl Bans {
     pub(crate) fn restore_end(&mut self, key: &[u8], target: BanTarget, end: BanEnd) {
         let (own, value) = encode_end(&target, end);
         let is_newer = self.ended.get(&target).is_none_or(|known| known.changed < end.changed);
-        let is_kept = is_newer && (self.ended.len() < self.limit || self.ended.contains_key(&target));
+        let is_kept = is_newer && (self.ended.len() < self.limit || self.ended.get(&target).is_some());
         if key != own.as_slice() {
             if is_kept {
                 self.tell(&BanChange::Put { key: own, value });

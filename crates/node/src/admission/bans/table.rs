@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use tidegate_engine::{Millis, Now, TenantId};
 
-use super::{Ban, BanChange, BanEnd, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT, encode, key_of};
+use super::{Ban, BanChange, BanEnds, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT, encode, key_of};
 use crate::admission::source::Network;
 
 /// Called with each change, in their order.
@@ -22,7 +22,7 @@ pub(crate) struct Bans {
     prefixes: BTreeMap<u8, usize>,
     on_change: Option<OnChange>,
     /// Bans of operators that were ended or have expired.
-    pub(super) ended: BTreeMap<BanTarget, BanEnd>,
+    pub(super) ended: BanEnds,
 }
 
 impl Bans {

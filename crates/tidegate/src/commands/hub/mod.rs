@@ -18,8 +18,12 @@ use tidegate_terminal::{Exit, print_and_exit, report};
 const EXAMPLES: &str = "\
 Examples:
   tidegate -c hub.toml --data DIR              pipelines in the broker
+  tidegate hub -c hub.toml --bus nats://127.0.0.1:4222
+                                               the same beside a broker, over a bus: several processes share the work,
+                                               and records of one key stay in order. The file of the broker has
+                                               [hub] with bus = \"nats://127.0.0.1:4222\"; both may have the same file
   tidegate hub -c hub.toml --broker mqtt://127.0.0.1:1883
-                                               the same beside a broker; several processes share the work
+                                               the same beside any broker of MQTT 5, by shared subscriptions
   tidegate hub try hub.toml --message '{\"topic\":\"plant/a/temp\",\"payload\":{\"temp\":31}}'
                                                what each step makes of a message; nothing is sent
   tidegate hub status --json                   an object from pipeline to in, out, failed, waiting, lag_s, state
@@ -34,7 +38,8 @@ pub(crate) struct HubArgs {
     #[command(subcommand)]
     action: Option<HubAction>,
 
-    /// The broker whose messages are taken: mqtt://USER:PASSWORD@HOST:PORT, or mqtts://
+    /// The broker whose messages are taken: mqtt://USER:PASSWORD@HOST:PORT, or mqtts://. With --bus, the broker that
+    /// pipelines publish to
     #[arg(long, value_name = "ADDRESS")]
     broker: Option<String>,
 
@@ -42,8 +47,8 @@ pub(crate) struct HubArgs {
     #[arg(long, value_name = "FILE")]
     broker_ca: Option<String>,
 
-    /// The name of this process among the hubs that share the work; it keeps its messages while it is away [default:
-    /// the name of the machine]
+    /// The name of this process among the hubs that share the work [default: the name of the machine, and on a bus the
+    /// number of the process]. With --broker it keeps its messages while it is away
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
 
@@ -91,6 +96,18 @@ enum HubAction {
         #[arg(long)]
         json: bool,
     },
+}
+
+impl HubArgs {
+    /// The configuration's sources. `--bus` names the bus of the hub here, and not that of a cluster.
+    fn sources(&self) -> ConfigArgs {
+        let mut sources = self.run.clone();
+        let mut set: Vec<_> = sources.bus.take().map(|bus| ("hub.bus".to_owned(), bus)).into_iter().collect();
+        // A key that is set by name wins over a flag.
+        set.append(&mut sources.set);
+        sources.set = set;
+        sources
+    }
 }
 
 /// Runs pipelines, or the command of an operator.

@@ -1,32 +1,51 @@
-//! Pipelines in a process of their own, as clients of a broker.
+//! Pipelines in a process of their own: over a bus, or as clients of a broker.
 
 use std::sync::Arc;
 
-use tidegate_hub::Hub;
+use tidegate_hub::{Hub, PipelineSettings};
 
 use super::HubArgs;
 use crate::admin::{self, Admin};
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
-use tidegate_config::hub::Way;
+use tidegate_config::hub::{OnBus, Way};
 use tidegate_config::source::Source;
 use tidegate_logging::Log;
 use tidegate_process::service_manager;
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
+/// Where this process takes messages from.
+struct Origin {
+    member: String,
+    broker: Option<Way>,
+    bus: Option<OnBus>,
+}
+
+impl Origin {
+    fn of(args: &HubArgs, config: &Config) -> Result<Self, String> {
+        let bus = config.hub.bus.as_deref();
+        // Members on a bus have no messages of their own, so each process may have another name.
+        let own = if bus.is_some() { format!("{}-{}", machine(), std::process::id()) } else { machine() };
+        let member = args.member.clone().unwrap_or(own);
+        let way = |broker: &String| Way::to(broker, args.broker_ca.as_deref(), &member);
+        let broker = args.broker.as_ref().map(way).transpose()?;
+        let bus = bus.map(|address| OnBus::new(address, &member)).transpose()?;
+        Ok(Self { member, broker, bus })
+    }
+
+    fn settings(&self, config: &Config) -> Result<Vec<PipelineSettings>, String> {
+        match (&self.bus, &self.broker) {
+            (Some(bus), way) => config.pipelines_on_bus(bus, way.as_ref()),
+            (None, Some(way)) => config.pipeline_settings(way),
+            (None, None) => Err("name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT".to_owned()),
+        }
+    }
+}
+
 /// Runs until it gets a signal to stop.
 pub(super) fn run(args: &HubArgs) -> Exit {
-    let Some(broker) = &args.broker else {
-        let what = if args.run.bus.is_some() {
-            "pipelines take messages from a broker, and none from a bus yet: name one with --broker mqtt://HOST:PORT"
-        } else {
-            "name the broker whose messages are taken: --broker mqtt://HOST:PORT"
-        };
-        report(&what);
-        return Exit::Usage;
-    };
-    let config = match crate::commands::config::load(&args.run) {
+    let config = match crate::commands::config::load(&args.sources()) {
         Ok(config) => config,
         Err(exit) => return exit,
     };
@@ -34,6 +53,14 @@ pub(super) fn run(args: &HubArgs) -> Exit {
         report(&"the configuration has no [[pipeline]]: name a file that has some with -c FILE");
         return Exit::Usage;
     }
+    let origin = Origin::of(args, &config).and_then(|origin| Ok((origin.settings(&config)?, origin)));
+    let (settings, origin) = match origin {
+        Ok(origin) => origin,
+        Err(error) => {
+            report(&error);
+            return Exit::Usage;
+        }
+    };
     let log = match Log::start(config.log.level, config.log.format) {
         Ok(log) => log,
         Err(error) => {
@@ -41,15 +68,7 @@ pub(super) fn run(args: &HubArgs) -> Exit {
             return Exit::Failure;
         }
     };
-    let member = args.member.clone().unwrap_or_else(machine);
-    let way = match Way::to(broker, args.broker_ca.as_deref(), &member) {
-        Ok(way) => way,
-        Err(error) => {
-            report(&error);
-            return Exit::Usage;
-        }
-    };
-    let outcome = serve(&config, &way, &member);
+    let outcome = serve(&config, settings, &origin.member);
     log.flush();
     outcome.unwrap_or_else(|error| {
         report(&error);
@@ -63,13 +82,12 @@ fn machine() -> String {
     if name.is_empty() { "hub".to_owned() } else { name.to_owned() }
 }
 
-fn serve(config: &Config, way: &Way, member: &str) -> Result<Exit, String> {
+fn serve(config: &Config, settings: Vec<PipelineSettings>, member: &str) -> Result<Exit, String> {
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     // A broker of the same machine has the default address.
     let is_asked_for = *config.source_of("admin", "address") != Source::Default;
     let console = if is_asked_for { admin::start(config, &status, None)? } else { None };
-    let settings = config.pipeline_settings(way)?;
     let pipelines = settings.len();
     let hub = Arc::new(Hub::start(settings).map_err(|error| error.to_string())?);
     status.has_pipelines(Arc::clone(&hub));

@@ -76,8 +76,9 @@ fn nodes_with_different_leases_say_so_once_of_each_other() {
 fn what_cannot_be_a_cluster_is_refused_with_advice() {
     for (arguments, advice) in [
         (&["--bus", "nats://127.0.0.1:1"][..], "add --node NAME"),
-        (&["--node", "a"], "add --bus nats://"),
-        (&["--node", "a", "--bus", "embedded"], "use nats://"),
+        (&["--node", "a"], "add --bus embedded://DIRECTORY"),
+        (&["--node", "a", "--bus", "embedded"], "use embedded://DIRECTORY"),
+        (&["--node", "a", "--bus", "embedded://"], "names no directory"),
         (&["--node", "a/b", "--bus", "nats://127.0.0.1:1"], "name"),
         (&["--node", "a", "--bus", "nats://me:secret@"], "host:port"),
     ] {

@@ -2,23 +2,36 @@
 
 use std::fmt::Write;
 
-use crate::draft::Setting;
-use crate::finish::Plan;
-use crate::lines::{Files, Line};
-use crate::values::Value;
-use crate::{Conversion, Outcome, Verdict};
+use crate::{Conversion, Outcome, Sections, Setting, Value, Verdict};
 
-/// The replacement of a password.
-const HIDDEN: &str = "***";
+/// The result before it is written: its sections, and the lines that it was made of.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The name of the converted file.
+    pub name: String,
+    /// Each line with content, in the order of the files, with its outcome. What it becomes is added by [`conversion`].
+    pub lines: Vec<Verdict>,
+    /// The settings of each listener.
+    pub listeners: Vec<Vec<Setting>>,
+    /// The settings of each provider of authentication.
+    pub auths: Vec<Vec<Setting>>,
+    /// The settings of each tenant.
+    pub tenants: Vec<Vec<Setting>>,
+    /// The settings of each bridge.
+    pub bridges: Vec<Vec<Setting>>,
+    /// The settings of sections that occur once.
+    pub broker: Sections,
+    /// Remarks that do not concern one line.
+    pub notes: Vec<String>,
+}
 
 /// Sections that occur once, in their order.
 const SINGLE: [&str; 7] = ["access", "limits", "queue", "retained", "sys", "log", "store"];
 
-/// The result of a plan.
-pub(crate) fn conversion(files: &Files, lines: &[Line<'_>], plan: Plan) -> Conversion {
-    let mut out = Writer { files, lines, toml: String::new(), becomes: vec![Vec::new(); lines.len()] };
-    let name = files.files.first().map_or("", |file| file.name.as_str());
-    let _ = writeln!(out.toml, "# Converted from {name}.");
+/// Writes a plan.
+pub fn conversion(plan: Plan) -> Conversion {
+    let mut out = Writer { becomes: vec![Vec::new(); plan.lines.len()], lines: &plan.lines, toml: String::new() };
+    let _ = writeln!(out.toml, "# Converted from {}.", plan.name);
     for note in &plan.notes {
         let _ = writeln!(out.toml, "# {note}.");
     }
@@ -34,40 +47,19 @@ pub(crate) fn conversion(files: &Files, lines: &[Line<'_>], plan: Plan) -> Conve
     }
     out.repeated("bridge", &plan.bridges);
     let Writer { toml, becomes, .. } = out;
-    let verdicts: Vec<Verdict> = lines
-        .iter()
-        .zip(plan.taken)
-        .zip(becomes)
-        .map(|((line, taken), becomes)| Verdict {
-            file: files.files.get(line.file).map_or_else(String::new, |file| file.name.clone()),
-            line: line.number,
-            key: line.key.to_owned(),
-            value: shown(line).to_owned(),
-            outcome: taken.outcome,
-            why: taken.why,
-            becomes,
-        })
-        .collect();
-    let left_out = verdicts.iter().any(|verdict| verdict.outcome == Outcome::Refused);
-    Conversion { toml, lines: verdicts, notes: plan.notes, left_out }
+    let lines: Vec<Verdict> =
+        plan.lines.into_iter().zip(becomes).map(|(line, becomes)| Verdict { becomes, ..line }).collect();
+    let left_out = lines.iter().any(|verdict| verdict.outcome == Outcome::Refused);
+    Conversion { toml, lines, notes: plan.notes, left_out }
 }
 
-/// The value of a line, without a password.
-fn shown<'a>(line: &Line<'a>) -> &'a str {
-    let secret = line.key.contains("password") && !line.key.ends_with("_file")
-        || line.key == "bridge_psk"
-        || (line.key.contains("_opt_") && line.key.contains("pass"));
-    if secret { HIDDEN } else { line.value }
-}
-
-struct Writer<'a, 'l> {
-    files: &'a Files,
-    lines: &'a [Line<'l>],
+struct Writer<'a> {
+    lines: &'a [Verdict],
     toml: String,
     becomes: Vec<Vec<String>>,
 }
 
-impl Writer<'_, '_> {
+impl Writer<'_> {
     fn repeated(&mut self, section: &str, all: &[Vec<Setting>]) {
         for (index, settings) in all.iter().enumerate() {
             let settings: Vec<&Setting> = settings.iter().collect();
@@ -97,8 +89,8 @@ impl Writer<'_, '_> {
     }
 
     fn place(&self, line: Option<usize>) -> String {
-        let Some(line) = line.and_then(|index| self.lines.get(index)) else { return String::new() };
-        self.files.files.get(line.file).map_or_else(String::new, |file| format!("{}:{}", file.name, line.number))
+        let line = line.and_then(|index| self.lines.get(index));
+        line.map_or_else(String::new, |line| format!("{}:{}", line.file, line.line))
     }
 }
 
@@ -112,7 +104,8 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// A text as a basic string of TOML.
+pub fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

@@ -1,0 +1,108 @@
+//! The log of a pipeline on the bus: a broker appends messages, and processes of the hub share its partitions.
+//!
+//! - `sink` appends messages: the broker acknowledges a message to its publisher's session when the log has it.
+//! - `source` takes messages of the partitions that this process has in the group of the pipeline.
+//! - `partition` is one of these partitions; `progress` says up to which position all messages are done.
+//! - `state` is a small second log: positions of partitions, whether the pipeline is paused, and the last replay.
+
+mod partition;
+mod progress;
+mod sink;
+mod source;
+mod state;
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tidegate_bus::{Address, BusError, Done, GroupName, LogName, LogSpec, Place, Settings};
+
+pub(crate) use self::sink::LogSink;
+pub(crate) use self::source::LogSource;
+
+/// Longest name of a pipeline whose messages are on the bus.
+pub const MAX_PIPELINE_NAME: usize = 48;
+
+/// Records of a partition; `max_bytes` is reached before.
+const MAX_RECORDS: u64 = 1_000_000_000;
+/// Records, and bytes, of the log of states.
+const STATE_RECORDS: u64 = 1_000_000;
+const STATE_BYTES: u64 = 64 << 20;
+/// Fewest bytes of a partition.
+const MIN_PARTITION_BYTES: u64 = 1 << 20;
+
+/// The log of a pipeline.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// The pipeline: 1 to [`MAX_PIPELINE_NAME`] letters, digits, `-` and `_`.
+    pub pipeline: String,
+    /// The bus.
+    pub address: Address,
+    /// How the bus is spoken to.
+    pub bus: Settings,
+    /// Partitions: at most as many processes share the work. Records of one key are in one partition.
+    pub partitions: u32,
+    /// Bytes that all partitions hold at most. Beyond it messages wait in the broker.
+    pub max_bytes: u64,
+    /// How long messages wait at most.
+    pub wait: Duration,
+    /// How long messages are kept behind their delivery, for a replay.
+    pub keep: Duration,
+    /// Messages that one process works on at once.
+    pub window: u16,
+    /// The name of this process among those that share the work: 1 to 64 letters, digits, `-` and `_`.
+    pub member: String,
+}
+
+/// The names of a pipeline on the bus.
+#[derive(Clone, Debug)]
+struct Names {
+    messages: LogName,
+    states: LogName,
+    group: GroupName,
+}
+
+impl LogSettings {
+    fn names(&self) -> Result<Names, String> {
+        let messages = LogName::new(&format!("hub-{}", self.pipeline));
+        let states = LogName::new(&format!("hub-{}-state", self.pipeline));
+        let group = GroupName::new(&format!("hub-{}", self.pipeline));
+        match (messages, states, group) {
+            (Ok(messages), Ok(states), Ok(group)) => Ok(Names { messages, states, group }),
+            _ => Err(format!(
+                "the pipeline `{}` cannot be on the bus: its name must be 1 to {MAX_PIPELINE_NAME} ASCII letters, digits, `-` and `_`",
+                self.pipeline
+            )),
+        }
+    }
+
+    /// The log of messages.
+    fn messages(&self, names: &Names) -> LogSpec {
+        let bytes = self.max_bytes / u64::from(self.partitions.max(1));
+        LogSpec {
+            max_records: MAX_RECORDS,
+            max_bytes: bytes.max(MIN_PARTITION_BYTES),
+            keep_for: Some(self.wait.max(self.keep)),
+            ..LogSpec::fenced(names.messages.clone(), self.partitions)
+        }
+    }
+
+    fn place(names: &Names, partition: u32) -> Place {
+        Place::new(names.messages.clone(), partition)
+    }
+}
+
+fn states(names: &Names) -> LogSpec {
+    LogSpec {
+        max_records: STATE_RECORDS,
+        max_bytes: STATE_BYTES,
+        ..LogSpec::shared(names.states.clone(), 1).latest_of_key()
+    }
+}
+
+/// Waits for the end of a request to the bus, which the bus bounds in time.
+fn wait<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
+    let (tell, outcome) = channel();
+    // A receiver that has gone needs no outcome.
+    call(Box::new(move |result| drop(tell.send(result))))?;
+    outcome.recv().unwrap_or(Err(BusError::Stopped))
+}

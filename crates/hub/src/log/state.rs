@@ -1,0 +1,121 @@
+//! The state of a pipeline that all its processes share: a log that keeps the latest record of each key.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tidegate_bus::{Append, Record};
+
+const PAUSED: &str = "paused";
+const REPLAY: &str = "replay";
+/// The key of a partition is this and its number.
+const PARTITION: &str = "partition-";
+
+/// Where a partition is continued. A replay begins the next generation, whose positions count from then on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark {
+    /// The number of the replay that this belongs to, or 0.
+    pub(super) generation: u64,
+    /// All messages below it are done.
+    pub(super) position: u64,
+}
+
+/// The last replay that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Replay {
+    /// 0 is none.
+    pub(super) number: u64,
+    /// Messages that the broker took then or later come again, Unix milliseconds.
+    pub(super) from: u64,
+}
+
+/// What the records say.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    marks: BTreeMap<u32, Mark>,
+    pub(super) paused: bool,
+    pub(super) replay: Replay,
+}
+
+impl State {
+    /// Takes a record. One that is no state is passed over.
+    pub(super) fn take(&mut self, record: &Record) {
+        let Ok(key) = std::str::from_utf8(&record.key) else { return };
+        let Ok(value) = serde_json::from_slice::<Value>(&record.payload) else { return };
+        let number = |name: &str| value.get(name).and_then(Value::as_u64);
+        match key {
+            PAUSED => self.paused = value.as_bool().unwrap_or_default(),
+            REPLAY => {
+                if let (Some(number), Some(from)) = (number("number"), number("from"))
+                    && number > self.replay.number
+                {
+                    self.replay = Replay { number, from };
+                }
+            }
+            _ => {
+                let partition = key.strip_prefix(PARTITION).and_then(|text| text.parse().ok());
+                if let (Some(partition), Some(generation), Some(position)) =
+                    (partition, number("generation"), number("position"))
+                {
+                    // A process that has lost the partition may still write an older mark.
+                    let mark = self.marks.entry(partition).or_default();
+                    *mark = (*mark).max(Mark { generation, position });
+                }
+            }
+        }
+    }
+
+    pub(super) fn mark(&self, partition: u32) -> Mark {
+        self.marks.get(&partition).copied().unwrap_or_default()
+    }
+}
+
+pub(super) fn mark_record(partition: u32, mark: Mark) -> Append {
+    let payload = json!({ "generation": mark.generation, "position": mark.position });
+    Append::new(payload.to_string()).with_key(format!("{PARTITION}{partition}"))
+}
+
+pub(super) fn pause_record(paused: bool) -> Append {
+    Append::new(json!(paused).to_string()).with_key(PAUSED)
+}
+
+pub(super) fn replay_record(replay: Replay) -> Append {
+    Append::new(json!({ "number": replay.number, "from": replay.from }).to_string()).with_key(REPLAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_bus::Position;
+
+    use super::*;
+
+    fn record(append: Append) -> Record {
+        Record { position: Position(0), key: append.key, headers: append.headers, payload: append.payload }
+    }
+
+    #[test]
+    fn an_older_mark_does_not_count_and_a_replay_does() {
+        let mut state = State::default();
+        let mut take = |generation, position| {
+            state.take(&record(mark_record(2, Mark { generation, position })));
+            state.mark(2)
+        };
+        assert_eq!(take(0, 7), Mark { generation: 0, position: 7 });
+        assert_eq!(take(0, 5), Mark { generation: 0, position: 7 });
+        assert_eq!(take(1, 3), Mark { generation: 1, position: 3 });
+        assert_eq!(take(0, 9), Mark { generation: 1, position: 3 });
+        assert_eq!(state.mark(1), Mark::default());
+    }
+
+    #[test]
+    fn records_that_are_no_state_are_passed_over() {
+        let mut state = State::default();
+        for (key, payload) in [("partition-x", "{}"), ("replay", "[]"), ("paused", "7"), ("other", "{"), ("", "")] {
+            state.take(&record(Append::new(payload).with_key(key)));
+        }
+        assert!(!state.paused && state.replay == Replay::default());
+        state.take(&record(pause_record(true)));
+        state.take(&record(replay_record(Replay { number: 4, from: 9 })));
+        state.take(&record(replay_record(Replay { number: 3, from: 1 })));
+        assert!(state.paused && state.replay == Replay { number: 4, from: 9 });
+    }
+}

@@ -1,0 +1,240 @@
+//! The source of a pipeline and its core, on one thread.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_client::{TopicFilterBuf, TopicNameBuf};
+
+use super::status::Snapshot;
+use crate::core::{Action, Core, News, Outcome};
+use crate::message::Message;
+use crate::record::Record;
+use crate::sources::{Source, Step};
+use crate::time::wall_clock;
+
+/// Time between two lines of the log about messages that are not delivered.
+const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How long batches that are under way are waited for at the end.
+const LAST_BATCHES: Duration = Duration::from_secs(5);
+
+/// An answer that an operator waits for.
+type Answer = Sender<Result<(), String>>;
+
+/// What others ask of a pipeline.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    pub(super) paused: AtomicBool,
+    pub(super) stop: AtomicBool,
+    /// The time of a replay, Unix milliseconds, and who waits for the answer.
+    pub(super) replays: Mutex<Vec<(u64, Answer)>>,
+}
+
+/// The parts of a worker.
+pub(super) struct Worker<S: Source> {
+    pub(super) name: String,
+    pub(super) source: S,
+    /// Topic filters; messages of other topics are passed over. Without any, all messages are taken.
+    pub(super) from: Vec<TopicFilterBuf>,
+    /// Names of the sinks in the order of `to`, and that of dead letters.
+    pub(super) sinks: Vec<String>,
+    pub(super) core: Core<S::Token>,
+    pub(super) lanes: Vec<Sender<Vec<Arc<Record>>>>,
+    pub(super) outcomes: Receiver<(usize, Outcome)>,
+    pub(super) snapshot: Arc<Mutex<Snapshot>>,
+    pub(super) orders: Arc<Orders>,
+    /// Receives one notification, when the source takes all its messages.
+    pub(super) subscribed: Option<Sender<()>>,
+    pub(super) course: Course,
+}
+
+/// How a worker does.
+pub(super) struct Course {
+    begun: Instant,
+    /// Whether the source takes messages.
+    takes: bool,
+    /// Whether it takes only a part of them.
+    is_partial: bool,
+    paused: bool,
+    /// Why the source takes no messages, or not all.
+    trouble: Option<String>,
+    failures_told: Option<Instant>,
+    failures_untold: u64,
+}
+
+impl Course {
+    pub(super) fn new(paused: bool) -> Self {
+        Self {
+            begun: Instant::now(),
+            takes: false,
+            is_partial: false,
+            paused,
+            trouble: None,
+            failures_told: None,
+            failures_untold: 0,
+        }
+    }
+}
+
+impl<S: Source> Worker<S> {
+    /// Milliseconds since the start.
+    fn now(&self) -> u64 {
+        u64::try_from(self.course.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Works until it is to stop.
+    pub(super) fn run(mut self) {
+        while !self.orders.stop.load(Ordering::Acquire) {
+            self.obey();
+            self.turn(None);
+        }
+        self.core.pause(true);
+        let deadline = Instant::now() + LAST_BATCHES;
+        // Without a connection nothing can be acknowledged, and the session may belong to another process by now.
+        while self.core.under_way() > 0 && Instant::now() < deadline && self.source.is_connected() {
+            self.turn(Some(deadline));
+        }
+        self.act();
+        self.source.leave();
+    }
+
+    /// Does what operators have asked for.
+    fn obey(&mut self) {
+        let paused = self.orders.paused.load(Ordering::Acquire);
+        if paused != self.course.paused {
+            self.course.paused = paused;
+            self.source.pause(paused);
+        }
+        self.core.pause(paused);
+        let replays = std::mem::take(&mut *self.orders.replays.lock().unwrap_or_else(PoisonError::into_inner));
+        for (from, answer) in replays {
+            // An operator that has gone needs no answer.
+            let _ = answer.send(self.source.replay(from));
+        }
+    }
+
+    fn turn(&mut self, until: Option<Instant>) {
+        while let Ok((lane, outcome)) = self.outcomes.try_recv() {
+            self.core.settle(self.now(), lane, outcome);
+        }
+        self.act();
+        self.note();
+        let due = self.core.deadline().and_then(|at| self.course.begun.checked_add(Duration::from_millis(at)));
+        let step = self.source.next([due, until].into_iter().flatten().min());
+        self.take(step);
+    }
+
+    fn take(&mut self, step: Step<S::Token>) {
+        match step {
+            Step::Message(message, token) => self.take_message(&message, token),
+            Step::Idle => {}
+            Step::Ready => {
+                (self.course.takes, self.course.is_partial) = (true, false);
+                if self.course.trouble.take().is_some() {
+                    tracing::info!(pipeline = self.name, "the pipeline takes all its messages again");
+                }
+                if let Some(subscribed) = self.subscribed.take() {
+                    // The receiver may have given up.
+                    let _ = subscribed.send(());
+                }
+            }
+            Step::Partly(why) => {
+                (self.course.takes, self.course.is_partial) = (true, true);
+                self.tell_trouble(&why);
+            }
+            Step::Away(why) => {
+                (self.course.takes, self.course.is_partial) = (false, false);
+                self.core.lose_connection();
+                self.tell_trouble(&why);
+            }
+            Step::Trouble(why) => self.tell_trouble(&why),
+            Step::Gone(is_gone) => self.core.forget(is_gone),
+            Step::Paused(paused) => {
+                self.course.paused = paused;
+                self.orders.paused.store(paused, Ordering::Release);
+                self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).paused = paused;
+            }
+        }
+    }
+
+    fn take_message(&mut self, message: &Message, token: Option<S::Token>) {
+        if !self.is_wanted(message) {
+            // Of a filter that the pipeline had before.
+            token.into_iter().for_each(|token| self.source.acknowledge(token));
+            return;
+        }
+        let now = self.now();
+        self.core.take(now, wall_clock(), message, token);
+    }
+
+    fn is_wanted(&self, message: &Message) -> bool {
+        let matches = |topic: TopicNameBuf| self.from.iter().any(|filter| filter.matches(&topic));
+        self.from.is_empty() || TopicNameBuf::new(message.topic.as_str()).is_ok_and(matches)
+    }
+
+    /// Does what the core asks for.
+    fn act(&mut self) {
+        let now = self.now();
+        while let Some(action) = self.core.next_action(now) {
+            match action {
+                Action::Acknowledge(token) => self.source.acknowledge(token),
+                Action::Send { lane, batch } => {
+                    // A lane ends with its pipeline, and not before.
+                    if let Some(lane) = self.lanes.get(lane) {
+                        let _ = lane.send(batch);
+                    }
+                }
+                Action::Tell(news) => self.tell(news),
+            }
+        }
+    }
+
+    fn tell_trouble(&mut self, why: &dyn Display) {
+        let why = why.to_string();
+        if self.course.trouble.as_ref() != Some(&why) {
+            let (pipeline, address) = (self.name.as_str(), self.source.place());
+            let taken = if self.course.is_partial { "only a part of its messages" } else { "no messages" };
+            tracing::warn!(pipeline, %address, "the pipeline takes {taken}, and tries again: {why}");
+            self.course.trouble = Some(why);
+        }
+    }
+
+    fn tell(&mut self, news: News) {
+        let pipeline = self.name.as_str();
+        let name = |sink: usize| self.sinks.get(sink).map_or("", String::as_str);
+        match news {
+            News::Away { sink, why } => {
+                tracing::warn!(pipeline, sink = name(sink), "the sink takes no batches, and messages wait: {why}");
+            }
+            News::Back { sink } => tracing::info!(pipeline, sink = name(sink), "the sink takes batches again"),
+            News::Failed { topic, why, kept } => {
+                if self.course.failures_told.is_some_and(|told| told.elapsed() < FAILURES_TOLD_EVERY) {
+                    self.course.failures_untold += 1;
+                    return;
+                }
+                self.course.failures_told = Some(Instant::now());
+                let untold = std::mem::take(&mut self.course.failures_untold);
+                let what = if kept { "a message became a dead letter" } else { "a message was dropped" };
+                tracing::warn!(pipeline, topic, untold, "{what}: {why}");
+            }
+        }
+    }
+
+    /// Writes down how it does.
+    fn note(&mut self) {
+        let mut errors = self.core.errors();
+        let error = errors.next().map(|(sink, why)| {
+            let name = self.sinks.get(sink).map_or("", String::as_str);
+            format!("{name}: {why}")
+        });
+        let error = self.course.trouble.clone().or(error);
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.takes_messages = self.course.takes;
+        snapshot.numbers = self.core.numbers();
+        snapshot.held = self.core.held();
+        snapshot.oldest = self.core.oldest();
+        snapshot.error = error;
+    }
+}

@@ -1,0 +1,75 @@
+//! What other threads hand to the thread of a source.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::Wake;
+
+/// Items in order, and a bell. Clones are the same inbox.
+pub(crate) struct Inbox<T>(Arc<(Mutex<State<T>>, Condvar)>);
+
+struct State<T> {
+    items: VecDeque<T>,
+    rung: bool,
+}
+
+impl<T> Clone for Inbox<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Inbox<T> {
+    fn default() -> Self {
+        let state = State { items: VecDeque::new(), rung: false };
+        Self(Arc::new((Mutex::new(state), Condvar::new())))
+    }
+}
+
+impl<T: Send + 'static> Inbox<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands an item over. The sender bounds their number.
+    pub(crate) fn push(&self, item: T) {
+        self.state().items.push_back(item);
+        self.0.1.notify_one();
+    }
+
+    /// Ends the wait that is under way, or the next one.
+    pub(crate) fn ring(&self) {
+        self.state().rung = true;
+        self.0.1.notify_one();
+    }
+
+    /// The same for others.
+    pub(crate) fn wake(&self) -> Wake {
+        let inbox = self.clone();
+        Arc::new(move || inbox.ring())
+    }
+
+    /// The next item, if there is one.
+    pub(crate) fn take(&self) -> Option<T> {
+        self.state().items.pop_front()
+    }
+
+    /// Waits for an item or the bell, until `deadline` at most.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) {
+        let mut state = self.state();
+        while state.items.is_empty() && !state.rung {
+            state = match deadline {
+                None => self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.0.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.rung = false;
+    }
+}

@@ -1,0 +1,82 @@
+//! Sources: where messages come from. Each is one file with its settings and one [`Source`].
+
+mod inbox;
+mod topics;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) use self::inbox::Inbox;
+pub(crate) use self::topics::Topics;
+pub use self::topics::TopicsSettings;
+use crate::log::LogSettings;
+use crate::message::Message;
+
+/// Ends the wait of a source. It may be called from any thread, and it does not block.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What a source gives when it is asked.
+pub enum Step<T> {
+    /// A message, and how to acknowledge it; without a token its sender keeps no copy.
+    Message(Box<Message>, Option<T>),
+    /// The deadline has come, or the source was woken.
+    Idle,
+    /// The source takes all its messages from now on.
+    Ready,
+    /// The source takes only a part of its messages, and tries again.
+    Partly(String),
+    /// The source takes no messages, and tries again. The tokens before this step are of no use any more: the
+    /// messages come again.
+    Away(String),
+    /// The source cannot do something at the moment. Its tokens stay of use.
+    Trouble(String),
+    /// Another process takes these messages over. Their tokens are of no use any more, and they do not come again.
+    Gone(Box<dyn Fn(&T) -> bool + Send>),
+    /// An operator has paused or resumed the pipeline, perhaps at another process.
+    Paused(bool),
+}
+
+/// Where messages come from. It lives on the thread of its pipeline.
+pub trait Source: Send {
+    /// How a message is acknowledged.
+    type Token: Send;
+
+    /// Ends a wait in [`Source::next`].
+    fn wake(&self) -> Wake;
+
+    /// Waits for the next step, until `deadline` at most. A source connects by itself, and again whenever it has to.
+    fn next(&mut self, deadline: Option<Instant>) -> Step<Self::Token>;
+
+    /// All sinks have a message: the sender may forget it. The source must keep this even if it is killed now, or
+    /// have the message come again.
+    fn acknowledge(&mut self, token: Self::Token);
+
+    /// Whether acknowledgements reach the sender.
+    fn is_connected(&self) -> bool;
+
+    /// Where it is, for the log.
+    fn place(&self) -> String;
+
+    /// An operator pauses or resumes the pipeline here. A source that several processes share tells the others.
+    fn pause(&mut self, _paused: bool) {}
+
+    /// Has messages come again that the broker took at `from` (Unix milliseconds) or later.
+    ///
+    /// # Errors
+    /// In words, when the source keeps no messages.
+    fn replay(&mut self, _from: u64) -> Result<(), String> {
+        Err("its source keeps no messages that are delivered".to_owned())
+    }
+
+    /// Leaves the sender, which keeps what is not acknowledged.
+    fn leave(&mut self);
+}
+
+/// The source of a pipeline, with its settings.
+#[derive(Clone, Debug)]
+pub enum SourceSettings {
+    /// The topics of a broker.
+    Topics(TopicsSettings),
+    /// The log of the pipeline on the bus, which a broker writes.
+    Log(LogSettings),
+}

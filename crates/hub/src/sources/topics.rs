@@ -1,0 +1,315 @@
+//! Topics of a broker: a durable session, in which messages wait until they are acknowledged.
+
+use std::error::Error;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tidegate_client::net::{Address, Driver, SocketOptions, Step as Turn};
+use tidegate_client::{
+    Acknowledgement, Delivery, DisconnectRequest, Disconnected, Event, Options, QoS, RequestAnswer, RetainHandling,
+    SubscribeRequest, SubscriptionOptions, TopicFilterBuf, Version,
+};
+
+use super::{Source, Step, Wake};
+use crate::message::{Message, ORIGIN_PROPERTY, Origin};
+use crate::time::wall_clock;
+
+/// The shortest and the longest time between two attempts to connect; each failure doubles it.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// How long to wait when the system cannot wait for sockets.
+const SYSTEM_PAUSE: Duration = Duration::from_secs(1);
+/// Seconds of silence after which the hub asks the broker whether it lives.
+const KEEP_ALIVE: u16 = 60;
+
+/// Which broker, and how.
+#[derive(Clone, Debug)]
+pub struct TopicsSettings {
+    /// The broker.
+    pub address: Address,
+    /// How sockets are made.
+    pub socket: SocketOptions,
+    /// The client id of its session.
+    pub client_id: String,
+    /// The user name.
+    pub user_name: Option<String>,
+    /// The password.
+    pub password: Option<Vec<u8>>,
+    /// The share name, where several processes share the work.
+    pub share: Option<String>,
+    /// Whether retained messages are taken when the session begins.
+    pub retained: bool,
+    /// Whether the broker says who published a message. Elsewhere a publisher can say anything in
+    /// [`ORIGIN_PROPERTY`](crate::ORIGIN_PROPERTY), so it is dropped there.
+    pub origins: bool,
+    /// Messages that the broker sends without an acknowledgement.
+    pub window: u16,
+    /// Seconds that the broker keeps the session while the hub is away.
+    pub session_expiry: u32,
+}
+
+/// The session of a pipeline at its broker.
+pub(crate) struct Topics {
+    settings: TopicsSettings,
+    from: Vec<TopicFilterBuf>,
+    driver: Driver,
+    /// Begins the ids of messages to which the broker gives none.
+    id_prefix: String,
+    next_id: u64,
+    connect_at: Option<Instant>,
+    /// The filters of the last SUBSCRIBE, in its order.
+    asked: Vec<TopicFilterBuf>,
+    /// Whether the broker has granted some filters and refused others.
+    is_partial: bool,
+    /// When the refused filters are asked for again, on the same connection.
+    subscribe_at: Option<Instant>,
+    pause: Duration,
+    /// Why the pipeline itself has ended the connection.
+    left: Option<String>,
+}
+
+/// The options of a session's client.
+fn options(settings: &TopicsSettings) -> Options {
+    let mut options = Options::new(settings.client_id.as_str());
+    options.version = Version::V5;
+    options.clean_start = false;
+    options.keep_alive = KEEP_ALIVE;
+    options.username.clone_from(&settings.user_name);
+    options.password.clone_from(&settings.password);
+    options.acknowledgement = Acknowledgement::Manual;
+    options.properties.receive_maximum = NonZeroU16::new(settings.window);
+    options.properties.session_expiry_interval = Some(settings.session_expiry);
+    options
+}
+
+impl Topics {
+    /// A session that is not connected yet.
+    ///
+    /// # Errors
+    /// When the system has no sockets left.
+    pub(crate) fn new(settings: &TopicsSettings, from: Vec<TopicFilterBuf>) -> std::io::Result<Self> {
+        let driver = Driver::new(options(settings), settings.address.clone(), settings.socket.clone())?;
+        Ok(Self {
+            settings: settings.clone(),
+            from,
+            driver,
+            id_prefix: format!("{}-{:x}", settings.client_id, wall_clock()),
+            next_id: 0,
+            connect_at: Some(Instant::now()),
+            asked: Vec::new(),
+            is_partial: false,
+            subscribe_at: None,
+            pause: PAUSE.0,
+            left: None,
+        })
+    }
+
+    fn take(&mut self, event: Event) -> Step<Delivery> {
+        match event {
+            Event::Connected(connected) => {
+                tracing::info!(client_id = self.settings.client_id, session = connected.session_present, "connected");
+                self.asked.clone_from(&self.from);
+                self.subscribe();
+                Step::Idle
+            }
+            Event::Disconnected(why) => {
+                (self.is_partial, self.subscribe_at) = (false, None);
+                let error = self.driver.transport_error().filter(|_| why == Disconnected::TransportClosed);
+                let why = error.map_or_else(|| said(&why), |error| with_cause(error));
+                let why = self.left.take().unwrap_or(why);
+                self.try_again(why)
+            }
+            Event::Subscribed(answer) => self.check(&answer),
+            Event::Message(message) => {
+                let mut message = *message;
+                let delivery = message.delivery.take();
+                if !self.from.iter().any(|filter| filter.matches(&message.topic)) {
+                    // Of a filter that the pipeline had before: the session remembers it.
+                    delivery.into_iter().for_each(|delivery| self.acknowledge(delivery));
+                    return Step::Idle;
+                }
+                Step::Message(Box::new(self.own(message)), delivery)
+            }
+            // Nothing else is ever asked for.
+            Event::Published(_)
+            | Event::Undelivered(_)
+            | Event::BeyondReceiveMaximum
+            | Event::RequestLost(_)
+            | Event::Unsubscribed(_)
+            | Event::Authentication(_)
+            | Event::Trace(_) => Step::Idle,
+        }
+    }
+
+    /// The message as a pipeline sees it.
+    fn own(&mut self, message: tidegate_client::Message) -> Message {
+        let mut properties = message.properties;
+        let mut stated = properties.user_properties.iter().filter(|(name, _)| name == ORIGIN_PROPERTY);
+        let origin = stated.next().filter(|_| self.settings.origins).and_then(|(_, text)| Origin::parse(text));
+        properties.user_properties.retain(|(name, _)| name != ORIGIN_PROPERTY);
+        let lasting_id = origin.is_some();
+        let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
+            (id, timestamp, Some(client_id))
+        } else {
+            self.next_id += 1;
+            (format!("{}-{}", self.id_prefix, self.next_id), wall_clock(), None)
+        };
+        Message {
+            id,
+            lasting_id,
+            topic: message.topic.as_str().to_owned(),
+            client_id: client_id.filter(|client_id| !client_id.is_empty()),
+            qos: message.qos as u8,
+            retain: message.retain,
+            timestamp,
+            content_type: properties.content_type,
+            user_properties: properties.user_properties,
+            payload: message.payload,
+        }
+    }
+
+    fn connect(&mut self) -> Step<Delivery> {
+        let finished = self.driver.finish();
+        match self.driver.connect() {
+            Ok(()) => {
+                self.connect_at = None;
+                finished.map_or_else(|error| Step::Trouble(error.to_string()), |()| Step::Idle)
+            }
+            Err(error) => self.try_again(with_cause(&error)),
+        }
+    }
+
+    fn subscribe(&mut self) {
+        let retain_handling =
+            if self.settings.retained { RetainHandling::SendIfNew } else { RetainHandling::DoNotSend };
+        let options =
+            SubscriptionOptions { qos: QoS::AtLeastOnce, no_local: false, retain_as_published: true, retain_handling };
+        let shared = |filter: &TopicFilterBuf| match &self.settings.share {
+            Some(share) => TopicFilterBuf::new(format!("$share/{share}/{filter}")).ok(),
+            None => Some(filter.clone()),
+        };
+        let subscriptions = self.asked.iter().filter_map(shared).map(|filter| (filter, options)).collect();
+        let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
+        if let Err(error) = self.driver.client().subscribe(Instant::now(), &request) {
+            self.reconnect(format!("the pipeline cannot subscribe: {error}"));
+        }
+    }
+
+    fn check(&mut self, answer: &RequestAnswer) -> Step<Delivery> {
+        let codes = self.asked.iter().zip(&answer.reason_codes);
+        let (refused, granted): (Vec<_>, Vec<_>) = codes.partition(|(_, code)| code.is_error());
+        let texts: Vec<String> = refused.iter().map(|(filter, code)| format!("{filter}: {}", code.text())).collect();
+        let why = format!("the broker refuses a subscription: {}", texts.join(", "));
+        let any = !granted.is_empty() || self.is_partial;
+        let refused: Vec<TopicFilterBuf> = refused.into_iter().map(|(filter, _)| filter.clone()).collect();
+        if refused.is_empty() {
+            self.pause = PAUSE.0;
+            self.is_partial = false;
+            Step::Ready
+        } else if any {
+            // The messages of the granted filters come meanwhile.
+            self.asked = refused;
+            self.is_partial = true;
+            self.subscribe_at = Some(self.next_attempt());
+            Step::Partly(why)
+        } else {
+            self.reconnect(why);
+            Step::Idle
+        }
+    }
+
+    /// Ends the connection and comes again later: without its subscriptions a pipeline gets nothing.
+    fn reconnect(&mut self, why: String) {
+        self.left = Some(why);
+        // Where the connection has ended already, an event says so.
+        let _ = self.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
+    }
+
+    /// Waits before the next attempt.
+    fn try_again(&mut self, why: String) -> Step<Delivery> {
+        self.connect_at = Some(self.next_attempt());
+        Step::Away(why)
+    }
+
+    /// The time of the next attempt; each pause is longer.
+    fn next_attempt(&mut self) -> Instant {
+        let at = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE.1);
+        at
+    }
+}
+
+impl Source for Topics {
+    type Token = Delivery;
+
+    fn wake(&self) -> Wake {
+        let waker = self.driver.waker();
+        // A pipeline that cannot be woken sees it with its next message.
+        Arc::new(move || drop(waker.wake()))
+    }
+
+    fn next(&mut self, deadline: Option<Instant>) -> Step<Delivery> {
+        if self.connect_at.is_some_and(|at| Instant::now() >= at) {
+            return self.connect();
+        }
+        if self.subscribe_at.is_some_and(|at| Instant::now() >= at) {
+            self.subscribe_at = None;
+            self.subscribe();
+        }
+        let deadline = [self.connect_at, self.subscribe_at, deadline].into_iter().flatten().min();
+        match self.driver.next(deadline) {
+            Ok(Turn::Event(event)) => self.take(event),
+            Ok(Turn::Woken | Turn::Deadline) => Step::Idle,
+            Err(error) => {
+                thread::park_timeout(SYSTEM_PAUSE);
+                Step::Trouble(error.to_string())
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, delivery: Delivery) {
+        self.driver.client().acknowledge(Instant::now(), delivery);
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connect_at.is_none()
+    }
+
+    fn place(&self) -> String {
+        self.driver.address().to_string()
+    }
+
+    fn leave(&mut self) {
+        // Without a connection there is no broker to notify.
+        let _ = self.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
+        if let Err(error) = self.driver.finish() {
+            tracing::debug!(%error, "the connection to the broker did not end in order");
+        }
+    }
+}
+
+/// An error with its causes.
+fn with_cause(error: &dyn Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", with_cause(cause)),
+        None => error.to_string(),
+    }
+}
+
+/// Why a connection has ended, in words.
+fn said(why: &Disconnected) -> String {
+    match why {
+        Disconnected::Refused(it) | Disconnected::ByServer(it) => {
+            let text = it.reason_string.as_deref().unwrap_or(it.reason_code.text());
+            format!("the broker has ended the connection: {text}")
+        }
+        Disconnected::Protocol(error) => error.to_string(),
+        Disconnected::ConnectTimeout => "the broker does not answer CONNECT".to_owned(),
+        Disconnected::KeepAliveTimeout => "the broker has stopped to answer".to_owned(),
+        Disconnected::ReleaseTimeout { packet_id } => {
+            format!("the broker does not answer PUBREL of packet identifier {packet_id}")
+        }
+        Disconnected::Requested | Disconnected::TransportClosed => "the broker has closed the connection".to_owned(),
+    }
+}

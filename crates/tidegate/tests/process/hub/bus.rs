@@ -1,0 +1,88 @@
+//! Pipelines over a bus: the broker brings messages there, and processes of `tidegate hub` share the work.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::nats::Nats;
+
+/// A configuration that the broker and the processes of the hub share.
+fn shared(folder: &Folder, nats: &Nats, server: &Server, more: &str) -> String {
+    folder.write(
+        "hub.toml",
+        &format!(
+            "[cluster]\nlease = \"1s\"\n[hub]\nbus = \"{}\"\npartitions = 4\n\
+             [[sink]]\nname = \"web\"\nkind = \"http\"\nurl = \"{}\"\nretry_min = \"10ms\"\nretry_max = \"100ms\"\n\
+             [[pipeline]]\nname = \"p\"\nsql = \"SELECT payload.n AS n, topic FROM 'plant/+/temp'\"\nto = [\"web\"]\n{more}",
+            nats.address(),
+            server.url
+        ),
+    )
+}
+
+/// A process of the hub that takes messages.
+fn member(config: &str, name: &str) -> Broker {
+    let member = Broker::start_with(&["hub", "-c", config, "--member", name, "--admin", "127.0.0.1:0"]);
+    status(&member, |it| it["p"]["state"] == "running");
+    member
+}
+
+/// Waits until as many publications are acknowledged.
+fn wait_for(books: &Mutex<BTreeSet<u64>>, count: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    while books.lock().unwrap().len() < count {
+        assert!(Instant::now() < deadline);
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+impl Server {
+    /// Numbers in the order in which they came for the first time, of each topic, once all of `wanted` are there.
+    fn firsts(&self, wanted: &BTreeSet<u64>) -> BTreeMap<String, Vec<u64>> {
+        let (mut seen, mut firsts) = (BTreeSet::new(), BTreeMap::<String, Vec<u64>>::new());
+        while !wanted.is_subset(&seen) {
+            let missing = wanted.difference(&seen).count();
+            let batch = self.taken.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{missing} are missing"));
+            for record in batch.as_array().unwrap() {
+                let number = record["n"].as_u64().unwrap();
+                if seen.insert(number) {
+                    firsts.entry(record["topic"].as_str().unwrap().to_owned()).or_default().push(number);
+                }
+            }
+        }
+        firsts
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_hub_bus_and_broker_die() {
+    const ALL: u64 = 6_000;
+    let (folder, server, mut nats) = (Folder::new(), Server::start(), Nats::start());
+    let config = shared(&folder, &nats, &server, "");
+    let data = folder.file("data");
+    let broker = Broker::start(&["-c", &config, "--data", &data]);
+    let (one, other) = (member(&config, "one"), member(&config, "other"));
+    let books = Arc::new(Mutex::new(BTreeSet::new()));
+    let publisher = {
+        let (books, address) = (Arc::clone(&books), broker.address("mqtt://").to_owned());
+        std::thread::spawn(move || publish_numbers(&address, 0..ALL, &books))
+    };
+    wait_for(&books, 500);
+    one.signal("KILL");
+    one.wait();
+    wait_for(&books, 1_500);
+    nats.kill();
+    nats.resume();
+    wait_for(&books, 2_500);
+    broker.signal("KILL");
+    broker.wait();
+    publisher.join().unwrap();
+    let broker = Broker::start(&["-c", &config, "--data", &data]);
+    publish_numbers(broker.address("mqtt://"), ALL..ALL + 1_000, &books);
+    let all = books.lock().unwrap().clone();
+    assert!(all.len() >= 3_500, "{}", all.len());
+    for (topic, numbers) in server.firsts(&all) {
+        assert!(numbers.is_sorted(), "{topic}: {numbers:?}");
+    }
+    status(&broker, |it| it["p"]["waiting"] == 0);
+    status(&other, |it| it["p"]["waiting"] == 0 && it["p"]["state"] == "running");
+}
