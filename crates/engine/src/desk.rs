@@ -103,10 +103,10 @@ pub(crate) struct Desk {
     pub dead_letters: Option<DeadLetters>,
     /// Whether someone gave up waiting for a queue that the message at hand was promised to.
     pub gave_up: bool,
-    /// How much of what happens to messages was told.
+    /// The logged and counted events of messages.
     pub telling: Telling,
     pub connections: Connections,
-    /// Partitions that move: nobody of them is served, and what they are owed is kept in memory.
+    /// Partitions that move: their clients are not served, and their messages are kept in memory.
     pub moving: Partitions,
     /// What arrives for them.
     pub transfers: Transfers,
@@ -147,7 +147,7 @@ pub(crate) struct Desk {
     pub blocked_connections: u64,
     /// Encoded output per connection beyond which messages wait in the session's queue.
     pub high_water: usize,
-    /// What is to be stored.
+    /// Changes for the store.
     pub journal: Journal,
     /// Sessions whose queue is read on when a batch is committed.
     pub to_read: VecDeque<(u64, SessionKey)>,

@@ -102,5 +102,5 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "now",
         "wire",
     ],
-    count: 212,
+    count: 213,
 }];
