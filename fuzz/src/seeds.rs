@@ -9,7 +9,7 @@ use tidegate_mqtt::{
     TopicFilters, TopicName, UnsubAck, Unsubscribe, UserProperties, Version, Will, WillProperties,
 };
 use tidegate_node::NodeName;
-use tidegate_node::cluster::wire::{Frame, Hello, NONCE_BYTES, PROOF_BYTES, Refusal, put_frame};
+use tidegate_node::cluster::wire::{Frame, Hello, NONCE_BYTES, PROOF_BYTES, Part, Portion, Refusal, put_frame};
 
 use crate::version_byte;
 
@@ -112,7 +112,9 @@ pub fn cluster_link() -> Vec<Seed> {
         shards: 2,
         monotonic: 5_000_001,
         unix: 1_700_000_000_000,
+        continues: 0,
     };
+    let carried = |part, body| Portion { node: name("node-c"), number: 9, part, body };
     let frames = [
         ("hello", Frame::Hello(hello)),
         ("proof", Frame::Proof([3; PROOF_BYTES])),
@@ -120,6 +122,8 @@ pub fn cluster_link() -> Vec<Seed> {
         ("batch", Frame::Batch { from: 1, to: 0, batch: b"\x01records" }),
         ("ping", Frame::Ping { sent: 77 }),
         ("pong", Frame::Pong { of: 77 }),
+        ("carry", Frame::Carry(carried(Part::Data, &b"bytes"[..]))),
+        ("carried", Frame::Carried(carried(Part::Begin, &[]))),
         ("settled", Frame::Settled),
         ("goodbye", Frame::Goodbye),
     ];

@@ -8,3 +8,5 @@ pub mod kick;
 pub mod meter;
 pub mod reload;
 pub mod why;
+
+pub use meter::parse_time;

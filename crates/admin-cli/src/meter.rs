@@ -4,6 +4,8 @@ mod invoice;
 mod prices;
 mod times;
 
+pub use times::parse as parse_time;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 

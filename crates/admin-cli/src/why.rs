@@ -1,5 +1,6 @@
 //! `tidegate why`: why something happened to a client, a topic or an address, and who holds messages up.
 
+mod pipeline;
 mod slow;
 
 use std::fmt::Write;
@@ -15,6 +16,7 @@ Examples:
   tidegate why client sensor-17            why it was refused or disconnected, and what to do
   tidegate why topic plant/7/temperature   what happened to messages of a topic
   tidegate why address 192.0.2.7           what came from an address; a network such as 192.0.2.0/24, too
+  tidegate why pipeline hot                why messages of a pipeline wait or are not delivered
   tidegate why slow                        which clients read slowly or do not acknowledge, the worst first
   tidegate why client sensor-17 --json     the same for scripts
 
@@ -39,6 +41,8 @@ enum Subject {
     Topic(About),
     /// An address or network
     Address(About),
+    /// A pipeline of the hub
+    Pipeline(About),
     /// Clients that read slowly or do not acknowledge, the worst first
     Slow(slow::Args),
     /// A name without what it is the name of
@@ -65,6 +69,7 @@ pub fn run(args: &Args) -> Exit {
         Subject::Client(about) => (about, Asked::Client(about.name.clone())),
         Subject::Topic(about) => (about, Asked::Topic(about.name.clone())),
         Subject::Address(about) => (about, Asked::Address(about.name.clone())),
+        Subject::Pipeline(about) => return pipeline::run(about),
         Subject::Slow(args) => return slow::run(args),
         Subject::Nameless(words) => {
             complain(nameless(words));

@@ -256,6 +256,9 @@ pub struct BrokerStatus {
     /// Messages received from it more than once.
     #[serde(default)]
     pub duplicates: u64,
+    /// Messages received from it beyond the Receive Maximum announced to it.
+    #[serde(default)]
+    pub beyond_window: u64,
     /// Messages delivered to clients without it, which took them and does not bring them back.
     #[serde(default)]
     pub delivered_here: u64,

@@ -1,6 +1,8 @@
 //! `/api/v1/hub`: pipelines.
 
-use crate::request::{Done, Method, Request, with_name};
+use serde::{Deserialize, Serialize};
+
+use crate::request::{Body, Done, Method, Request, with_name};
 
 /// `GET /api/v1/hub`: an object from the name of each pipeline to its numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,4 +46,49 @@ impl Request for ResumePipeline {
     fn path(&self) -> String {
         with_name(Self::ROUTE, &self.name)
     }
+}
+
+/// `POST /api/v1/hub/{name}/replay`: messages come again that the broker took at a time or later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayPipeline {
+    /// The pipeline.
+    #[serde(skip)]
+    pub name: String,
+    /// The time, Unix milliseconds.
+    pub from_ms: u64,
+}
+
+impl Request for ReplayPipeline {
+    type Answer = Done;
+    const METHOD: Method = Method::Post;
+    const ROUTE: &'static str = "/api/v1/hub/{name}/replay";
+
+    fn path(&self) -> String {
+        with_name(Self::ROUTE, &self.name)
+    }
+
+    fn body(&self) -> Body<'_> {
+        Body::json(self)
+    }
+}
+
+/// A command to a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PipelineCommand {
+    /// Messages wait from now on.
+    Pause,
+    /// Messages are taken again.
+    Resume,
+    /// Messages come again from this time on, Unix milliseconds.
+    Replay(u64),
+}
+
+/// An order of an operator to a pipeline, for all members of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineOrder {
+    /// The pipeline.
+    pub name: String,
+    /// The command.
+    pub command: PipelineCommand,
 }

@@ -50,7 +50,7 @@ pub use client::{AdminClient, ClientError, read_token};
 pub use clients::{ClientEntry, Clients, ClientsRequest};
 pub use drain::{DrainRequest, DrainStatus, EndDrain, GetDrain};
 pub use fleet::{BrokerState, BrokerStatus, FleetStatus, GetFleet};
-pub use hub::{GetHub, PausePipeline, ResumePipeline};
+pub use hub::{GetHub, PausePipeline, PipelineCommand, PipelineOrder, ReplayPipeline, ResumePipeline};
 pub use invalid::InvalidRequest;
 pub use kick::{KickRequest, Kicked};
 pub use members::{MemberAnswer, MemberRequest, Shares};

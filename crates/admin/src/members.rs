@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::bans::{BanEntry, BanList, BanRecord, Banned, Closed, Unbanned};
 use crate::clients::{ClientEntry, Clients, ClientsRequest};
+use crate::hub::PipelineOrder;
 use crate::kick::{KickRequest, Kicked};
 use crate::meter::{MeterRequest, Metered, TenantUsage};
 use crate::reload::{NodeReloaded, Reloaded};
@@ -46,6 +48,10 @@ pub enum MemberRequest {
     Reload,
     /// What tenants have used there.
     Meter(MeterRequest),
+    /// Its pipelines.
+    Hub,
+    /// Carry out this order to a pipeline.
+    OrderPipeline(PipelineOrder),
 }
 
 impl MemberRequest {
@@ -114,6 +120,10 @@ pub enum MemberAnswer {
     Reloaded(Reloaded),
     /// To [`MemberRequest::Meter`].
     Metered(Metered),
+    /// To [`MemberRequest::Hub`]: an object from pipeline to its numbers.
+    Hub(Value),
+    /// To [`MemberRequest::OrderPipeline`]: whether it was carried out here.
+    PipelineOrdered(bool),
     /// The request was not carried out, for this reason.
     Refused(String),
 }
@@ -317,9 +327,68 @@ impl Shares<Metered> {
     }
 }
 
+impl Shares<Value> {
+    /// The pipelines of all members. A pipeline of `names` that no member runs has the state `unknown`, and says who did
+    /// not answer.
+    pub fn pipelines(self, names: &[String]) -> Value {
+        let several = self.answered.len() + self.unreachable.len() > 1;
+        let mut all = Map::new();
+        for (node, share) in self.answered {
+            let Value::Object(share) = share else { continue };
+            for (name, mut pipeline) in share {
+                if several {
+                    pipeline["node"] = node.as_str().into();
+                }
+                match all.get_mut(&name) {
+                    Some(known) => add(known, &pipeline),
+                    None => drop(all.insert(name, pipeline)),
+                }
+            }
+        }
+        let silent = self.unreachable.join(", ");
+        let why = if silent.is_empty() { "no member runs it yet".to_owned() } else { format!("no answer of {silent}") };
+        for name in names.iter().filter(|_| several) {
+            let unknown = json!({
+                "state": "unknown", "in": 0, "out": 0, "failed": 0, "waiting": 0, "lag_s": 0.0, "error": why,
+            });
+            all.entry(name.as_str()).or_insert(unknown);
+        }
+        Value::Object(all)
+    }
+}
+
+/// Adds the numbers of a pipeline that two members run for a moment, while it moves.
+fn add(known: &mut Value, other: &Value) {
+    for key in ["in", "out", "filtered", "failed", "dead_letters", "retried", "dropped", "waiting"] {
+        let sum =
+            [&*known, other].map(|it| it.get(key).and_then(Value::as_u64).unwrap_or_default()).iter().sum::<u64>();
+        known[key] = sum.into();
+    }
+    let lag = [&*known, other].map(|it| it.get("lag_s").and_then(Value::as_f64).unwrap_or_default());
+    known["lag_s"] = lag[0].max(lag[1]).into();
+    if known.get("error").is_none_or(Value::is_null) {
+        for key in ["error", "state", "node"] {
+            known[key] = other.get(key).cloned().unwrap_or_default();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipelines_of_all_members_are_one_object() {
+        let one = json!({ "hot": { "in": 3, "lag_s": 1.5, "state": "running", "error": null } });
+        let other =
+            json!({ "hot": { "in": 4, "lag_s": 0.5, "state": "retrying", "error": "db" }, "cold": { "in": 1 } });
+        let answered = vec![("a".to_owned(), one), ("b".to_owned(), other)];
+        let all = Shares { answered, unreachable: vec!["c".to_owned()] }.pipelines(&["lost".to_owned()]);
+        assert_eq!((&all["hot"]["in"], &all["hot"]["lag_s"]), (&7.into(), &1.5.into()), "{all}");
+        assert_eq!((&all["hot"]["state"], &all["hot"]["node"]), (&"retrying".into(), &"b".into()), "{all}");
+        assert_eq!(all["cold"]["node"], "b");
+        assert_eq!((&all["lost"]["state"], &all["lost"]["error"]), (&"unknown".into(), &"no answer of c".into()));
+    }
 
     #[test]
     fn usage_of_all_members_is_added_up() {

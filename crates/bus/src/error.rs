@@ -155,7 +155,7 @@ pub enum BusError {
 }
 
 impl BusError {
-    /// Whether an append fails each time that it is tried, because of what is in it.
+    /// Whether an append fails each time that it is tried, because of its content.
     pub fn is_for_good(&self) -> bool {
         matches!(self, Self::TooLarge { .. } | Self::Malformed(_))
     }

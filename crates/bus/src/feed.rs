@@ -1,11 +1,11 @@
-//! What has been read ahead of a reader.
+//! Records that are read ahead of a reader.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{BusError, Position, Record, Settings, Wake};
 
-/// What was taken from a reader.
+/// Records taken from a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// In order, each once.
@@ -67,7 +67,7 @@ impl Feed {
         inner.next = inner.next.max(next);
     }
 
-    /// Ends the reading with an error, after what was put in.
+    /// Ends the reading with an error, after the records before it.
     pub(crate) fn fail(&self, error: BusError) {
         self.inner().error.get_or_insert(error);
     }
@@ -92,7 +92,7 @@ impl Feed {
         if inner.records.len() < self.max { self.max_bytes.saturating_sub(inner.bytes) } else { 0 }
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader has gone or failed.
     pub(crate) fn has_ended(&self) -> bool {
         let inner = self.inner();
         inner.gone || inner.error.is_some()
@@ -107,7 +107,7 @@ impl Reader {
         Self(feed)
     }
 
-    /// Takes what is there, at most so many records; none when there are none yet. Only what is confirmed is given.
+    /// Takes the next confirmed records, at most so many; an empty list when there are none yet.
     ///
     /// # Errors
     /// [`BusError::Trimmed`] when what comes next is gone, and when the bus refuses to be read. A reader does not end

@@ -1,4 +1,4 @@
-//! Messages that nobody keeps.
+//! Messages that the bus does not keep.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use crate::{Settings, Subject, SubjectFilter, Wake};
 /// A message that came by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveMessage {
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
     /// As it was published.
     pub payload: Bytes,
 }
 
-/// What came for a filter and was not taken yet.
+/// Messages for a filter that were not taken yet.
 pub(crate) struct Mailbox {
     filter: SubjectFilter,
     wake: Wake,
@@ -79,7 +79,7 @@ impl Subscription {
         Self { mailbox, end: Some(end) }
     }
 
-    /// Takes what came, at most so many messages. Messages of one publisher and subject are in order.
+    /// Takes the next messages, at most so many. Messages of one publisher and subject are in order.
     pub fn take(&self, max: usize) -> Vec<LiveMessage> {
         let mut inner = self.mailbox.inner();
         let count = max.min(inner.messages.len());

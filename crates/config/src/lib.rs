@@ -50,7 +50,7 @@ use sections::auth::{Auth, Authentication};
 use sections::bridge::Bridge;
 use sections::cluster::Cluster;
 use sections::context::Context;
-use sections::hub::{HubBus, Pipeline, Sink};
+use sections::hub::{HubBus, Pipeline, Sink, SourceSection};
 use sections::mirror::Mirror;
 use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
@@ -120,6 +120,8 @@ pub struct Config {
     pub orchestrator: Orchestrator,
     /// The sections `[[bridge]]`.
     pub bridges: Vec<Bridge>,
+    /// The sections `[[source]]`.
+    pub hub_sources: Vec<SourceSection>,
     /// The sections `[[sink]]`.
     pub sinks: Vec<Sink>,
     /// The sections `[[pipeline]]`.
@@ -230,6 +232,7 @@ impl Config {
             "mirror" => vec![&self.mirror],
             "orchestrator" => vec![&self.orchestrator],
             "bridge" => self.bridges.iter().map(|it| it as &dyn Section).collect(),
+            "source" => self.hub_sources.iter().map(|it| it as &dyn Section).collect(),
             "sink" => self.sinks.iter().map(|it| it as &dyn Section).collect(),
             "pipeline" => self.pipelines.iter().map(|it| it as &dyn Section).collect(),
             "hub" => vec![&self.hub],
@@ -265,6 +268,7 @@ impl Config {
             "mirror" => &mut self.mirror,
             "orchestrator" => &mut self.orchestrator,
             "bridge" => self.bridges.get_mut(path.index)?,
+            "source" => self.hub_sources.get_mut(path.index)?,
             "sink" => self.sinks.get_mut(path.index)?,
             "pipeline" => self.pipelines.get_mut(path.index)?,
             "hub" => &mut self.hub,
@@ -285,6 +289,7 @@ impl Config {
             "tenant" => self.tenants.resize(count, Tenant::default()),
             "auth" => self.auths.resize(count, Auth::default()),
             "bridge" => self.bridges.resize(count, Bridge::default()),
+            "source" => self.hub_sources.resize(count, SourceSection::default()),
             "sink" => self.sinks.resize(count, Sink::default()),
             "pipeline" => self.pipelines.resize(count, Pipeline::default()),
             _ => {}

@@ -361,6 +361,7 @@ pub static SECTIONS: &[&SectionKeys] = &[
     &mirror::MIRROR,
     &orchestrator::ORCHESTRATOR,
     &bridge::BRIDGE,
+    &hub::SOURCE,
     &hub::SINK,
     &hub::PIPELINE,
     &hub::HUB,

@@ -327,6 +327,7 @@ fn every_default_is_allowed_and_every_key_has_its_words() {
             let required = match section.name {
                 "tenant" => "name = 'x'\n",
                 "bridge" => "name = 'x'\nbroker = 'mqtt://h:1'\ntopics = 't'\n",
+                "source" => "name = 'x'\nurl = 'nats://h'\n",
                 "sink" => "name = 'x'\npath = 'x'\n",
                 "pipeline" => "name = 'x'\nfrom = 't'\nto = 's'\n",
                 _ => "",

@@ -79,6 +79,8 @@ pub enum Kind {
     Lifetime(Range),
     /// A length of time, or `"auto"`; the range counts milliseconds.
     Lease(Range),
+    /// `"disk"`, `"memory"`, or a length of time; the range counts milliseconds.
+    Keep(Range),
     /// Text of at most so many bytes; empty means none.
     Text {
         /// Limit on the length, bytes.
@@ -160,6 +162,9 @@ impl Kind {
                 format!("a duration in whole seconds, {range}, or `\"unlimited\"`")
             }
             Self::Lease(range) => format!("a duration, {}, or `\"auto\"`", range.describe(duration::show)),
+            Self::Keep(range) => {
+                format!("`\"disk\"`, `\"memory\"`, or a duration, {}", range.describe(duration::show))
+            }
             Self::Text { max_len } => format!("text of at most {max_len} bytes; empty for none"),
             Self::Texts => "text in quotes, or a list of such".to_owned(),
             Self::Name { empty } => {
@@ -186,7 +191,8 @@ impl Kind {
             | Self::Duration(range)
             | Self::Seconds(range)
             | Self::Lifetime(range)
-            | Self::Lease(range) => *range,
+            | Self::Lease(range)
+            | Self::Keep(range) => *range,
             _ => Range::of(0, u64::MAX),
         }
     }

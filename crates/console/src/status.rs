@@ -314,6 +314,12 @@ pub struct ClusterNumbers {
     pub lapses: u64,
     /// Partitions that it should serve and does not, or serves and should not, for longer than a move takes.
     pub astray: u64,
+    /// Links to other nodes that go through a third one at present.
+    pub indirect_links: u64,
+    /// Links that were begun through a third node.
+    pub indirect_links_begun: u64,
+    /// Bytes that this node has carried between others.
+    pub carried_bytes: u64,
     /// Partitions of dead nodes that are being fetched.
     pub restoring: u64,
     /// Partitions of dead nodes that were fetched.
@@ -386,13 +392,21 @@ pub struct PipelineNumbers {
     pub filtered: u64,
     /// Messages that were not delivered.
     pub failed: u64,
+    /// The failed messages that became dead letters.
+    pub dead_letters: u64,
+    /// Batches that sinks have answered.
+    pub batches: u64,
+    /// The time that these took, milliseconds.
+    pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
     /// Messages of QoS 0 for which it had no room.
     pub dropped: u64,
     /// Messages that it works on.
     pub held: u64,
-    /// Age of the oldest of these, milliseconds.
+    /// Messages that wait in its log on the bus.
+    pub waiting: u64,
+    /// Age of the oldest message that it works on, milliseconds.
     pub lag_ms: u64,
 }
 

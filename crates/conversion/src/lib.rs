@@ -1,7 +1,7 @@
 //! The report of a converted configuration, and the writer of the result.
 //!
 //! A converter reads the settings of another broker, gives each of them an outcome with its reason, and puts a [`Plan`]
-//! together. [`conversion`] writes the plan as TOML and notes for each setting what it has become. The crate reads no file.
+//! together. [`conversion`] writes the plan as TOML and notes the resulting keys of each setting. The crate reads no file.
 
 mod writer;
 

@@ -9,7 +9,7 @@ use crate::{Conversion, Outcome, Sections, Setting, Value, Verdict};
 pub struct Plan {
     /// The name of the converted file.
     pub name: String,
-    /// Each line with content, in the order of the files, with its outcome. What it becomes is added by [`conversion`].
+    /// Each line with content, in the order of the files, with its outcome. The resulting keys are added by [`conversion`].
     pub lines: Vec<Verdict>,
     /// The settings of each listener.
     pub listeners: Vec<Vec<Setting>>,
@@ -72,14 +72,19 @@ impl Writer<'_> {
             .iter()
             .map(|setting| (format!("{} = {}", setting.key, text(&setting.value)), self.place(setting.line)))
             .collect();
-        let width = shown.iter().map(|(line, _)| line.chars().count()).max().unwrap_or_default();
+        let long = |setting: &Setting| matches!(&setting.value, Value::Text(text) if text.contains('\n'));
+        let short = shown.iter().zip(settings).filter(|(_, setting)| !long(setting));
+        let width = short.map(|((line, _), _)| line.chars().count()).max().unwrap_or_default();
         let _ = writeln!(self.toml, "\n{header}");
-        for (line, place) in &shown {
-            if place.is_empty() {
-                let _ = writeln!(self.toml, "{line}");
-            } else {
-                let _ = writeln!(self.toml, "{line:width$}  # {place}");
-            }
+        for ((line, place), setting) in shown.iter().zip(settings) {
+            let comment = if place.is_empty() { String::new() } else { format!("  # {place}") };
+            let _ = match &setting.value {
+                Value::Text(text) if long(setting) => {
+                    writeln!(self.toml, "{} = \"\"\"\n{}\"\"\"{comment}", setting.key, lines_of(text))
+                }
+                _ if comment.is_empty() => writeln!(self.toml, "{line}"),
+                _ => writeln!(self.toml, "{line:width$}{comment}"),
+            };
         }
         for (setting, (line, _)) in settings.iter().zip(shown) {
             if let Some(becomes) = setting.line.and_then(|index| self.becomes.get_mut(index)) {
@@ -102,6 +107,16 @@ fn text(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::List(texts) => format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ")),
     }
+}
+
+/// A text of several lines, as it stands within a string of TOML that has lines: there quotes are not escaped.
+fn lines_of(text: &str) -> String {
+    let line = |line: &str| {
+        let quoted = quoted(line);
+        let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
+        if line.contains("\"\"\"") { inner.to_owned() } else { inner.replace("\\\"", "\"") }
+    };
+    text.trim_start_matches('\n').split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A text as a basic string of TOML.

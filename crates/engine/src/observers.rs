@@ -4,12 +4,14 @@
 //! has not confirmed is bounded by its window; its policy says what happens to publishers beyond it. The topics of an
 //! observer are looked up with the route of a topic, so a topic without one costs nothing.
 
+mod topics;
+
 use crate::desk::Desk;
 use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_mqtt::{QoS, TopicFilter, TopicName};
+use tidegate_mqtt::{QoS, TopicFilter, split_frame};
 
 use crate::engine::Engine;
 use crate::event::{Attempt, Event};
@@ -20,6 +22,8 @@ use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
+
+pub(crate) use topics::{ObservedTopics, ObserverSet};
 
 /// Observers of a shard at most, those of the settings included.
 pub const MAX_OBSERVERS: usize = 32;
@@ -127,46 +131,6 @@ pub struct ObservedMessage {
     pub payload: Vec<u8>,
 }
 
-/// Some of the observers of a shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ObserverSet(u32);
-
-impl ObserverSet {
-    #[inline]
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    #[must_use]
-    pub(crate) fn with_if(self, wanted: bool, id: ObserverId) -> Self {
-        Self(self.0 | u32::from(wanted) << id.0)
-    }
-
-    #[must_use]
-    pub(crate) fn without(self, others: &[ObserverId]) -> Self {
-        Self(others.iter().fold(self.0, |bits, id| bits & !(1 << id.0)))
-    }
-
-    fn iter(self) -> impl Iterator<Item = ObserverId> {
-        (0..MAX_OBSERVERS as u8).filter(move |at| self.0 >> at & 1 != 0).map(ObserverId)
-    }
-}
-
-/// The filters of all observers, as routes are made with them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ObservedTopics(Vec<(ObserverId, Option<TenantId>, Vec<String>)>);
-
-impl ObservedTopics {
-    /// The observers of a topic by their filters.
-    pub(crate) fn observers_of(&self, tenant: TenantId, topic: &str) -> ObserverSet {
-        let Ok(name) = TopicName::new(topic) else { return ObserverSet::default() };
-        let matches = |filter: &String| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(name));
-        self.0.iter().fold(ObserverSet::default(), |set, (id, of, filters)| {
-            set.with_if(of.is_none_or(|of| of == tenant) && filters.iter().any(matches), *id)
-        })
-    }
-}
-
 /// A message that was told and not confirmed.
 #[derive(Clone, Copy, Debug)]
 struct Unconfirmed {
@@ -202,7 +166,8 @@ impl Observing {
 pub(crate) struct Observers {
     all: BTreeMap<ObserverId, Observing>,
     next_number: u64,
-    /// Publishers that have waited for room as long as they may: their next message does not wait.
+    /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept back,
+    /// does not wait again; the mark ends with it, whatever becomes of it.
     given_up: BTreeSet<ConnectionKey>,
 }
 
@@ -242,7 +207,7 @@ impl Observers {
 
     fn topics(&self) -> ObservedTopics {
         let topics = self.all.iter().filter(|(_, it)| !it.observer.filters.is_empty());
-        ObservedTopics(topics.map(|(id, it)| (*id, it.observer.tenant, it.observer.filters.clone())).collect())
+        ObservedTopics::new(topics.map(|(id, it)| (*id, it.observer.tenant, it.observer.filters.clone())).collect())
     }
 
     /// Whether a publisher waits for room.
@@ -264,6 +229,24 @@ impl Observers {
             self.forget_waiting(key);
             self.given_up.insert(key);
         }
+    }
+
+    /// Whether the first message that is kept back of a publisher has waited as long as it may.
+    fn has_given_up(&self, key: ConnectionKey) -> bool {
+        !self.given_up.is_empty() && self.given_up.contains(&key)
+    }
+
+    /// The bytes of that message among the packets kept back of its publisher; 0 without such a message.
+    pub(crate) fn len_of_given_up(&self, key: ConnectionKey, kept_back: &[u8]) -> usize {
+        if !self.has_given_up(key) {
+            return 0;
+        }
+        split_frame(kept_back, u32::MAX).ok().flatten().map_or(kept_back.len(), |frame| frame.total_len)
+    }
+
+    /// That message was worked off.
+    pub(crate) fn end_giving_up(&mut self, key: ConnectionKey) {
+        self.given_up.remove(&key);
     }
 
     /// A publisher waits from now on; false if it does already.
@@ -295,7 +278,7 @@ impl Observers {
         is_answered: bool,
         may_wait: bool,
     ) -> Room {
-        let waited = !self.given_up.is_empty() && self.given_up.remove(&key);
+        let waited = self.has_given_up(key);
         for id in set.iter() {
             let Some(it) = self.all.get(&id).filter(|it| !it.has_room(cost)) else { continue };
             match it.observer.policy {

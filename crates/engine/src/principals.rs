@@ -312,6 +312,7 @@ impl Engine {
                 self.desk.memory.input_bytes += cost;
                 return;
             }
+            self.observers.end_giving_up(key);
             self.after_frame(now);
         }
     }

@@ -26,11 +26,11 @@ pub use format::Format;
 pub use log::{LogSettings, MAX_PIPELINE_NAME};
 pub use message::{Message, ORIGIN_PROPERTY, Origin};
 pub use record::Record;
-pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus};
+pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 pub use sinks::{
     FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings,
     RedisSettings, Sink, SinkError, SinkKind, SinkSettings, SqliteSettings,
 };
-pub use sources::{Source, SourceSettings, Step, TopicsSettings, Wake};
+pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -83,7 +83,7 @@ impl Message {
         bytes
     }
 
-    /// Reads such a record; nothing when it is none.
+    /// Reads such a record; nothing when it has another layout.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (head, payload) = Self::head_of(bytes)?;
         let text = |name: &str| head.get(name).and_then(Value::as_str).map(str::to_owned);

@@ -1,15 +1,17 @@
-//! The cost of keeping the files of a store on NATS: commits per second, and the time of a commit.
+//! The cost of keeping the files of a store on a bus: commits per second, and the time of a commit.
 //!
-//! `cargo bench -p tidegate-mirror` starts a NATS server of its own, `nats-server` of the path or of `./test`.
+//! `cargo bench -p tidegate-mirror` starts a NATS server of its own, `nats-server` of the path or of `./test`, and then
+//! measures the bus of a directory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a measurement stops at the first surprise")]
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use tidegate_bus::Bus;
+use tidegate_bus::{Address, Bus};
 use tidegate_store::operation::put;
 use tidegate_store::{Disk, RealDisk, Settings, keep_all};
 
@@ -59,8 +61,18 @@ fn main() {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let server = Nats::start();
-    let address = server.address().parse().unwrap();
-    let bus = Bus::open(&address, tidegate_bus::Settings::default(), Arc::new(|_| {})).unwrap();
+    let directory = folder.join("bus");
+    for (name, address) in [("nats", server.address()), ("embedded", format!("embedded://{}", directory.display()))] {
+        println!("\n{name}\n");
+        measure_bus(&address.parse().unwrap(), &folder.join(name));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn measure_bus(address: &Address, folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let settings = tidegate_bus::Settings { max_embedded_bytes: 8 << 30, ..tidegate_bus::Settings::default() };
+    let bus = Bus::open(address, settings, Arc::new(|_| {})).unwrap();
     println!("| batch | on their way | local, messages/s | p99, ms | bus and local | p99, ms | bus alone | p99, ms |");
     let mut number = 0;
     for (batch, under_way) in [(1, 1), (1, 64), (32, 1), (32, 16), (1_000, 4)] {
@@ -79,6 +91,4 @@ fn main() {
         }
         println!("{row}");
     }
-    drop(server);
-    let _ = std::fs::remove_dir_all(&folder);
 }

@@ -265,6 +265,40 @@ mod tests {
         }
     }
 
+    /// The records that the fixture has, one of each kind.
+    fn kinds() -> [Body<'static>; 8] {
+        [
+            Body::Claim,
+            Body::Data { file: 1, at: 2, length: 9, bytes: b"data" },
+            Body::Length { file: 1, length: 3 },
+            Body::Link { file: 1, name: "a" },
+            Body::Rename { from: "a", to: "b" },
+            Body::Unlink { name: "b" },
+            Body::Index(Files::default()),
+            Body::Index(index()),
+        ]
+    }
+
+    /// Each line of the fixture is a record in hexadecimal digits. A new format gets a new file; this one stays.
+    #[test]
+    fn records_of_format_1_are_read_with_their_exact_content() {
+        let origin = Origin { incarnation: 77, sequence: 12, offset: 1 << 40 };
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat() + "\n";
+        let written: String = kinds().iter().map(|body| hex(&encode(origin, body))).collect();
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fixtures/records-1.txt");
+        if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
+            std::fs::write(&path, &written).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), kinds().len());
+        for (line, body) in text.lines().zip(kinds()) {
+            let byte = |at: usize| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
+            let bytes: Vec<u8> = (0..line.len()).step_by(2).map(byte).collect();
+            assert_eq!(decode(&bytes).unwrap(), (origin, body));
+        }
+        assert_eq!(written, text, "a mirror of this format has to read it");
+    }
+
     #[test]
     fn a_name_leads_nowhere_else() {
         let origin = Origin { incarnation: 1, sequence: 1, offset: 0 };

@@ -87,6 +87,8 @@ pub(crate) const TCP_KEEPALIVE: (u64, u64, u32) = (300, 60, 5);
 
 /// Pairs of a store that a shard gets at once while it restores.
 pub(crate) const RESTORE_CHUNK_PAIRS: usize = 1024;
+/// Bytes of keys and values in such a portion. A single pair may be larger.
+pub(crate) const RESTORE_CHUNK_BYTES: usize = 1024 * 1024;
 /// Pending portions for a shard; the reader of the store waits at this number.
 pub(crate) const RESTORE_CHUNKS: usize = 4;
 /// Bytes that all shards have given to the store and that are not committed, above which no more is read from clients.

@@ -26,7 +26,7 @@ Examples:
                                               a node of a cluster
   tidegate sub -t 'sensors/#' -v              show what is published
   tidegate pub -t sensors/1 -m 21.5           publish a message
-  tidegate config convert mosquitto.conf      carry a configuration of Mosquitto over
+  tidegate config convert mosquitto.conf      carry a configuration of another broker over
 
 MQTT is on 127.0.0.1:1883, metrics and health on http://127.0.0.1:18083, unless you say otherwise.
 One line on standard output says when the broker is ready; the log goes to standard error.
@@ -147,10 +147,11 @@ pub(crate) enum ConfigCommand {
         /// Such as `queue.overflow` or `queue`
         key: Option<String>,
     },
-    /// Write a mosquitto.conf as our configuration, and say what became of each line
+    /// Write the configuration of another broker as ours, and report the outcome of each line
     ///
-    /// The exit code is 0 where all was carried over or is done in another way, 3 where something was left out, and 2
-    /// where the file is no mosquitto.conf.
+    /// Mosquitto, EMQX, HiveMQ, NanoMQ, RabbitMQ and VerneMQ are recognised by the content of the file. The exit code is
+    /// 0 where all was carried over or is done in another way, 3 where something was left out, and 2 where the file is
+    /// no configuration of any of them.
     Convert(ConvertArgs),
     /// Print the reference page of all keys, Markdown
     Reference,
@@ -159,9 +160,12 @@ pub(crate) enum ConfigCommand {
 /// What `config convert` reads and writes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// mosquitto.conf, or the dynamic-security.json of its plugin
+    /// mosquitto.conf, dynamic-security.json, emqx.conf, HiveMQ's config.xml, nanomq.conf, rabbitmq.conf, definitions.json or vernemq.conf
     pub(crate) file: PathBuf,
-    /// Write here instead of to standard output; a directory for dynamic-security.json
+    /// The broker that the file belongs to, where its content does not say it
+    #[arg(long, value_name = "BROKER")]
+    pub(crate) from: Option<From>,
+    /// Write here instead of to standard output, users beside it with the ending .users; a directory for dynamic-security.json
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
     /// Print each line with `carried`, `changed` or `refused` and why, and the result, as JSON
@@ -170,6 +174,38 @@ pub(crate) struct ConvertArgs {
     /// Print each line with what it becomes, in place of the result
     #[arg(long)]
     pub(crate) diff: bool,
+}
+
+/// A broker whose configuration is converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum From {
+    /// EMQX
+    Emqx,
+    /// HiveMQ
+    Hivemq,
+    /// Mosquitto
+    Mosquitto,
+    /// NanoMQ
+    Nanomq,
+    /// RabbitMQ
+    Rabbitmq,
+    /// VerneMQ
+    Vernemq,
+}
+
+impl From {
+    /// The broker; `None` for Mosquitto, whose configurations have a crate of their own.
+    pub(crate) const fn broker(self) -> Option<tidegate_foreign_conf::Broker> {
+        use tidegate_foreign_conf::Broker;
+        match self {
+            Self::Emqx => Some(Broker::Emqx),
+            Self::Hivemq => Some(Broker::HiveMq),
+            Self::Mosquitto => None,
+            Self::Nanomq => Some(Broker::NanoMq),
+            Self::Rabbitmq => Some(Broker::RabbitMq),
+            Self::Vernemq => Some(Broker::VerneMq),
+        }
+    }
 }
 
 /// Where the configuration comes from: shared by everything that needs one.
@@ -305,7 +341,7 @@ Nothing depends on colour. `tidegate completions SHELL` prints completions for b
 | 0 | done; for the broker: stopped as asked |
 | 1 | something went wrong at run time, such as an address in use; also a file that `config check` finds wrong |
 | 2 | the command line or the configuration is wrong |
-| 3 | done, and something was left out: `config convert` ([mosquitto](mosquitto.md)) |
+| 3 | done, and something was left out: `config convert` ([mosquitto](mosquitto.md), [other brokers](other-brokers.md)) |
 | 101 | a defect: a thread panicked ([operations](operations.md#defects)) |
 
 How flags, environment and file go together is in [configuration.md](configuration.md).

@@ -11,7 +11,8 @@ use tidegate_admin::fleet::BrokerAddress;
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, BanTarget, BanTerms, ClientEntry, ClientsRequest, DrainRequest, DrainStatus,
-    FleetStatus, KickRequest, MeterRequest, SlowClient, Story, StoryEvent, Subject, TenantUsage, UnbanRequest,
+    FleetStatus, KickRequest, MeterRequest, PipelineCommand, PipelineOrder, SlowClient, Story, StoryEvent, Subject,
+    TenantUsage, UnbanRequest,
 };
 use tidegate_console::Unavailable;
 use tidegate_console::api::{Control, ControlError, Homes, Members, reason_entry};
@@ -173,9 +174,17 @@ impl Control for BrokerStatus {
         crate::hub::status_of(self)
     }
 
-    fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
-        let done = self.pipelines().is_some_and(|pipelines| pipelines.pause(name, paused));
-        if done { Ok(()) } else { Err(ControlError::Invalid(format!("no pipeline `{name}` runs here"))) }
+    fn pipeline_names(&self) -> Vec<String> {
+        self.pipelines().map(|hub| hub.names().map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    fn order_pipeline(&self, order: &PipelineOrder) -> Result<bool, ControlError> {
+        let Some(hub) = self.pipelines() else { return Ok(false) };
+        match order.command {
+            PipelineCommand::Pause => Ok(hub.pause(&order.name, true)),
+            PipelineCommand::Resume => Ok(hub.pause(&order.name, false)),
+            PipelineCommand::Replay(from) => hub.replay(&order.name, from).map_err(ControlError::Refused),
+        }
     }
 
     fn fleet(&self) -> Result<FleetStatus, ControlError> {

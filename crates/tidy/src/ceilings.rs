@@ -52,7 +52,7 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("engine", 24),
     ceiling("lab", 7),
     ceiling("mirror", 2),
-    ceiling("mosquitto-conf", 4),
+    ceiling("mosquitto-conf", 2),
     ceiling("mqtt", 6),
     ceiling("mqtt-cli", 2),
     ceiling("node", 18),
@@ -62,7 +62,7 @@ pub const CIRCLES: &[Ceiling] = &[
 ];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 63), ceiling("node", 30)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 63), ceiling("node", 28)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 ///
 /// # Errors
 /// In words for people, when the text has another form.
-pub(super) fn parse(text: &str) -> Result<u64, String> {
+pub fn parse(text: &str) -> Result<u64, String> {
     parse_at(text, Timestamp::now())
 }
 

@@ -1,11 +1,13 @@
 //! Hashes of passwords, and files of users.
 //!
 //! Mosquitto's hashes are read unchanged: `$6$` (SHA-512 with a salt), `$7$` (PBKDF2 with SHA-512) and `$argon2id$`.
+//! `$digest-...$` are hashes of EMQX and RabbitMQ, which `config convert` carries over.
 //! New hashes are `$argon2id$`, `$7$` for files that an older Mosquitto shares, and `$scram-sha-256$`, which contains
 //! only the keys that a server needs for SCRAM (as in RFC 5803).
 
 mod argon2id;
 mod blocks;
+mod digest;
 mod foreign;
 mod pbkdf2_sha512;
 mod scram;
@@ -25,6 +27,7 @@ pub(crate) use scram::{hmac_sha256, sha256};
 pub use user_file::{LineError, UserFile, UserFileError, UserName, UserNameError};
 
 use argon2id::Argon2id;
+use digest::Digest;
 use pbkdf2_sha512::Pbkdf2Sha512;
 use sha512::SaltedSha512;
 
@@ -44,6 +47,7 @@ pub struct PasswordHash(Kind);
 #[derive(Clone, PartialEq, Eq)]
 enum Kind {
     Sha512(SaltedSha512),
+    Digest(Digest),
     Pbkdf2(Pbkdf2Sha512),
     Argon2id(Argon2id),
     Scram(ScramHash),
@@ -88,7 +92,7 @@ pub enum HashError {
     )]
     Foreign(&'static str),
     /// It is of a kind that is not known.
-    #[error("hashes of this kind are not known; known are $6$, $7$, $argon2id$ and $scram-sha-256$")]
+    #[error("hashes of this kind are not known; known are $6$, $7$, $argon2id$, $scram-sha-256$ and $digest-...$")]
     UnknownKind,
     /// A part is missing, or there is one too many.
     #[error("the hash is incomplete or has too many parts")]
@@ -128,7 +132,10 @@ impl PasswordHash {
             "7" => Kind::Pbkdf2(Pbkdf2Sha512::parse(rest)?),
             "argon2id" => Kind::Argon2id(Argon2id::parse(rest)?),
             "scram-sha-256" => Kind::Scram(ScramHash::parse(rest)?),
-            _ => return Err(HashError::UnknownKind),
+            _ => match kind.strip_prefix(digest::BEGINNING) {
+                Some(kind) => Kind::Digest(Digest::parse(kind, rest)?),
+                None => return Err(HashError::UnknownKind),
+            },
         }))
     }
 
@@ -157,6 +164,7 @@ impl PasswordHash {
         }
         Ok(match &self.0 {
             Kind::Sha512(hash) => hash.verify(password),
+            Kind::Digest(hash) => hash.verify(password),
             Kind::Pbkdf2(hash) => hash.verify(password),
             Kind::Argon2id(hash) => hash.verify(password)?,
             Kind::Scram(hash) => hash.verify(password),
@@ -167,7 +175,7 @@ impl PasswordHash {
     pub fn memory(&self) -> u64 {
         match &self.0 {
             Kind::Argon2id(hash) => hash.memory(),
-            Kind::Sha512(_) | Kind::Pbkdf2(_) | Kind::Scram(_) => 0,
+            Kind::Sha512(_) | Kind::Digest(_) | Kind::Pbkdf2(_) | Kind::Scram(_) => 0,
         }
     }
 
@@ -185,6 +193,7 @@ impl fmt::Display for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Sha512(hash) => hash.fmt(f),
+            Kind::Digest(hash) => hash.fmt(f),
             Kind::Pbkdf2(hash) => hash.fmt(f),
             Kind::Argon2id(hash) => hash.fmt(f),
             Kind::Scram(hash) => hash.fmt(f),
@@ -197,6 +206,7 @@ impl fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Kind::Sha512(_) => "PasswordHash($6$)",
+            Kind::Digest(_) => "PasswordHash($digest$)",
             Kind::Pbkdf2(_) => "PasswordHash($7$)",
             Kind::Argon2id(_) => "PasswordHash($argon2id$)",
             Kind::Scram(_) => "PasswordHash($scram-sha-256$)",

@@ -47,6 +47,28 @@ fn hashes_of_other_programs_are_read_as_they_are() {
 }
 
 #[test]
+fn digests_of_emqx_and_rabbitmq_are_read() {
+    for hash in [
+        "$digest-sha256-prefix$c2FsdA==$v2XSYfANr1GMXAvgnp/j2jhth3wI+53PbFhaTQ8ZQbY=",
+        "$digest-sha256-suffix$c2FsdA==$GqW2NsRvNhUmWkUh12o6omJqYlbRlP1yXCwuBl3Zktk=",
+        "$digest-sha512-prefix$c2FsdA==$ROt3db6++YqeXz5XNmxgJWUhRgUUAynkmzKnA4OdrEYaY/cSyjSulvj8IUl3ZEz4BxfPB29TDKMuhRjkjRsq0Q==",
+        "$digest-sha256-unsalted$$JwQvTm7KfQsqfuQCbfLs+lHTM55tEiqgmRGOzYVjutk=",
+    ] {
+        let parsed = PasswordHash::parse(hash).unwrap();
+        assert!(parsed.verify(b"right").unwrap() && !parsed.verify(b"wrong").unwrap(), "{hash}");
+        assert_eq!(parsed.to_string(), hash);
+    }
+    for hash in [
+        "$digest-md5-prefix$c2FsdA==$AAAA",
+        "$digest-sha256-prefix$$AAAA",
+        "$digest-sha256-unsalted$c2FsdA==$AA",
+        "$digest-sha256$x$y",
+    ] {
+        assert!(PasswordHash::parse(hash).is_err(), "{hash}");
+    }
+}
+
+#[test]
 fn a_new_hash_can_be_read_and_is_salted() {
     for kind in [
         HashKind::Argon2id,
@@ -239,7 +261,7 @@ fn names_that_would_break_a_file_are_refused() {
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_reader_of_hashes(text in "\\$?(6|7|argon2id|scram-sha-256)?\\$[ -~]{0,80}") {
+    fn no_text_breaks_the_reader_of_hashes(text in "\\$?(6|7|argon2id|scram-sha-256|digest-sha256-prefix)?\\$[ -~]{0,80}") {
         if let Ok(hash) = PasswordHash::parse(&text) {
             prop_assert_eq!(PasswordHash::parse(&hash.to_string()).ok(), Some(hash));
         }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::coding::{put_record, put_u32, put_u64, take, take_record, take_u32, take_u64};
 use crate::{Keep, Position, Record, Writers};
 
-/// Which append of which client a record comes from, so that one which is sent twice is stored once.
+/// The append that a record comes from, so that an append which is sent twice is stored once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The client: a number that no other client has.
@@ -19,13 +19,13 @@ pub(super) struct Origin {
 pub(super) enum Change {
     /// What the log is: the first of a file, and again where its limits were changed.
     Spec { partitions: u32, writers: Writers, keep: Keep, max_records: u64, max_bytes: u64 },
-    /// How a partition stood when the file was written anew; its records follow.
+    /// The state of a partition when the file was rewritten; its records follow.
     Base { partition: u32, first: Position, next: Position, owner: Option<Position> },
-    /// Appends of one client that a partition remembers when the file was written anew: numbers and positions.
+    /// Appends of one client that a partition remembers when the file is rewritten: numbers and positions.
     Remembered { partition: u32, client: u64, last: u64, stored: Vec<(u64, Position)> },
     /// A record was appended, by a client of the socket or within this process.
     Record { partition: u32, origin: Option<Origin>, record: Record },
-    /// Somebody became the owner, at this position.
+    /// A claim: its position is the epoch of the new owner.
     Claim { partition: u32, position: Position },
     /// All below was removed.
     Trim { partition: u32, below: Position },
@@ -85,7 +85,7 @@ impl Change {
         }
     }
 
-    /// Reads one change from the front; `None` when there is none.
+    /// Reads one change from the front; `None` without a whole one.
     pub(super) fn decode(from: &mut Bytes) -> Option<Self> {
         Some(match take(from, 1)?[0] {
             0 => {

@@ -30,7 +30,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file of a log, or makes an empty one, and reads what is in it.
+    /// Opens the file of a log, or makes an empty one, and reads its changes.
     ///
     /// # Errors
     /// When it cannot be read or written, or is damaged elsewhere than at its end.
@@ -44,7 +44,7 @@ impl LogFile {
         let (changes, end) = parse(&content).map_err(|at| damaged(&path, at))?;
         let file = OpenOptions::new().append(true).create(true).open(&path)?;
         if end < content.len() {
-            tracing::warn!(path = %path.display(), bytes = content.len() - end, "cut off what was not confirmed");
+            tracing::warn!(path = %path.display(), bytes = content.len() - end, "cut off a part that was never confirmed");
             file.set_len(end as u64)?;
             file.sync_all()?;
         }
@@ -52,16 +52,23 @@ impl LogFile {
         Ok((Self { path, file, bytes: end as u64 }, changes))
     }
 
-    /// Appends a batch and makes it durable.
+    /// Appends a batch, which [`Self::sync`] makes durable.
     ///
     /// # Errors
     /// When that fails; then what the file holds is unknown, and it is not to be written to any more.
     pub(super) fn append(&mut self, changes: &[Change]) -> io::Result<()> {
         let batch = encode(changes);
         self.file.write_all(&batch)?;
-        self.file.sync_data()?;
         self.bytes += batch.len() as u64;
         Ok(())
+    }
+
+    /// Makes the appended batches durable.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 
     /// Puts a new file in the place of this one. The old one stays when that fails before the new one is whole.
@@ -130,7 +137,8 @@ fn batch_at(content: &Bytes, at: usize) -> Option<Bytes> {
 }
 
 fn damaged(path: &Path, at: usize) -> io::Error {
-    let advice = format!("{} is damaged at byte {at}; restore it, or move it away to begin anew", path.display());
+    let advice =
+        format!("{} is damaged at byte {at}; restore it, or move it away to begin with an empty log", path.display());
     io::Error::new(io::ErrorKind::InvalidData, advice)
 }
 

@@ -1,6 +1,6 @@
 //! What members of a bus and the process that serves it say to each other.
 //!
-//! A frame is the length of its body (4 bytes, little endian) and the body, whose first byte says what it is. A member
+//! A frame is the length of its body (4 bytes, little endian) and the body, whose first byte is its kind. A member
 //! begins with [`Ask::Hello`], the server answers [`Tell::Welcome`] or [`Tell::Refused`].
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -17,13 +17,13 @@ use crate::{
 pub(super) const VERSION: u32 = 1;
 /// The first bytes of a member.
 const MAGIC: &[u8] = b"tidegate-bus";
-/// Bytes of a frame beside those of its records.
+/// Bytes of a frame beside its records.
 pub(super) const SPARE: usize = 4 << 20;
 /// Largest first frame of a member, bytes.
 pub(super) const MAX_HELLO: usize = 1_024;
 const NO_EPOCH: u64 = u64::MAX;
 
-/// What a member says.
+/// A frame of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     /// Who it is: the prefix of its names, and a number that no other member has.
@@ -83,7 +83,7 @@ pub(super) enum Ask {
     Ping,
 }
 
-/// What the server says.
+/// A frame of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tell {
     /// The member is served, and its records may be as large as this.
@@ -102,9 +102,9 @@ pub(super) enum Tell {
     },
     Failed {
         id: u64,
-        failure: Failure,
+        failure: AskFailure,
     },
-    /// What was pulled of a reading, and where it goes on.
+    /// Records of a reading, and the position of the next one.
     Records {
         id: u64,
         next: Position,
@@ -112,7 +112,7 @@ pub(super) enum Tell {
     },
     ReadFailed {
         id: u64,
-        failure: Failure,
+        failure: AskFailure,
     },
     /// Live messages of a subscription, and how many found no room on their way so far.
     Live {
@@ -125,7 +125,7 @@ pub(super) enum Tell {
 
 /// Why a request has failed, without what the member knows itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum AskFailure {
     Fenced,
     Full(String),
     Unknown,
@@ -139,7 +139,7 @@ pub(super) enum Failure {
 /// What may be different of a log that exists.
 pub(super) const DIFFERENCES: [&str; 3] = ["number of partitions", "kind of writers", "way of keeping records"];
 
-impl Failure {
+impl AskFailure {
     pub(super) fn of(error: BusError) -> Self {
         match error {
             BusError::Fenced { .. } => Self::Fenced,
@@ -155,20 +155,20 @@ impl Failure {
         }
     }
 
-    /// The error of what was asked of a place, by an owner or from a position where it has one.
+    /// The error of a request at a place, with its owner and its position where it has them.
     pub(super) fn into_error(self, place: &Place, epoch: Option<Epoch>, from: Position) -> BusError {
         let place = place.clone();
         match self {
             Self::Fenced => BusError::Fenced { place, epoch: epoch.unwrap_or(Epoch(Position::START)) },
             Self::Full(limit) => BusError::Full { place, limit },
             Self::Unknown => BusError::Unknown(place),
-            Self::Mismatch(what) => {
-                let what = DIFFERENCES.get(usize::from(what)).copied().unwrap_or("description");
+            Self::Mismatch(number) => {
+                let what = DIFFERENCES.get(usize::from(number)).copied().unwrap_or("description");
                 BusError::Mismatch { log: place.log.to_string(), what }
             }
             Self::Trimmed(first) => BusError::Trimmed { place, from, first },
             Self::Directory(why) => BusError::Directory(why),
-            Self::Other(reason) => BusError::Refused { action: "do what was asked", reason },
+            Self::Other(reason) => BusError::Refused { action: "carry out a request", reason },
         }
     }
 
@@ -177,7 +177,7 @@ impl Failure {
             Self::Fenced => (0, 0, ""),
             Self::Full(limit) => (1, 0, limit.as_str()),
             Self::Unknown => (2, 0, ""),
-            Self::Mismatch(what) => (3, u64::from(*what), ""),
+            Self::Mismatch(number) => (3, u64::from(*number), ""),
             Self::Trimmed(first) => (4, first.0, ""),
             Self::Directory(why) => (5, 0, why.as_str()),
             Self::Other(why) => (6, 0, why.as_str()),
@@ -202,7 +202,7 @@ impl Failure {
     }
 }
 
-/// Puts a frame behind what is to be sent.
+/// Puts a frame behind the others of the output.
 fn put_frame(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     put_u32(out, 0);
@@ -273,7 +273,7 @@ fn take_append(from: &mut Bytes) -> Option<Append> {
     let epoch = take_u64(from)?;
     let epoch = (epoch != NO_EPOCH).then_some(Epoch(Position(epoch)));
     let (key, headers, payload) = (take_bytes(from)?, take_headers(from)?, take_bytes(from)?);
-    // What is kept does not keep what came with it in memory.
+    // A record that is kept must not keep the whole input in memory.
     let (key, payload) = (Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&payload));
     Some(Append { key, headers, payload, epoch })
 }
@@ -334,7 +334,7 @@ impl Ask {
         });
     }
 
-    /// Reads the body of a frame; `None` where it is none.
+    /// Reads the body of a frame; `None` where it is malformed.
     pub(super) fn decode(mut body: Bytes) -> Option<Self> {
         let from = &mut body;
         let kind = take(from, 1)?[0];
@@ -395,7 +395,9 @@ impl Tell {
                 put_kind(out, 4, *id);
                 put_u64(out, next.0);
                 put_u32(out, records.len() as u32);
-                records.iter().for_each(|record| put_record(out, record));
+                for record in records {
+                    put_record(out, record);
+                }
             }
             Self::ReadFailed { id, failure } => {
                 put_kind(out, 5, *id);
@@ -414,20 +416,20 @@ impl Tell {
         });
     }
 
-    /// Reads the body of a frame; `None` where it is none.
+    /// Reads the body of a frame; `None` where it is malformed.
     pub(super) fn decode(mut body: Bytes) -> Option<Self> {
         let from = &mut body;
         Some(match take(from, 1)?[0] {
             0 => Self::Welcome { max_record_bytes: take_u32(from)? },
             1 => Self::Refused { why: take_text(from)? },
             2 => Self::Done { id: take_u64(from)?, first: take_u64(from)?, second: take_u64(from)? },
-            3 => Self::Failed { id: take_u64(from)?, failure: Failure::decode(from)? },
+            3 => Self::Failed { id: take_u64(from)?, failure: AskFailure::decode(from)? },
             4 => {
                 let (id, next, count) = (take_u64(from)?, Position(take_u64(from)?), take_u32(from)?);
                 let records = (0..count).map(|_| take_record(from)).collect::<Option<_>>()?;
                 Self::Records { id, next, records }
             }
-            5 => Self::ReadFailed { id: take_u64(from)?, failure: Failure::decode(from)? },
+            5 => Self::ReadFailed { id: take_u64(from)?, failure: AskFailure::decode(from)? },
             6 => {
                 let (id, dropped, count) = (take_u64(from)?, take_u64(from)?, take_u32(from)?);
                 let message = |from: &mut Bytes| Some((Subject::new(&take_text(from)?).ok()?, take_bytes(from)?));
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_member_says_is_read_as_it_was_written() {
+    fn frames_of_members_are_read_as_they_were_written() {
         let place = Place { log: LogName::new("state").unwrap(), partition: crate::Partition(3) };
         let append = Append::new("payload").with_key("k").with_header("qos", "1").by(Epoch(Position(9)));
         let spec = LogSpec { max_records: 5, ..LogSpec::fenced(place.log.clone(), 4).latest_of_key() };
@@ -472,7 +474,9 @@ mod tests {
             Ask::Ping,
         ];
         let mut out = Vec::new();
-        asks.iter().for_each(|ask| ask.put(&mut out));
+        for ask in &asks {
+            ask.put(&mut out);
+        }
         let read = bodies(&out);
         assert_eq!(read.iter().cloned().map(Ask::decode).collect::<Option<Vec<_>>>().unwrap(), asks);
         for body in read {
@@ -481,30 +485,32 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_is_read_as_it_was_written() {
+    fn frames_of_servers_are_read_as_they_were_written() {
         let headers = vec![Header { name: "qos".to_owned(), value: "1".to_owned() }];
         let record = Record { position: Position(7), key: "k".into(), headers, payload: "content".into() };
         let failures = [
-            Failure::Fenced,
-            Failure::Full("max_bytes".to_owned()),
-            Failure::Unknown,
-            Failure::Mismatch(2),
-            Failure::Trimmed(Position(4)),
-            Failure::Directory("no space".to_owned()),
-            Failure::Other("x".to_owned()),
+            AskFailure::Fenced,
+            AskFailure::Full("max_bytes".to_owned()),
+            AskFailure::Unknown,
+            AskFailure::Mismatch(2),
+            AskFailure::Trimmed(Position(4)),
+            AskFailure::Directory("no space".to_owned()),
+            AskFailure::Other("x".to_owned()),
         ];
         let mut tells = vec![
             Tell::Welcome { max_record_bytes: 5 },
             Tell::Refused { why: "version".to_owned() },
             Tell::Done { id: 1, first: 2, second: 3 },
             Tell::Records { id: 4, next: Position(8), records: vec![record] },
-            Tell::ReadFailed { id: 5, failure: Failure::Unknown },
+            Tell::ReadFailed { id: 5, failure: AskFailure::Unknown },
             Tell::Live { id: 6, dropped: 2, messages: vec![(Subject::new("a").unwrap(), "x".into())] },
             Tell::Pong,
         ];
         tells.extend(failures.map(|failure| Tell::Failed { id: 9, failure }));
         let mut out = Vec::new();
-        tells.iter().for_each(|tell| tell.put(&mut out));
+        for tell in &tells {
+            tell.put(&mut out);
+        }
         let read = bodies(&out);
         assert_eq!(read.iter().cloned().map(Tell::decode).collect::<Option<Vec<_>>>().unwrap(), tells);
         for body in read {

@@ -3,7 +3,7 @@
 //! - In memory: all clones see the same logs.
 //! - With a directory: the process that holds the lock of the directory keeps the logs, in memory and in a file for
 //!   each of them, and `server` serves them over a socket to every process, itself included. `member` is a process on
-//!   that socket; it takes the lock when there is no server. `frame` is what they say to each other.
+//!   that socket; it takes the lock when there is no server. `frame` is their protocol.
 
 mod change;
 mod coding;
@@ -62,7 +62,7 @@ impl Log {
         self.partitions.iter().map(|partition| partition.bytes).sum()
     }
 
-    /// Goes through what a file says.
+    /// Repeats the changes of a file.
     fn recover(&mut self, changes: impl IntoIterator<Item = (u32, Change)>) {
         let keep = self.spec.keep;
         self.is_made = true;
@@ -103,7 +103,7 @@ struct Shared {
     /// There is something to write.
     work: Condvar,
     settings: Settings,
-    /// What is called when a file could not be written; without it, nothing is written to files.
+    /// Called when a file could not be written; without it, nothing is written to files.
     broke: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -181,7 +181,7 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         self.shared.state().stopped = true;
         self.shared.work.notify_one();
-        // What was appended is written before the bus has gone, unless it goes by the hand of the writer itself.
+        // Appends are written before the bus has gone, unless the writer itself drops it.
         if let Some(writer) = self.writer.take()
             && writer.thread().id() != std::thread::current().id()
         {
@@ -190,8 +190,8 @@ impl Drop for Embedded {
     }
 }
 
-/// What becomes of an append.
-enum Accepted {
+/// The next step of an append.
+enum AppendPlan {
     /// It is to be written, to this position.
     New(Change, Position),
     /// It was appended before, to this position, and whether that is durable.
@@ -229,24 +229,24 @@ impl Embedded {
     }
 
     /// Appends once, also when it is sent again.
-    fn append_from(&self, target: Target, append: Append, origin: Option<Origin>, completion: Completion<Position>) {
+    fn append_from(&self, target: &Target, append: Append, origin: Option<Origin>, completion: Completion<Position>) {
         let mut state = self.shared.state();
-        match self.accept(&mut state, &target, append, origin) {
-            Ok(Accepted::Again(position, true)) => {
+        match self.accept(&mut state, target, append, origin) {
+            Ok(AppendPlan::Again(position, true)) => {
                 drop(state);
                 completion.finish(Ok(position));
             }
             Ok(accepted) => {
                 let (change, position) = match accepted {
-                    Accepted::New(change, position) => (change, position),
+                    AppendPlan::New(change, position) => (change, position),
                     // Changes nothing, and is written behind the record.
-                    Accepted::Again(position, _) => {
+                    AppendPlan::Again(position, _) => {
                         (Change::Trim { partition: target.place.partition.0, below: Position::START }, position)
                     }
                 };
                 let finish =
                     Box::new(move |outcome: Result<(), BusError>| completion.finish(outcome.map(|()| position)));
-                self.shared.commit(state, &target, change, finish);
+                self.shared.commit(state, target, change, finish);
             }
             Err(error) => {
                 drop(state);
@@ -255,20 +255,20 @@ impl Embedded {
         }
     }
 
-    /// What is to be written for an append, and where it will be.
+    /// The change that an append needs, and its position.
     fn accept(
         &self,
         state: &mut State,
         target: &Target,
         append: Append,
         origin: Option<Origin>,
-    ) -> Result<Accepted, BusError> {
+    ) -> Result<AppendPlan, BusError> {
         let (size, max) = (append.size() as u64, self.shared.settings.max_embedded_bytes);
         let total = state.bytes + size;
         let partition = state.partition(target)?;
         match origin.map_or(Earlier::None, |origin| partition.earlier(origin)) {
             Earlier::None => {}
-            Earlier::At(position) => return Ok(Accepted::Again(position, partition.is_confirmed(position))),
+            Earlier::At(position) => return Ok(AppendPlan::Again(position, partition.is_confirmed(position))),
             Earlier::Overtaken => {
                 let reason = "a later append of this process is stored, and this one was refused before".to_owned();
                 return Err(BusError::Refused { action: "append to a log", reason });
@@ -298,7 +298,7 @@ impl Embedded {
         let Append { key, headers, payload, .. } = append;
         let record = Record { position, key, headers, payload };
         state.bytes = total;
-        Ok(Accepted::New(Change::Record { partition: target.place.partition.0, origin, record }, position))
+        Ok(AppendPlan::New(Change::Record { partition: target.place.partition.0, origin, record }, position))
     }
 }
 
@@ -355,7 +355,7 @@ impl Backend for Embedded {
     }
 
     fn append(&self, target: Target, append: Append, completion: Completion<Position>) {
-        self.append_from(target, append, None, completion);
+        self.append_from(&target, append, None, completion);
     }
 
     fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError> {
@@ -405,7 +405,7 @@ impl Backend for Embedded {
     }
 }
 
-/// Whether a log that exists is what is asked for; its limits may differ.
+/// Whether a log exists as a request wants it; its limits may differ.
 fn same(exists: &LogSpec, wanted: &LogSpec) -> Result<(), BusError> {
     let what = match () {
         () if exists.partitions != wanted.partitions => "number of partitions",

@@ -14,7 +14,7 @@ pub(super) const REMEMBERED_APPENDS: usize = 1_024;
 /// Clients whose appends a partition remembers. Beyond it the client whose last append is the oldest is forgotten.
 const REMEMBERED_CLIENTS: usize = 256;
 
-/// The last appends of a client, to know those that are sent again.
+/// The last appends of a client, to recognise appends that are sent again.
 #[derive(Default)]
 struct Remembered {
     /// The highest number.
@@ -23,7 +23,7 @@ struct Remembered {
     stored: VecDeque<(u64, Position)>,
 }
 
-/// What a partition knows of an append that says where it comes from.
+/// Whether a partition knows an append.
 pub(super) enum Earlier {
     /// It is new.
     None,
@@ -33,7 +33,7 @@ pub(super) enum Earlier {
     Overtaken,
 }
 
-/// The records that are confirmed, and the numbers for those that are on their way to the disk.
+/// The records that are confirmed, and the numbers for records that are on their way to the disk.
 #[derive(Default)]
 pub(super) struct Partition {
     records: BTreeMap<Position, Record>,
@@ -42,7 +42,7 @@ pub(super) struct Partition {
     first: Position,
     /// Everything below is confirmed.
     end: Position,
-    /// The position of what comes next.
+    /// The position of the next record or claim.
     next: Position,
     pub(super) owner: Option<Epoch>,
     /// Bytes of the records.
@@ -106,7 +106,7 @@ impl Partition {
         }
     }
 
-    /// Whether what is at a position is durable.
+    /// Whether the record at a position is durable.
     pub(super) fn is_confirmed(&self, position: Position) -> bool {
         position < self.end
     }
@@ -162,7 +162,7 @@ impl Partition {
     }
 
     fn trim(&mut self, below: Position) {
-        // Nobody trims what is not there yet.
+        // Records beyond the end are not there yet.
         let below = below.min(self.end);
         self.first = self.first.max(below);
         let left = self.records.split_off(&below);
@@ -178,12 +178,12 @@ impl Partition {
         Bounds { first: self.first, next: self.end }
     }
 
-    /// What a new file has to say of this partition.
+    /// The changes with which a new file describes this partition.
     pub(super) fn image(&self, partition: u32, out: &mut Vec<Change>) {
         let owner = self.owner.map(|owner| owner.0);
         out.push(Change::Base { partition, first: self.first, next: self.end, owner });
         for (client, remembered) in &self.clients {
-            // What is on its way to the disk follows in the file.
+            // Records on their way to the disk follow in the file.
             let stored: Vec<_> = remembered.stored.iter().filter(|(_, at)| self.is_confirmed(*at)).copied().collect();
             if let Some((last, _)) = stored.last().copied() {
                 out.push(Change::Remembered { partition, client: *client, last, stored });
@@ -197,7 +197,7 @@ impl Partition {
         self.feeds.push(feed);
     }
 
-    /// Gives the readers what they have room for. Returns those that have news, to be woken without a lock.
+    /// Gives the readers records for their room. Returns the feeds with news, to be woken without a lock.
     pub(super) fn pump(&mut self, place: &Place, keep: Keep) -> Vec<std::sync::Arc<Feed>> {
         self.feeds.retain(|feed| feed.upgrade().is_some_and(|feed| !feed.has_ended()));
         let feeds = self.feeds.iter().filter_map(Weak::upgrade);

@@ -71,7 +71,7 @@ impl Logs {
     fn append(&self, client: u64, number: u64, append: Append) -> Result<Position, BusError> {
         self.ask(|embedded, done| {
             let target = embedded.target(self.place.clone()).unwrap();
-            embedded.append_from(target, append, Some(Origin { client, number }), done);
+            embedded.append_from(&target, append, Some(Origin { client, number }), done);
         })
     }
 
@@ -129,13 +129,13 @@ fn appends_are_stored_once_wherever_a_crash_tears_the_file() {
 }
 
 #[test]
-fn a_file_that_is_written_anew_still_knows_appends_that_are_sent_again() {
-    let mut logs = Logs::new("anew");
+fn a_rewritten_file_still_knows_appends_that_are_sent_again() {
+    let mut logs = Logs::new("rewritten");
     logs.create(LogSpec::shared(logs.place.log.clone(), 1).latest_of_key());
     let append = || Append::new(vec![b'x'; 400_000]).with_key("k");
     let positions: Vec<Position> = (1..=30).map(|number| logs.append(7, number, append()).unwrap()).collect();
     logs.close();
-    assert!(fs::metadata(logs.file()).unwrap().len() < 8_000_000, "it was written anew");
+    assert!(fs::metadata(logs.file()).unwrap().len() < 8_000_000, "it was rewritten");
     logs.open();
     for (number, position) in (1..).zip(&positions) {
         assert_eq!(logs.append(7, number, append()), Ok(*position));
@@ -143,7 +143,7 @@ fn a_file_that_is_written_anew_still_knows_appends_that_are_sent_again() {
     let bounds: Bounds =
         logs.ask(|embedded, done| embedded.bounds(embedded.target(logs.place.clone()).unwrap(), done)).unwrap();
     assert_eq!(bounds.next, positions[29].next());
-    // What was refused before and is overtaken is not stored behind later appends.
+    // An append that was refused before is not stored behind later ones.
     let late = logs.append(7, 0, append());
     assert!(matches!(late, Err(BusError::Refused { .. })), "{late:?}");
 }

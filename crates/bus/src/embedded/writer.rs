@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 
 use super::change::Change;
 use super::file::{LogFile, SUFFIX};
-use super::{Log, Queued, Shared, State};
+use super::{Finish, Log, Queued, Shared, State};
 use crate::{BusError, LogName, LogSpec, Partition, Place};
 
-/// A file is written anew when it is this much larger than what is kept of it, and at least twice as large.
+/// A file is rewritten when it is this much larger than its kept records, and at least twice as large.
 const SPARE_BYTES: u64 = 4 << 20;
 
 fn directory_error(error: &io::Error) -> BusError {
@@ -47,7 +47,9 @@ fn load(directory: &Path, name: &LogName, state: &mut State) -> Result<(), BusEr
             LogSpec { writers, keep, max_records, max_bytes, ..LogSpec::shared(name.clone(), partitions) }
         }
         Some(_) => {
-            return Err(BusError::Directory(format!("the file of {name} does not say what it is; move it away")));
+            return Err(BusError::Directory(format!(
+                "the file of {name} does not begin with its description; move it away"
+            )));
         }
     };
     let mut log = Log::new(Arc::new(spec));
@@ -74,6 +76,16 @@ fn partition_of(change: &Change) -> u32 {
     }
 }
 
+/// A batch of one log that is in its file, or could not be written.
+struct Written {
+    log: LogName,
+    /// The partitions that it changes.
+    places: BTreeSet<u32>,
+    changes: Vec<Change>,
+    finishes: Vec<Finish>,
+    outcome: io::Result<()>,
+}
+
 struct Writer {
     shared: Arc<Shared>,
     directory: PathBuf,
@@ -98,13 +110,15 @@ impl Writer {
             for queued in queue {
                 batches.entry(queued.log.clone()).or_default().push(queued);
             }
-            for (log, batch) in batches {
-                self.write(&log, batch);
+            // The file system makes files durable together that were written before the first of them is synced.
+            let written: Vec<Written> = batches.into_iter().map(|(log, batch)| self.write(log, batch)).collect();
+            for written in written {
+                self.conclude(written);
             }
         }
     }
 
-    fn write(&mut self, log: &LogName, batch: Vec<Queued>) {
+    fn write(&mut self, log: LogName, batch: Vec<Queued>) -> Written {
         let mut finishes = Vec::with_capacity(batch.len());
         let mut changes = Vec::with_capacity(batch.len());
         let mut places = BTreeSet::new();
@@ -113,8 +127,16 @@ impl Writer {
             changes.push(change);
             places.insert(partition);
         }
-        let written = self.append(log, &changes);
-        let outcome = written.map_err(|error| self.broke(log, &changes, &error));
+        let outcome = self.append(&log, &changes);
+        Written { log, places, changes, finishes, outcome }
+    }
+
+    /// Makes a batch durable, and tells so.
+    fn conclude(&mut self, written: Written) {
+        let Written { log, places, changes, finishes, outcome } = written;
+        let log = &log;
+        let synced = outcome.and_then(|()| self.files.get(log).map_or(Ok(()), LogFile::sync));
+        let outcome = synced.map_err(|error| self.broke(log, &changes, &error));
         if outcome.is_ok() {
             let changes = changes.into_iter().map(|change| (partition_of(&change), change));
             self.shared.state().settle(log, changes);
@@ -133,7 +155,7 @@ impl Writer {
     }
 
     fn append(&mut self, log: &LogName, changes: &[Change]) -> io::Result<()> {
-        // A file that could not be written is left alone: what is behind a gap would be taken for damage.
+        // A file that could not be written is left alone: records behind a gap would be taken for damage.
         {
             let mut state = self.shared.state();
             if let Some(reason) = state.logs.get(log).and_then(|log| log.broken.clone()) {
@@ -172,7 +194,7 @@ impl Writer {
         directory_error(error)
     }
 
-    /// Writes a file anew that is mostly of what is not kept any more.
+    /// Rewrites a file that has mostly records that are not kept any more.
     fn tidy_up(&mut self, name: &LogName) -> io::Result<()> {
         let Some(file) = self.files.get_mut(name) else { return Ok(()) };
         let changes = {

@@ -51,7 +51,7 @@ fn connected(address: &Address, settings: Settings) -> Bus {
     bus
 }
 
-/// Buses of this process, the first of which serves the others.
+/// Buses of this process; the first one serves the others.
 struct Shared {
     first: Bus,
     folder: Folder,
@@ -146,7 +146,7 @@ mod outages {
     crate::outages!(a_test_each, super::Served::start());
 }
 
-/// Appends to two logs, of which the server is killed in the midst; the bus of this process goes on.
+/// Appends to two logs, and kills the server meanwhile; the bus of this process takes its place.
 fn kill_the_server_in_the_midst_of_appends(damage: impl FnOnce(&Path)) {
     let mut served = Served::start();
     let first = Client(connected(&served.folder.address(false), settings()));
@@ -253,7 +253,7 @@ fn two_deployments_share_a_directory_by_their_prefixes() {
 }
 
 #[test]
-fn what_was_confirmed_is_there_when_the_directory_is_opened_again() {
+fn confirmed_records_are_there_when_the_directory_opens_again() {
     let folder = Folder::new();
     let open = || Client(connected(&folder.address(true), settings()));
     let (state, keyed) = (place("state", 1), place("keyed", 0));
@@ -290,7 +290,7 @@ fn what_was_confirmed_is_there_when_the_directory_is_opened_again() {
 }
 
 #[test]
-fn a_file_is_written_anew_when_little_of_it_is_kept() {
+fn a_file_is_rewritten_when_little_of_it_is_kept() {
     let folder = Folder::new();
     let open = || Client(connected(&folder.address(true), settings()));
     let (keyed, payload) = (place("keyed", 0), "x".repeat(100_000));
@@ -319,7 +319,7 @@ fn a_damaged_file_is_named_until_it_is_moved_away() {
     fs::write(&damaged, bytes).unwrap();
     let (told, changes) = channel();
     let bus = Bus::open(&folder.address(true), settings(), Arc::new(move |change| _ = told.send(change))).unwrap();
-    let failure = crate::client::until(&channel().1, "what is wrong", || bus.failure());
+    let failure = crate::client::until(&channel().1, "the fault of the file", || bus.failure());
     assert!(failure.contains("tidegate.inbox.log is damaged at byte 0"), "{failure}");
     fs::remove_file(&damaged).unwrap();
     assert!(changes.recv_timeout(PATIENCE).unwrap().is_connected());

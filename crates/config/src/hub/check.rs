@@ -1,6 +1,7 @@
 //! Errors in pipelines and sinks, before anything is started.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
 use tidegate_engine::OverflowPolicy;
@@ -10,7 +11,7 @@ use super::OnBus;
 use crate::Config;
 use crate::finding::Findings;
 use crate::path::KeyPath;
-use crate::sections::hub::{Keep, Pipeline, Sink, SinkType};
+use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::source::Source;
 use crate::value::Problem;
 
@@ -19,7 +20,7 @@ const MAX_SECTIONS: usize = 64;
 
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
-    check_bus(config, findings);
+    check_bus(findings, config);
     let mut names = BTreeSet::new();
     for (index, sink) in config.sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
@@ -28,6 +29,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
             findings.push(problem, config.source(&KeyPath { section: "sink", index, key }).clone());
         }
     }
+    check_sources(findings, config);
     check_paths(config, findings);
     let mut names = BTreeSet::new();
     for (index, pipeline) in config.pipelines.iter().enumerate() {
@@ -41,7 +43,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
 }
 
 /// The bus is one that processes share, and names of pipelines are names there.
-fn check_bus(config: &Config, findings: &mut Findings) {
+fn check_bus(findings: &mut Findings, config: &Config) {
     let Some(address) = &config.hub.bus else { return };
     if let Err(error) = OnBus::new(address, "") {
         findings.push(Problem::new(error), config.source_of("hub", "bus").clone());
@@ -71,6 +73,40 @@ fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<
     Some(("name", problem))
 }
 
+fn check_sources(findings: &mut Findings, config: &Config) {
+    let mut names = BTreeSet::new();
+    for (index, source) in config.hub_sources.iter().enumerate() {
+        let mut found = source_problems(source);
+        found.extend(name_problem("source", &source.name, index, !names.insert(&source.name)));
+        for (key, problem) in found {
+            findings.push(problem, config.source(&KeyPath { section: "source", index, key }).clone());
+        }
+    }
+}
+
+fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
+    let mut found = Vec::new();
+    let mut missing = |key: &'static str, example: &str| {
+        let problem = Problem::new(format!("a source of this kind needs `source.{key}`"));
+        found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
+    };
+    match source.kind {
+        SourceType::Http if source.listen.is_none() => missing("listen", "127.0.0.1:8090"),
+        SourceType::Nats | SourceType::Jetstream if source.url.is_none() => missing("url", "nats://127.0.0.1:4222"),
+        SourceType::Jetstream if source.stream.is_none() => missing("stream", "ORDERS"),
+        _ => {}
+    }
+    let is_open = source.kind == SourceType::Http && source.token_file.is_none();
+    if let Some(listen) = source.listen.as_ref().filter(|_| is_open) {
+        let addresses = listen.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+        if !addresses.iter().all(|address| address.ip().is_loopback()) {
+            let problem = Problem::new("a web hook that others reach needs a token");
+            found.push(("listen", problem.hint("name a file that has one: token_file = \"hook.token\"")));
+        }
+    }
+    found
+}
+
 /// A file has one writer, with one idea of when it is finished. Tables of a database share their file.
 fn check_paths(config: &Config, findings: &mut Findings) {
     let mut paths = BTreeMap::new();
@@ -95,7 +131,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
-        SinkType::File | SinkType::Sqlite => None,
+        SinkType::File | SinkType::Sqlite | SinkType::Topic => None,
         SinkType::Http => Some("https://example.org/readings"),
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
@@ -105,7 +141,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
-        None if sink.path.is_none() => {
+        None if sink.kind != SinkType::Topic && sink.path.is_none() => {
             missing("path", if sink.kind == SinkType::Sqlite { "out/readings.db" } else { "out/readings.ndjson" });
         }
         _ => {}
@@ -159,7 +195,21 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
             found.push(("dead_letter_topic", Problem::new(said)));
         }
     }
-    if pipeline.from.0.is_empty() && pipeline.sql.is_none() {
+    if matches!(pipeline.keep, Keep::For(_)) && (config.hub.bus.is_none() || pipeline.source.is_some()) {
+        let problem = Problem::new("delivered messages are kept on a bus, and this pipeline has none");
+        found.push(("keep", problem.hint("set hub.bus, or keep = \"disk\"")));
+    }
+    let named = pipeline.source.as_ref();
+    if let Some(name) = named.filter(|name| config.hub_sources.iter().all(|source| source.name != **name)) {
+        found.push(("source", Problem::new(format!("there is no source `{name}`")).hint("add a [[source]]")));
+    }
+    let is_http = |name: &String| config.hub_sources.iter().any(|it| it.name == *name && it.kind == SourceType::Http);
+    let others = config.pipelines.iter().filter(|other| other.source.as_ref() == named).count();
+    if named.is_some_and(is_http) && others > 1 {
+        let problem = Problem::new("two pipelines have one web hook");
+        found.push(("source", problem.hint("give each a [[source]] with its own address")));
+    }
+    if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
     }
@@ -216,7 +266,8 @@ fn narrowed(config: &Config, source: &Source, text: &str, error: &StepError) -> 
 /// In words for people, with the pipeline that wants more.
 pub fn check_kept(config: &Config) -> Result<(), String> {
     let has_store = config.durability() != tidegate_engine::Durability::Memory;
-    let wants = config.pipelines.iter().find(|pipeline| pipeline.keep == Keep::Disk && !has_store);
+    let is_kept = |it: &&Pipeline| it.source.is_none() && it.keep != Keep::Memory;
+    let wants = config.pipelines.iter().find(|pipeline| is_kept(pipeline) && !has_store);
     wants.map_or(Ok(()), |pipeline| {
         Err(format!(
             "pipeline `{}` keeps messages on disk, and the broker has no store: start it with --data DIR, or set `keep = \"memory\"` for the pipeline",
@@ -259,15 +310,25 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\non_full = \"disconnect\"", "must be \"block\""),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
+            ("name = \"hot\"", "name = \"hot\"\nsource = \"x\"", "no source `x`"),
+            ("name = \"hot\"", "name = \"hot\"\nkeep = \"24h\"", "set hub.bus"),
+            ("name = \"hot\"", "name = \"hot\"\nkeep = \"tape\"", "a duration"),
+            ("[[sink]]", "[[source]]\nname = \"s\"\n[[sink]]", "needs `source.url`"),
+            (
+                "[[sink]]",
+                "[[source]]\nname = \"s\"\nkind = \"http\"\nlisten = \"0.0.0.0:1\"\n[[sink]]",
+                "needs a token",
+            ),
             ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
-            ("name = \"hot\"", "name = \"h.t\"\n[hub]\nbus = \"nats://h\"", "a pipeline on the bus"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
             ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),
         ] {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");
         }
+        let dotted = format!("[hub]\nbus = \"nats://h\"\n{}", RIGHT.replace("\"hot\"", "\"h.t\""));
+        assert!(findings(&dotted).contains("a pipeline on the bus"), "{}", findings(&dotted));
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
     }

@@ -1,6 +1,7 @@
 //! From keys to settings.
 
 use std::io::{self, Read};
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,16 +9,16 @@ use tidegate_bus::Address as BusAddress;
 use tidegate_engine::OverflowRule;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
 use tidegate_hub::{
-    Batching, FileSettings, HttpSettings, InfluxSettings, LogSettings, MqttSettings, NatsSettings, PipelineSettings,
-    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, SqliteSettings, StepSettings, Steps,
-    TopicFilterBuf, TopicsSettings,
+    Batching, FileSettings, HttpSettings, HttpSourceSettings, InfluxSettings, LogSettings, MqttSettings, NatsSettings,
+    NatsSourceSettings, PipelineSettings, PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings,
+    SqliteSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
 };
 
 use super::CLIENT_PREFIX;
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::BrokerAddress;
-use crate::sections::hub::{Pipeline, Sink, SinkType};
+use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 
 /// Longest file of a password, a secret or a header, bytes.
 const MAX_SECRET_FILE: u64 = 64 << 10;
@@ -125,11 +126,15 @@ impl Config {
     /// # Errors
     /// In words for people, when a file cannot be read.
     pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, String> {
+        let plan = Plan { config: self, way: Some(way) };
         let topics = |pipeline: &Pipeline| SourceSettings::Topics(topics_of(pipeline, way));
         let bus = self.hub.bus.as_deref().filter(|_| !way.shared);
         let bus = bus.map(|address| OnBus::new(address, &self.cluster.name)).transpose()?;
         let one = |pipeline: &Pipeline| {
-            let Some(bus) = &bus else { return self.one_pipeline(pipeline, topics(pipeline), Some(way)) };
+            if let Some(source) = &pipeline.source {
+                return plan.pipeline(pipeline, plan.source_of_others(pipeline, source)?);
+            }
+            let Some(bus) = &bus else { return plan.pipeline(pipeline, topics(pipeline)) };
             Ok(PipelineSettings {
                 name: pipeline.name.clone(),
                 from: filters_of(pipeline)?,
@@ -137,54 +142,42 @@ impl Config {
                 steps: StepSettings { forwards: true, ..pipeline.step_settings() },
                 to: vec![SinkSettings {
                     name: "bus".to_owned(),
-                    kind: SinkKind::Log(self.log_of(pipeline, bus)),
+                    kind: SinkKind::Log(plan.log_of(pipeline, bus)),
                     batching: Batching { messages: 1000, time: 0, ..Batching::default() },
                     parallel: 1,
                 }],
-                dead_letter: self.letters_of(pipeline, Some(way))?,
+                dead_letter: plan.letters_of(pipeline)?,
             })
+        };
+        // The others are run by processes of the hub.
+        let here = |pipeline: &&Pipeline| bus.is_none() || pipeline.source.is_none();
+        self.pipelines.iter().filter(here).map(one).collect()
+    }
+
+    /// The settings of pipelines in a process of the hub. It takes messages of the broker from a bus, and of other
+    /// sources where they are. `way` leads to the broker, for pipelines that publish there.
+    ///
+    /// # Errors
+    /// In words for people, when a file cannot be read, or a pipeline needs a bus or a broker.
+    pub fn pipelines_beside(&self, bus: Option<&OnBus>, way: Option<&Way>) -> Result<Vec<PipelineSettings>, String> {
+        let plan = Plan { config: self, way };
+        let one = |pipeline: &Pipeline| {
+            let source = match (&pipeline.source, bus, way) {
+                (Some(source), _, _) => plan.source_of_others(pipeline, source)?,
+                (None, Some(bus), _) => SourceSettings::Log(plan.log_of(pipeline, bus)),
+                (None, None, Some(way)) => SourceSettings::Topics(topics_of(pipeline, way)),
+                (None, None, None) => {
+                    return Err("name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT".to_owned());
+                }
+            };
+            plan.pipeline(pipeline, source)
         };
         self.pipelines.iter().map(one).collect()
     }
 
-    /// The settings of pipelines in a process of the hub that takes their messages from a bus. `way` leads to the
-    /// broker, for pipelines that publish there.
-    ///
-    /// # Errors
-    /// In words for people, when a file cannot be read, or a pipeline needs a broker.
-    pub fn pipelines_on_bus(&self, bus: &OnBus, way: Option<&Way>) -> Result<Vec<PipelineSettings>, String> {
-        let one =
-            |pipeline: &Pipeline| self.one_pipeline(pipeline, SourceSettings::Log(self.log_of(pipeline, bus)), way);
-        self.pipelines.iter().map(one).collect()
-    }
-
-    /// The log of a pipeline on the bus.
-    fn log_of(&self, pipeline: &Pipeline, bus: &OnBus) -> LogSettings {
-        let lease = lease_on(&bus.address, self.cluster.lease);
-        LogSettings {
-            pipeline: pipeline.name.clone(),
-            address: bus.address.clone(),
-            bus: BusAccess::of_cluster(&self.cluster).put(tidegate_bus::Settings {
-                prefix: self.cluster.prefix.clone(),
-                replicas: self.cluster.bus_replicas,
-                lease,
-                max_release_time: lease / 4,
-                max_waiting_time: BUS_WITHIN,
-                max_ahead_bytes: MAX_AHEAD_BYTES,
-                ..tidegate_bus::Settings::default()
-            }),
-            partitions: u32::from(self.hub.partitions),
-            max_bytes: pipeline.max_bytes.0,
-            wait: pipeline.keep_for,
-            keep: Duration::ZERO,
-            window: pipeline.window,
-            member: bus.member.clone(),
-        }
-    }
-
     /// The topics of all pipelines.
     pub fn hub_filters(&self) -> Vec<String> {
-        self.pipelines.iter().flat_map(Pipeline::filters).collect()
+        of_topics(&self.pipelines).flat_map(Pipeline::filters).collect()
     }
 
     /// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
@@ -202,42 +195,90 @@ impl Config {
             };
             pipeline.filters().into_iter().map(rule)
         };
-        self.pipelines.iter().flat_map(rules)
+        of_topics(&self.pipelines).flat_map(rules)
+    }
+}
+
+/// Makes settings of single pipelines.
+struct Plan<'a> {
+    config: &'a Config,
+    /// Leads to the broker, for pipelines that publish there.
+    way: Option<&'a Way>,
+}
+
+impl Plan<'_> {
+    /// A source that is no topic of the broker.
+    fn source_of_others(&self, pipeline: &Pipeline, name: &str) -> Result<SourceSettings, String> {
+        let found = self.config.hub_sources.iter().find(|source| source.name == *name);
+        let found = found.ok_or_else(|| format!("there is no source `{name}`"))?;
+        found.settings(pipeline.window).map_err(|why| format!("source `{name}`: {why}"))
+    }
+
+    /// The log of a pipeline on the bus.
+    fn log_of(&self, pipeline: &Pipeline, bus: &OnBus) -> LogSettings {
+        let lease = lease_on(&bus.address, self.config.cluster.lease);
+        LogSettings {
+            pipeline: pipeline.name.clone(),
+            address: bus.address.clone(),
+            bus: BusAccess::of_cluster(&self.config.cluster).put(tidegate_bus::Settings {
+                prefix: self.config.cluster.prefix.clone(),
+                replicas: self.config.cluster.bus_replicas,
+                lease,
+                max_release_time: lease / 4,
+                max_waiting_time: BUS_WITHIN,
+                max_ahead_bytes: MAX_AHEAD_BYTES,
+                ..tidegate_bus::Settings::default()
+            }),
+            partitions: u32::from(self.config.hub.partitions),
+            max_bytes: pipeline.max_bytes.0,
+            wait: pipeline.keep_for,
+            keep: if let Keep::For(length) = pipeline.keep { length } else { Duration::ZERO },
+            window: pipeline.window,
+            member: bus.member.clone(),
+        }
     }
 
     fn named(&self, pipeline: &Pipeline, name: &str) -> Result<SinkSettings, String> {
-        let sink = self.sinks.iter().find(|sink| sink.name == *name);
-        sink.ok_or_else(|| format!("there is no sink `{name}`"))?.settings(&sink_client_id(&pipeline.name, name))
+        let sink = self.config.sinks.iter().find(|sink| sink.name == *name);
+        let sink = sink.ok_or_else(|| format!("there is no sink `{name}`"))?;
+        if sink.kind == SinkType::Topic {
+            let way = self.way.ok_or_else(|| no_broker(pipeline, &format!("the sink `{name}`")))?;
+            let client_id = format!("{}.{name}", client_id_of(pipeline, way));
+            return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(client_id, way))));
+        }
+        sink.settings(&sink_client_id(&pipeline.name, name))
     }
 
-    fn letters_of(&self, pipeline: &Pipeline, way: Option<&Way>) -> Result<Option<SinkSettings>, String> {
+    fn letters_of(&self, pipeline: &Pipeline) -> Result<Option<SinkSettings>, String> {
         Ok(match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
             (Some(name), _) => Some(self.named(pipeline, name)?),
             (None, Some(topic)) => {
-                let way = way.ok_or_else(|| {
-                    format!("pipeline `{}` publishes to `{topic}`: name the broker with --broker", pipeline.name)
-                })?;
+                let way = self.way.ok_or_else(|| no_broker(pipeline, &format!("`{topic}`")))?;
                 Some(dead_letter_topic(topic, &client_id_of(pipeline, way), way))
             }
             (None, None) => None,
         })
     }
 
-    fn one_pipeline(
-        &self,
-        pipeline: &Pipeline,
-        source: SourceSettings,
-        way: Option<&Way>,
-    ) -> Result<PipelineSettings, String> {
+    fn pipeline(&self, pipeline: &Pipeline, source: SourceSettings) -> Result<PipelineSettings, String> {
         Ok(PipelineSettings {
             name: pipeline.name.clone(),
             from: filters_of(pipeline)?,
             source,
             steps: pipeline.step_settings(),
             to: pipeline.to.0.iter().map(|name| self.named(pipeline, name)).collect::<Result<_, _>>()?,
-            dead_letter: self.letters_of(pipeline, way)?,
+            dead_letter: self.letters_of(pipeline)?,
         })
     }
+}
+
+fn no_broker(pipeline: &Pipeline, place: &str) -> String {
+    format!("pipeline `{}` publishes to {place}: name the broker with --broker mqtt://HOST:PORT", pipeline.name)
+}
+
+/// Pipelines whose messages come from topics of the broker.
+fn of_topics(pipelines: &[Pipeline]) -> impl Iterator<Item = &Pipeline> {
+    pipelines.iter().filter(|pipeline| pipeline.source.is_none())
 }
 
 fn filters_of(pipeline: &Pipeline) -> Result<Vec<TopicFilterBuf>, String> {
@@ -273,27 +314,46 @@ fn sink_client_id(pipeline: &str, sink: &str) -> String {
 
 /// Dead letters go back to the broker that the messages come from.
 fn dead_letter_topic(topic: &str, client_id: &str, way: &Way) -> SinkSettings {
-    SinkSettings {
-        name: "dead_letter_topic".to_owned(),
-        kind: SinkKind::Mqtt(MqttSettings {
-            address: way.address.clone(),
-            socket: way.socket.clone(),
-            client_id: format!("{client_id}.dead-letters"),
-            user_name: way.user_name.clone(),
-            password: way.password.clone(),
-            topic: Some(topic.to_owned()),
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            timeout: Duration::from_secs(10),
-        }),
-        batching: Batching::default(),
-        parallel: 1,
+    let name = "dead_letter_topic".to_owned();
+    let sink = Sink { name, topic: topic.to_owned(), ..Sink::default() };
+    sink.with_kind(SinkKind::Mqtt(sink.topics(format!("{client_id}.dead-letters"), way)))
+}
+
+impl SourceSection {
+    /// The settings of this source.
+    ///
+    /// # Errors
+    /// In words, when a file cannot be read, or an address is invalid.
+    pub(super) fn settings(&self, window: u16) -> Result<SourceSettings, String> {
+        if self.kind == SourceType::Http {
+            let listen = self.listen.as_deref().unwrap_or_default();
+            let mut addresses = listen.to_socket_addrs().map_err(|error| format!("`{listen}`: {error}"))?;
+            return Ok(SourceSettings::Http(HttpSourceSettings {
+                listen: addresses.next().ok_or_else(|| format!("`{listen}` is no address"))?,
+                token: self.token_file.as_deref().map(first_line).transpose()?,
+                max_body: usize::try_from(self.max_body.0).unwrap_or(usize::MAX),
+                timeout: self.timeout,
+                window,
+            }));
+        }
+        let is_stream = self.kind == SourceType::Jetstream;
+        Ok(SourceSettings::Nats(NatsSourceSettings {
+            url: self.url.clone().unwrap_or_default(),
+            subject: self.subject.clone(),
+            stream: self.stream.clone().filter(|_| is_stream),
+            group: self.group.clone(),
+            window,
+        }))
     }
 }
 
 impl Sink {
     fn settings(&self, client_id: &str) -> Result<SinkSettings, String> {
         let kind = self.kind(client_id).map_err(|why| format!("sink `{}`: {why}", self.name))?;
+        Ok(self.with_kind(kind))
+    }
+
+    fn with_kind(&self, kind: SinkKind) -> SinkSettings {
         let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         let batching = Batching {
             messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
@@ -302,7 +362,22 @@ impl Sink {
             retry_min: millis(self.retry_min),
             retry_max: millis(self.retry_max),
         };
-        Ok(SinkSettings { name: self.name.clone(), kind, batching, parallel: usize::from(self.parallel) })
+        SinkSettings { name: self.name.clone(), kind, batching, parallel: usize::from(self.parallel) }
+    }
+
+    /// Topics of the broker that `way` leads to.
+    fn topics(&self, client_id: String, way: &Way) -> MqttSettings {
+        MqttSettings {
+            address: way.address.clone(),
+            socket: way.socket.clone(),
+            client_id,
+            user_name: way.user_name.clone(),
+            password: way.password.clone(),
+            topic: Some(self.topic.clone()).filter(|topic| !topic.is_empty()),
+            qos: if self.qos == 2 { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
+            retain: self.retain,
+            timeout: self.timeout,
+        }
     }
 
     fn kind(&self, client_id: &str) -> Result<SinkKind, String> {
@@ -327,6 +402,7 @@ impl Sink {
                 ca_file,
             }),
             SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
+            SinkType::Topic => return Err("its broker is not known here".to_owned()),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }

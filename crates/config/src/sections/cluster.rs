@@ -54,7 +54,7 @@ section! {
     "cluster" => Cluster, CLUSTER {
         /// The name of this node, its own in the cluster, and kept over restarts. Empty is no cluster.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--node";
-        /// The bus that all nodes are on: `embedded://DIRECTORY` for nodes of one machine, one of which serves it to the
+        /// The bus that all nodes are on: `embedded://DIRECTORY` for nodes of one machine, where one node serves it to the
         /// others, `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
         /// What names on the bus begin with, so that several clusters can share one.

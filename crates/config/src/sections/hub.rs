@@ -34,6 +34,8 @@ pub enum SinkType {
     Redis,
     /// Points.
     Influxdb,
+    /// A topic of the broker.
+    Topic,
     /// A table in a file.
     Sqlite,
 }
@@ -46,6 +48,7 @@ words! {
         SinkType::Postgres => "postgres", "a table of PostgreSQL or TimescaleDB (`url`, `table`)";
         SinkType::Nats => "nats", "a stream of NATS JetStream (`url`)";
         SinkType::Redis => "redis", "a stream of Redis (`url`)";
+        SinkType::Topic => "topic", "topics of the broker that runs the pipeline, or of `--broker`";
         SinkType::Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
         SinkType::Sqlite => "sqlite", "a table in a file of SQLite (`path`, `table`)";
     }
@@ -89,11 +92,11 @@ section! {
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// The table (`postgres`, `sqlite`), which is made when it is not there.
         table: String = String::new(), in Kind::Text { max_len: 128 };
-        /// The topic of all records (`mqtt`); empty is that of each record.
+        /// The topic of all records (`mqtt`, `topic`); empty is that of each record.
         topic: String = String::new(), in Kind::Text { max_len: 65_535 };
-        /// QoS of published messages (`mqtt`).
+        /// QoS of published messages (`mqtt`, `topic`).
         qos: u8 = 1, in Kind::Integer(Range::of(1, 2));
-        /// Whether it is published with RETAIN (`mqtt`).
+        /// Whether it is published with RETAIN (`mqtt`, `topic`).
         retain: bool = false, in Kind::Boolean;
         /// The client id (`mqtt`); empty is made of the names of this machine, of the pipeline and
         /// of the sink. With `parallel` a number follows.
@@ -142,19 +145,80 @@ section! {
     }
 }
 
-/// Where messages wait for a pipeline.
+/// The kind of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceType {
+    /// Subjects.
+    Nats,
+    /// A stream.
+    Jetstream,
+    /// Requests of others.
+    Http,
+}
+
+words! {
+    SourceType {
+        SourceType::Nats => "nats", "subjects of NATS, as messages are published (`url`, `subject`)";
+        SourceType::Jetstream => "jetstream", "a stream of NATS JetStream, by a durable consumer (`url`, `stream`)";
+        SourceType::Http => "http", "a web hook: `POST /TOPIC` (`listen`)";
+    }
+}
+
+section! {
+    /// Where messages of a pipeline come from, when they do not come from topics of the broker. See
+    /// [the hub](hub.md#sources).
+    "source" [repeated = true] => SourceSection, SOURCE {
+        /// Its name, in `pipeline.source` and logs. No two may have the same one.
+        name: String = String::new(), in Kind::Name { empty: true };
+        /// Its kind.
+        kind: SourceType = SourceType::Nats, in Kind::OneOf(<SourceType as Words>::WORDS);
+        /// Where it is: `nats://USER:PASSWORD@HOST:PORT` (`nats`, `jetstream`).
+        url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
+        /// The subject, with `*` and `>` as wildcards (`nats`, `jetstream`). The topic of a message is its subject with
+        /// slashes for points, or what its header `Mqtt-Topic` says.
+        subject: String = ">".to_owned(), in Kind::Text { max_len: 256 };
+        /// The stream (`jetstream`), which has to be there.
+        stream: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// The queue group (`nats`), or the durable consumer (`jetstream`). Processes with the same one share the messages.
+        group: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
+        /// The address at which it listens (`http`): `HOST:PORT`.
+        listen: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// A file whose first line senders have to show as `Authorization: Bearer TOKEN` (`http`). Without it only
+        /// addresses of loopback are listened on.
+        token_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// Largest body (`http`).
+        max_body: Bytes = Bytes(MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
+        /// How long sinks may take until the request fails (`http`); the message may be delivered all the same.
+        timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(100, HOUR));
+    }
+}
+
+/// Where messages wait for a pipeline, and how long they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// On disk.
     Disk,
     /// In memory.
     Memory,
+    /// On disk, and behind their delivery for this long.
+    For(Duration),
 }
 
-words! {
-    Keep {
-        Keep::Disk => "disk", "in the store: the broker refuses to start without `--data`";
-        Keep::Memory => "memory", "in memory where there is no store: waiting messages are lost with the process";
+impl Value for Keep {
+    fn read(raw: &Raw, kind: &Kind) -> Result<Self, Problem> {
+        match raw {
+            Raw::Text(text) | Raw::Word(text) if text == "disk" => Ok(Self::Disk),
+            Raw::Text(text) | Raw::Word(text) if text == "memory" => Ok(Self::Memory),
+            raw => Duration::read(raw, kind).map(Self::For),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Disk => "\"disk\"".to_owned(),
+            Self::Memory => "\"memory\"".to_owned(),
+            Self::For(length) => length.show(),
+        }
     }
 }
 
@@ -164,7 +228,10 @@ section! {
     "pipeline" [repeated = true] => Pipeline, PIPELINE {
         /// Its name, in logs, metrics and `hub status`. No two may have the same one.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Topic filters; when empty, `sql` names them behind FROM.
+        /// The source, by name; empty is the topics of the broker.
+        source: Option<String> = None, in Kind::Name { empty: true };
+        /// Topic filters; when empty, `sql` names them behind FROM. Messages of a `source` with another topic are passed
+        /// over.
         from: Texts = Texts::default(), in Kind::Texts;
         /// How payloads are read, where a step looks into them.
         format: Format = Format::Json, in Kind::OneOf(<Format as Words>::WORDS);
@@ -186,8 +253,10 @@ section! {
         dead_letter: Option<String> = None, in Kind::Name { empty: true };
         /// The topic of such messages, in place of a sink.
         dead_letter_topic: Option<String> = None, in Kind::Text { max_len: 65_535 };
-        /// Where messages wait.
-        keep: Keep = Keep::Disk, in Kind::OneOf(<Keep as Words>::WORDS);
+        /// Where messages wait: `disk` is the store, and the broker refuses to start without `--data`; `memory` loses
+        /// waiting messages with the process where there is no store. A duration is `disk`, and with `hub.bus` messages
+        /// stay on the bus for so long behind their delivery, for `hub replay`.
+        keep: Keep = Keep::Disk, in Kind::Keep(Range::of(SECOND, 365 * DAY));
         /// Bytes that wait at most.
         max_bytes: Bytes = Bytes(1024 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// What happens when as much waits: `block`, `drop-oldest`, `drop-newest` or `reject`, as with

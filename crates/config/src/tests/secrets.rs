@@ -66,6 +66,8 @@ const OPEN_TEXTS: &[&str] = &[
     "tls_key",
     "stream",
     "subject",
+    "group",
+    "source",
     "measurement",
     "tags",
     "headers",

@@ -193,7 +193,7 @@ fn reload_at_once(members: Option<&dyn Members>, operations: &dyn Operations) ->
 }
 
 /// The answers of all members, this one's included.
-fn ask_all<S: Control>(source: &S, request: &MemberRequest, own: MemberAnswer) -> Shares<MemberAnswer> {
+pub(super) fn ask_all<S: Control>(source: &S, request: &MemberRequest, own: MemberAnswer) -> Shares<MemberAnswer> {
     let mut shares = source.members().map(|members| members.ask(request)).unwrap_or_default();
     shares.answered.push((source.node_name(), own));
     shares
@@ -223,6 +223,8 @@ pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, reques
         MemberRequest::BanRecords => source.ban_records().map(MemberAnswer::BanRecords),
         MemberRequest::Kick(request) => source.kick(&request).map(MemberAnswer::Kicked),
         MemberRequest::Meter(request) => metered(source, &request).map(MemberAnswer::Metered),
+        MemberRequest::Hub => source.hub().map(MemberAnswer::Hub),
+        MemberRequest::OrderPipeline(order) => source.order_pipeline(&order).map(MemberAnswer::PipelineOrdered),
         MemberRequest::Reload => Ok(MemberAnswer::Reloaded(operations.reload())),
     };
     answered.unwrap_or_else(|error| MemberAnswer::Refused(error.to_string()))

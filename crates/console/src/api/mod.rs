@@ -25,8 +25,8 @@ use tidegate_admin::fleet::{BrokerAddress, DrainBroker};
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
-    InvalidRequest, KickRequest, MeterRequest, Request, SlowClient, SlowRequest, Story, Subject, TenantUsage,
-    UnbanRequest, WhyRequest,
+    InvalidRequest, KickRequest, MeterRequest, PipelineOrder, Request, SlowClient, SlowRequest, Story, Subject,
+    TenantUsage, UnbanRequest, WhyRequest,
 };
 
 use crate::status::Unavailable;
@@ -165,13 +165,17 @@ pub trait Control: crate::status::StatusSource {
         Ok(serde_json::Value::Object(serde_json::Map::new()))
     }
 
-    /// Pauses a pipeline, or has it go on.
+    /// The names of all pipelines of the configuration, also of pipelines that other members run. Never waits.
+    fn pipeline_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Has a pipeline pause, resume or replay. False when this process has no such pipeline.
     ///
     /// # Errors
-    /// When no pipeline has the name.
-    fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
-        let _ = paused;
-        Err(ControlError::Invalid(format!("there is no pipeline `{name}`")))
+    /// When the pipeline cannot do it.
+    fn order_pipeline(&self, _order: &PipelineOrder) -> Result<bool, ControlError> {
+        Ok(false)
     }
 
     /// An orchestrator's brokers.

@@ -50,6 +50,30 @@ pub(super) static METRICS: &[Metric] = &[
         "Partitions begun with nothing after the node that had them was lost.",
         |it, out| out.one(of(it, |cluster| cluster.taken_anew)),
     ),
+    one(
+        "tidegate_cluster_indirect_links",
+        Gauge,
+        "Links to other nodes that go through a third node, since there is no direct connection.",
+        |it, out| {
+            out.one(of(it, |cluster| cluster.indirect_links));
+        },
+    ),
+    one(
+        "tidegate_cluster_indirect_links_total",
+        Counter,
+        "Links to other nodes that were begun through a third node.",
+        |it, out| {
+            out.one(of(it, |cluster| cluster.indirect_links_begun));
+        },
+    ),
+    one(
+        "tidegate_cluster_carried_bytes_total",
+        Counter,
+        "Bytes that this node has carried between two others without a direct connection.",
+        |it, out| {
+            out.one(of(it, |cluster| cluster.carried_bytes));
+        },
+    ),
     one("tidegate_cluster_restoring", Gauge, "Partitions of dead nodes that are being fetched.", |it, out| {
         out.one(of(it, |cluster| cluster.restoring));
     }),

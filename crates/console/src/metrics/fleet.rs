@@ -54,6 +54,11 @@ pub(super) static METRICS: &[Metric] = &[
         each(it, out, |broker| broker.duplicates);
     }),
     counter(
+        "tidegate_fleet_beyond_window_total",
+        "Of those, messages beyond the Receive Maximum announced to the broker.",
+        |it, out| each(it, out, |broker| broker.beyond_window),
+    ),
+    counter(
         "tidegate_fleet_delivered_here_total",
         "Messages delivered without the broker that has acknowledged them and does not bring them back.",
         |it, out| each(it, out, |broker| broker.delivered_here),

@@ -49,6 +49,39 @@ pub(super) static METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "tidegate_hub_dead_letters_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Failed messages of the pipeline that became dead letters.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.dead_letters);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_batches_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Batches of the pipeline that sinks have taken, refused or failed to take.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.batches);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_batch_seconds_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Time between these batches and the answers of their sinks. Divided by the number of batches it is their latency.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], Duration::from_millis(pipeline.batch_ms).as_secs_f64());
+            }
+        },
+    },
+    Metric {
         name: "tidegate_hub_messages_held",
         kind: Gauge,
         labels: &["pipeline"],
@@ -56,6 +89,17 @@ pub(super) static METRICS: &[Metric] = &[
         read: |it, out| {
             for pipeline in &it.status.pipelines {
                 out.add(&[&pipeline.name], pipeline.held);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_messages_waiting",
+        kind: Gauge,
+        labels: &["pipeline"],
+        help: "Messages that wait in the partitions of the pipeline's log on the bus that this process has.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.waiting);
             }
         },
     },

@@ -211,6 +211,15 @@ async function showSlow() {
     rows, "none: all acknowledge in time, and no queue is full");
 }
 
+async function showPipelines() {
+  const pipelines = Object.entries(await (await ask("api/v1/hub")).json());
+  id("pipelines").hidden = !pipelines.length;
+  const rows = pipelines.map(([name, it]) => [name, it.node || "", it.state, whole(it.in), whole(it.out), whole(it.failed), whole(it.retried || 0),
+    whole(it.waiting), length(it.lag_s), it.batches ? `${(1000 * it.batch_s / it.batches).toFixed(1)} ms` : "", it.error || ""]);
+  table(id("piped"), [{ title: "Pipeline", text: true }, { title: "Node", text: true }, { title: "State", text: true }, { title: "In" }, { title: "Out" }, { title: "Failed" },
+    { title: "Retried" }, { title: "Waiting" }, { title: "Lag" }, { title: "Batch" }, { title: "Error", text: true }], rows, "none");
+}
+
 let shown = [];
 let turn = 0;
 
@@ -268,6 +277,7 @@ async function look(everything) {
   try {
     showNumbers(samples(await (await ask("metrics")).text()));
     await showSlow();
+    if (everything || turn % 5 === 0) await showPipelines();
     if (everything || (turn % 5 === 0 && shown.length <= CLIENTS && !inUse(id("clients")))) await showClients(false);
     turn += 1;
     id("login").hidden = true;

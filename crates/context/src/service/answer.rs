@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_bus::BusError;
 
-/// What becomes of what a client has said.
+/// The outcome for a message, a context or an advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The bus has it, or it needs nothing more.
@@ -17,7 +17,7 @@ pub enum Fate {
 
 type Tell = Box<dyn FnOnce(Fate) + Send>;
 
-/// Tells once what becomes of a message, a context or an advertisement. If all its copies are dropped before, it tells
+/// Tells the outcome for a message, a context or an advertisement once. If all its copies are dropped before, it tells
 /// [`Fate::Later`].
 #[derive(Clone)]
 pub struct Answer(Arc<Untold>);

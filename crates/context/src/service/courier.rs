@@ -413,14 +413,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_the_bus_is_refused_for_good() {
+    fn a_context_too_large_for_the_bus_is_refused_for_good() {
         let courier = courier();
         courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
         let (sender, answer) = sync_channel(1);
         let tell = Answer::new(move |fate| sender.send(fate).unwrap());
         courier.keep_context("node", vec![b' '; 2_000_000], tell);
         assert_eq!(answer.recv(), Ok(Fate::Never));
-        assert!(answer.recv().is_err(), "it is told once");
+        assert!(answer.recv().is_err(), "it answers once");
     }
 
     #[test]

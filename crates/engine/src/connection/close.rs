@@ -6,7 +6,7 @@ use crate::groups::dealing::{Dealing, dealing};
 use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::publish::answering::answering;
 use crate::publish::publishing::publishing;
-use crate::subscribe::subscribing::{Subscribing, subscribing};
+use crate::subscribe::subscribing::subscribing;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -366,15 +366,6 @@ impl Connecting<'_> {
         if let Some(at) = rare.ends_at.take() {
             self.desk.timers.cancel(at, Timer::SessionEnd(key));
         }
-    }
-}
-
-impl EndedSession {
-    /// Drops a message that waited.
-    pub(super) fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
-        let Some(delivery) = self.queue.pop_front() else { return };
-        context.desk.memory.forget_queued(delivery.cost());
-        dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
     }
 }
 

@@ -11,6 +11,7 @@
 
 use std::rc::Rc;
 
+use crate::groups::dealing::dealing;
 use crate::ids::TenantId;
 use crate::now::Now;
 use crate::session::ended::{EndedSession, EndedSessions, MESSAGES_PER_WORK};
@@ -103,5 +104,11 @@ impl EndedSession {
             self.drop_next(now, context);
         }
         1
+    }
+    /// Drops a queued message.
+    fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
+        let Some(delivery) = self.queue.pop_front() else { return };
+        context.desk.memory.forget_queued(delivery.cost());
+        dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
     }
 }

@@ -2,17 +2,16 @@
 
 use crate::connection::connecting::connecting;
 use crate::connection::parking::{Parking, parking};
-use crate::connection::table::Connections;
 use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
 
-use crate::connection::Phase;
+use crate::connection::{Connection, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId, TenantId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::UPLINK_LISTENER;
@@ -394,7 +393,15 @@ impl Engine {
             return self.resume_principal(now, key);
         }
         // If a packet among these fills a queue again, the rest is parked again by the same way.
-        let taken = self.take_frames(now, key, &parked.bytes);
+        let mut taken = self.observers.len_of_given_up(key, &parked.bytes);
+        if taken > 0 {
+            taken = self.take_frames(now, key, &parked.bytes[..taken]);
+            let waits_again = self.desk.connections.get(key).is_some_and(Connection::is_parked);
+            if !waits_again {
+                self.observers.end_giving_up(key);
+            }
+        }
+        taken += self.take_frames(now, key, &parked.bytes[taken..]);
         debug_assert!(taken == parked.bytes.len() || self.desk.connections.get(key).is_none_or(|c| c.paused));
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.is_parked() {
@@ -420,16 +427,6 @@ impl Parking<'_> {
             connection.paused = true;
             self.desk.events.push_back(Event::PauseReading { key });
         }
-    }
-}
-
-impl Connections {
-    /// Says who pays for packets that have arrived. Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
-    #[inline]
-    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<TenantId> {
-        let connection = self.get_mut(key).filter(|_| taken > 0)?;
-        connection.last_seen = now.monotonic;
-        Some(connection.payer)
     }
 }
 

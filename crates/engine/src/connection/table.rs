@@ -4,6 +4,7 @@ use crate::connection::{Connection, Phase};
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use std::ops::{Deref, DerefMut};
 
+use crate::now::Now;
 use crate::slab::GenSlab;
 
 /// All connections of a shard, by their keys.
@@ -33,6 +34,15 @@ impl Connections {
     #[inline]
     pub(crate) fn payer_of(&self, key: ConnectionKey) -> TenantId {
         self.get(key).map_or(TenantId::UPLINK, |connection| connection.payer)
+    }
+
+    /// Notes that whole packets have arrived, and returns the tenant that pays for them. Only whole packets show that a
+    /// client is alive ([MQTT-3.1.2-22]): a part of one may be all that ever comes.
+    #[inline]
+    pub(crate) fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<TenantId> {
+        let connection = self.get_mut(key).filter(|_| taken > 0)?;
+        connection.last_seen = now.monotonic;
+        Some(connection.payer)
     }
 }
 

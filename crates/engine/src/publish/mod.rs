@@ -27,6 +27,7 @@ use crate::session::table::Sessions;
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::connection::input::Refused;
+use crate::connection::table::Connections;
 use crate::connection::{Answer, Outcome};
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
@@ -35,6 +36,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
+use crate::session::Flow;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
@@ -107,10 +109,8 @@ impl Engine {
         }
         let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
         let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(()) };
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        let received = flow.map_or(0, |flow| flow.received.len().saturating_sub(flow.received_before));
-        let acks = connection.extra.as_ref().map_or(0, |extra| extra.acks.pub_acks());
-        if received + acks < usize::from(listener.receive_maximum) {
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        if self.desk.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
             return Ok(());
         }
         // A repetition of what is under way already is not one more.
@@ -251,6 +251,16 @@ impl Publishing<'_> {
             self.desk.reports().tell_denied(Attempt::Retain, session, publication.topic, reason);
         }
         refused
+    }
+}
+
+impl Connections {
+    /// Messages above QoS 0 that a connection has sent and that count against its Receive Maximum. `flow` is that of its
+    /// session.
+    pub(crate) fn unacknowledged(&self, key: ConnectionKey, flow: Option<&Flow>) -> usize {
+        let received = flow.map_or(0, |flow| flow.received.len().saturating_sub(flow.received_before));
+        let extra = self.get(key).and_then(|connection| connection.extra.as_ref());
+        received + extra.map_or(0, |extra| extra.acks.pub_acks())
     }
 }
 

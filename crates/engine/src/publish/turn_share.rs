@@ -205,7 +205,7 @@ impl Engine {
     /// each after the other.
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.turn_share.begin(&self.desk.to_write);
-        self.endings.begin_turn();
+        self.endings.begin_turn(FILTER_WORK_PER_TURN);
         self.run_fan_outs(now);
         self.run_steps(now);
         self.endings.run(now, &mut subscribing!(self));

@@ -6,13 +6,12 @@ use std::rc::Rc;
 
 use super::{Delivery, FilterList, Membership};
 use crate::ids::{SessionKey, TenantId};
-use crate::subscribe::steps::FILTER_WORK_PER_TURN;
 use crate::telling::reason::Reason;
 
 /// Messages that are dropped for one unit of work.
 pub(crate) const MESSAGES_PER_WORK: usize = 8;
 
-/// Work for ended sessions that waits, for each unit that a turn does beyond [`FILTER_WORK_PER_TURN`].
+/// Work for ended sessions that waits, for each unit that a turn does beyond its least share.
 const WAITING_PER_WORK: usize = 64;
 
 /// The most work that one turn does for ended sessions, units. One unit drops [`MESSAGES_PER_WORK`] messages, so a turn
@@ -68,9 +67,9 @@ pub(crate) struct EndedSessions {
 }
 
 impl EndedSessions {
-    /// A turn begins. Its share grows with the work that waits.
-    pub(crate) fn begin_turn(&mut self) {
-        self.share = (FILTER_WORK_PER_TURN + self.left / WAITING_PER_WORK).min(ENDED_WORK_PER_TURN_MAX);
+    /// A turn begins. Its share is at least so many units and grows with the work that waits.
+    pub(crate) fn begin_turn(&mut self, least: usize) {
+        self.share = (least + self.left / WAITING_PER_WORK).min(ENDED_WORK_PER_TURN_MAX);
         self.work = 0;
     }
 
@@ -90,6 +89,11 @@ impl EndedSessions {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EndedSession> {
         self.waiting.values().flatten()
+    }
+
+    /// Subscriptions that ended sessions of a tenant still have.
+    pub(crate) fn subscriptions_of(&self, tenant: TenantId) -> usize {
+        self.waiting.get(&tenant).into_iter().flatten().map(EndedSession::subscriptions).sum()
     }
 
     /// The next tenant with ended sessions, each after the other.

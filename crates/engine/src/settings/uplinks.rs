@@ -207,6 +207,8 @@ pub struct UplinkCounters {
     pub received: u64,
     /// Of these, those that had been received before.
     pub duplicates: u64,
+    /// Of these, those above QoS 0 that came beyond the Receive Maximum announced to the broker.
+    pub beyond_window: u64,
     /// Messages delivered to the clients of this process without the broker, which took them and does not bring them
     /// back.
     pub delivered_here: u64,
@@ -226,6 +228,7 @@ impl UplinkCounters {
         self.resent += other.resent;
         self.received += other.received;
         self.duplicates += other.duplicates;
+        self.beyond_window += other.beyond_window;
         self.lost += other.lost;
         self.delivered_here += other.delivered_here;
         self.set_aside += other.set_aside;

@@ -9,7 +9,7 @@ use crate::harness::*;
 const FILTERS: usize = 1000;
 const MESSAGES: usize = 3000;
 /// What a turn removes at most of one session: the share of the packet that ends it, and that of the turn's timers. A
-/// share is 64, and more by a part of what waits.
+/// share is 64, and more by a part of the waiting work.
 const PER_TURN: u64 = 2 * (66 + FILTERS as u64 / 64);
 
 /// A client with so many subscriptions at QoS 1, made from their numbers.
@@ -246,5 +246,5 @@ fn tenants_have_their_ended_sessions_removed_by_turns() {
     while world.gauges().shared_subscriptions > 0 {
         world.turns();
     }
-    assert!(world.gauges().subscriptions > FILTERS as u64 / 2, "those that ended first wait still");
+    assert!(world.gauges().subscriptions > FILTERS as u64 / 2, "the first sessions wait still");
 }

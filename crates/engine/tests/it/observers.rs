@@ -147,11 +147,11 @@ fn a_refusal_for_good_ends_the_exchange() {
             publisher.disconnect();
         }
         assert_eq!(world.dropped(Reason::ObserverRejected), 4);
-        let is_told = |event: &LogEvent| {
+        let explains = |event: &LogEvent| {
             matches!(event, LogEvent::Denied { client_id, topic, reason: Reason::ObserverRejected, .. }
                 if client_id == "p" && topic == "t")
         };
-        assert!(world.take_log().iter().any(is_told), "why can tell it");
+        assert!(world.take_log().iter().any(explains), "why can tell it");
         assert!(!Reason::ObserverRejected.is_temporary());
     });
 }
@@ -257,6 +257,31 @@ fn a_publisher_that_waited_too_long_for_an_observer_is_told() {
             }
         }
         assert_eq!(world.dropped(Reason::ObserverRefused), 2);
+    });
+}
+
+#[test]
+fn a_wait_that_was_too_long_counts_for_its_message_alone() {
+    everywhere_with(soon, |world| {
+        observe(world, &observer("#", 1, ObserverPolicy::Hold));
+        let publisher = world.connect(v5("p"));
+        publisher.send_publish(message("a", "1").qos1());
+        publisher.send_publish(message("secret", "2").qos1());
+        let told = world.take_observed();
+        assert_eq!(told.len(), 1);
+        // Meanwhile it loses the right, so the message that has waited does not come to its observer.
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(NoSecrets))));
+        }
+        world.advance(seconds(6));
+        publisher.send_publish(message("b", "3").qos1());
+        world.run();
+        assert_eq!(publisher.answers(), [], "the next message waits as any other");
+        confirm(world, told[0].0, told[0].2.ticket, ObserverAnswer::Taken);
+        assert_eq!(confirm_all(world), ["3"]);
+        let codes: Vec<_> = publisher.answers().into_iter().map(|answer| answer.2).collect();
+        assert_eq!(codes.len(), 3, "{codes:?}");
+        assert_eq!((codes[1], codes[2].is_error()), (ReasonCode::NotAuthorized, false));
     });
 }
 

@@ -66,6 +66,10 @@ pub(super) struct Lane {
     /// Batches that were tried before, in order; they go first.
     again: VecDeque<Vec<Item>>,
     under_way: Option<Vec<Item>>,
+    /// Whether records of the batch that is under way were dropped: a refusal may be about one of them.
+    is_cut: bool,
+    /// When the batch that is under way began.
+    begun: u64,
     retry_at: Option<u64>,
     failures: u32,
     /// Why the last batch failed, until one succeeds.
@@ -81,6 +85,8 @@ impl Lane {
             waiting_bytes: 0,
             again: VecDeque::new(),
             under_way: None,
+            is_cut: false,
+            begun: 0,
             retry_at: None,
             failures: 0,
             error: None,
@@ -92,19 +98,36 @@ impl Lane {
         self.waiting.push_back((item, now));
     }
 
-    /// Drops records of these messages that are not under way.
+    /// Drops records of these messages. The sink still has a batch that is under way, but it does not come again with
+    /// them.
     pub(super) fn forget(&mut self, gone: &BTreeSet<u64>) {
-        self.waiting.retain(|(item, _)| !gone.contains(&item.entry));
+        let stays = |item: &Item| !gone.contains(&item.entry);
+        self.waiting.retain(|(item, _)| stays(item));
         self.waiting_bytes = self.waiting.iter().map(|(item, _)| item.record.size()).sum();
-        self.again.iter_mut().for_each(|batch| batch.retain(|item| !gone.contains(&item.entry)));
+        self.again.iter_mut().for_each(|batch| batch.retain(stays));
         self.again.retain(|batch| !batch.is_empty());
-        if self.again.is_empty() && self.under_way.is_none() {
-            self.retry_at = None;
+        if let Some(batch) = &mut self.under_way {
+            let before = batch.len();
+            batch.retain(stays);
+            self.is_cut |= batch.len() < before;
+        } else if self.again.is_empty() {
+            (self.retry_at, self.error, self.failures) = (None, None, 0);
         }
     }
 
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
+    }
+
+    /// Records that the sink does not have.
+    pub(super) fn len(&self) -> usize {
+        let tried: usize = self.again.iter().chain(&self.under_way).map(Vec::len).sum();
+        self.waiting.len() + tried
+    }
+
+    /// Milliseconds since the batch that is under way began.
+    pub(super) fn age(&self, now: u64) -> u64 {
+        now.saturating_sub(self.begun)
     }
 
     fn is_full(&self) -> bool {
@@ -135,6 +158,7 @@ impl Lane {
         let batch = self.again.pop_front().unwrap_or_else(|| self.collect());
         let records = batch.iter().map(|item| Arc::clone(&item.record)).collect();
         self.under_way = Some(batch);
+        self.begun = now;
         Some(records)
     }
 
@@ -153,6 +177,11 @@ impl Lane {
     /// The batch that is under way has come to an end. `chance` is any number.
     pub(super) fn settle(&mut self, now: u64, outcome: Outcome, chance: u64) -> Settled {
         let Some(mut batch) = self.under_way.take() else { return Settled::default() };
+        let is_cut = std::mem::take(&mut self.is_cut);
+        if batch.is_empty() {
+            (self.error, self.failures) = (None, 0);
+            return Settled::default();
+        }
         match outcome {
             Outcome::Done => {
                 self.failures = 0;
@@ -166,6 +195,10 @@ impl Lane {
                 self.retry_at = Some(now.saturating_add(half + chance % (half + 1)).max(now + 1));
                 self.failures = self.failures.saturating_add(1);
                 self.error = Some(why);
+                Settled { retried: true, ..Settled::default() }
+            }
+            Outcome::Refused(_) if is_cut => {
+                self.again.push_front(batch);
                 Settled { retried: true, ..Settled::default() }
             }
             Outcome::Refused(_) if batch.len() > 1 => {

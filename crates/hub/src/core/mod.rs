@@ -63,6 +63,12 @@ pub struct Numbers {
     pub filtered: u64,
     /// Not delivered: steps failed, or a sink refused. They are dead letters, where there is a place for these.
     pub failed: u64,
+    /// The failed messages that became dead letters.
+    pub dead_letters: u64,
+    /// Batches that sinks have answered.
+    pub batches: u64,
+    /// The time that these took, milliseconds.
+    pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
     /// Messages of QoS 0 for which there was no room.
@@ -220,6 +226,7 @@ impl<D> Core<D> {
         self.numbers.failed += 1;
         let dead = self.first_lanes[self.settings.sinks.len()];
         let lane = self.lanes.get_mut(dead).filter(|_| may_be_kept);
+        self.numbers.dead_letters += u64::from(lane.is_some());
         let topic = item.record.topic.clone();
         self.actions.push_back(Action::Tell(News::Failed { topic, why: why.clone(), kept: lane.is_some() }));
         let Some(lane) = lane else { return self.confirm(item.entry, false) };
@@ -249,6 +256,8 @@ impl<D> Core<D> {
         let dead = self.first_lanes[self.settings.sinks.len()];
         let Some(at) = self.lanes.get_mut(lane) else { return };
         let (sink, was_away) = (at.sink, at.error.is_some());
+        self.numbers.batches += 1;
+        self.numbers.batch_ms += at.age(now);
         let settled = at.settle(now, outcome, chance);
         let news = match (was_away, &at.error) {
             (false, Some(why)) => Some(News::Away { sink, why: why.clone() }),
@@ -338,6 +347,11 @@ impl<D> Core<D> {
     /// When the broker took the oldest of these, Unix milliseconds.
     pub fn oldest(&self) -> Option<u64> {
         self.ledger.oldest()
+    }
+
+    /// Records that each lane's sink does not have, with the place of the sink in `to`, and why it takes none.
+    pub fn queues(&self) -> impl Iterator<Item = (usize, usize, Option<&str>)> {
+        self.lanes.iter().map(|lane| (lane.sink, lane.len(), lane.error.as_deref()))
     }
 
     /// Why sinks do not take batches, by their place in `to`.

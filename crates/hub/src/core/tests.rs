@@ -61,8 +61,54 @@ fn a_message_is_acknowledged_once_all_sinks_have_it() {
     assert!(acknowledged(&actions(&mut core, 6)).is_empty());
     core.settle(7, 1, Outcome::Done);
     assert_eq!(acknowledged(&actions(&mut core, 7)), [1]);
-    assert_eq!(core.numbers(), Numbers { taken: 1, delivered: 1, sink_deliveries: 2, ..Numbers::default() });
+    assert_eq!(
+        core.numbers(),
+        Numbers { taken: 1, delivered: 1, sink_deliveries: 2, batches: 2, batch_ms: 3, ..Numbers::default() }
+    );
     assert_eq!((core.held(), core.deadline()), (0, None));
+}
+
+#[test]
+fn messages_that_another_process_takes_over_are_forgotten() {
+    let mut core = core(1, 1, 2, false, &StepSettings::default());
+    for number in 1..=5 {
+        core.take(0, 0, &message(number, 0), Some((number, u64::from(number == 3))));
+    }
+    assert_eq!(sent(&actions(&mut core, 0)), [(0, vec!["1".into(), "2".into()])]);
+    core.forget(|(_, connection)| *connection == 0);
+    assert_eq!(core.held(), 1);
+    core.settle(1, 0, Outcome::Away("x".into()));
+    // The failed batch does not come again.
+    assert_eq!(sent(&actions(&mut core, 5)), [(0, vec!["3".into()])]);
+    core.settle(6, 0, Outcome::Done);
+    assert_eq!(acknowledged(&actions(&mut core, 6)), [3]);
+    core.take(7, 0, &message(1, 0), Some((1, 2)));
+    assert_eq!(core.held(), 1, "it may come back");
+}
+
+#[test]
+fn a_refusal_of_a_forgotten_record_blames_no_other() {
+    let mut core = core(1, 1, 2, true, &StepSettings::default());
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    core.take(0, 0, &message(2, 0), Some((2, 1)));
+    assert_eq!(sent(&actions(&mut core, 0)).len(), 1);
+    core.forget(|(_, connection)| *connection == 0);
+    core.settle(1, 0, Outcome::Refused("1 is to blame".into()));
+    assert_eq!(sent(&actions(&mut core, 1)), [(0, vec!["2".into()])]);
+    core.settle(2, 0, Outcome::Done);
+    assert_eq!((acknowledged(&actions(&mut core, 2)), core.numbers().failed), (vec![2], 0));
+}
+
+#[test]
+fn a_batch_that_waits_to_be_tried_again_is_forgotten() {
+    let mut core = core(1, 1, 2, false, &StepSettings::default());
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    actions(&mut core, 5);
+    core.settle(5, 0, Outcome::Away("x".into()));
+    actions(&mut core, 5);
+    core.forget(|_| true);
+    assert_eq!((core.held(), core.deadline()), (0, None));
+    assert!(actions(&mut core, 10_000).is_empty());
 }
 
 #[test]

@@ -1,14 +1,8 @@
-//! The log of a pipeline on the bus: a broker appends messages, and processes of the hub share its partitions.
+//! The log of a pipeline on the bus: a broker appends messages (`sinks/log.rs`), and processes of the hub share its
+//! partitions (`sources/log`).
 //!
-//! - `sink` appends messages: the broker acknowledges a message to its publisher's session when the log has it.
-//! - `source` takes messages of the partitions that this process has in the group of the pipeline.
-//! - `partition` is one of these partitions; `progress` says up to which position all messages are done.
-//! - `state` is a small second log: positions of partitions, whether the pipeline is paused, and the last replay.
+//! `state` is a small second log: positions of partitions, whether the pipeline is paused, and the last replay.
 
-mod partition;
-mod progress;
-mod sink;
-mod source;
 mod state;
 
 use std::sync::mpsc::channel;
@@ -16,8 +10,7 @@ use std::time::Duration;
 
 use tidegate_bus::{Address, BusError, Done, GroupName, LogName, LogSpec, Place, Settings};
 
-pub(crate) use self::sink::LogSink;
-pub(crate) use self::source::LogSource;
+pub(crate) use self::state::{Mark, Replay, SharedState, mark_record, pause_record, replay_record};
 
 /// Longest name of a pipeline whose messages are on the bus.
 pub const MAX_PIPELINE_NAME: usize = 48;
@@ -49,20 +42,20 @@ pub struct LogSettings {
     pub keep: Duration,
     /// Messages that one process works on at once.
     pub window: u16,
-    /// The name of this process among those that share the work: 1 to 64 letters, digits, `-` and `_`.
+    /// The name of this process in the group: 1 to 64 letters, digits, `-` and `_`.
     pub member: String,
 }
 
 /// The names of a pipeline on the bus.
 #[derive(Clone, Debug)]
-struct Names {
-    messages: LogName,
-    states: LogName,
-    group: GroupName,
+pub(crate) struct Names {
+    pub(crate) messages: LogName,
+    pub(crate) states: LogName,
+    pub(crate) group: GroupName,
 }
 
 impl LogSettings {
-    fn names(&self) -> Result<Names, String> {
+    pub(crate) fn names(&self) -> Result<Names, String> {
         let messages = LogName::new(&format!("hub-{}", self.pipeline));
         let states = LogName::new(&format!("hub-{}-state", self.pipeline));
         let group = GroupName::new(&format!("hub-{}", self.pipeline));
@@ -76,7 +69,7 @@ impl LogSettings {
     }
 
     /// The log of messages.
-    fn messages(&self, names: &Names) -> LogSpec {
+    pub(crate) fn messages(&self, names: &Names) -> LogSpec {
         let bytes = self.max_bytes / u64::from(self.partitions.max(1));
         LogSpec {
             max_records: MAX_RECORDS,
@@ -86,12 +79,12 @@ impl LogSettings {
         }
     }
 
-    fn place(names: &Names, partition: u32) -> Place {
+    pub(crate) fn place(names: &Names, partition: u32) -> Place {
         Place::new(names.messages.clone(), partition)
     }
 }
 
-fn states(names: &Names) -> LogSpec {
+pub(crate) fn states(names: &Names) -> LogSpec {
     LogSpec {
         max_records: STATE_RECORDS,
         max_bytes: STATE_BYTES,
@@ -100,7 +93,7 @@ fn states(names: &Names) -> LogSpec {
 }
 
 /// Waits for the end of a request to the bus, which the bus bounds in time.
-fn wait<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
+pub(crate) fn wait<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
     let (tell, outcome) = channel();
     // A receiver that has gone needs no outcome.
     call(Box::new(move |result| drop(tell.send(result))))?;

@@ -12,33 +12,33 @@ const PARTITION: &str = "partition-";
 
 /// Where a partition is continued. A replay begins the next generation, whose positions count from then on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     /// The number of the replay that this belongs to, or 0.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     /// All messages below it are done.
-    pub(super) position: u64,
+    pub(crate) position: u64,
 }
 
 /// The last replay that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Replay {
-    /// 0 is none.
-    pub(super) number: u64,
+pub(crate) struct Replay {
+    /// 0 says that there was no replay.
+    pub(crate) number: u64,
     /// Messages that the broker took then or later come again, Unix milliseconds.
-    pub(super) from: u64,
+    pub(crate) from: u64,
 }
 
-/// What the records say.
+/// The state that the records give.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct SharedState {
     marks: BTreeMap<u32, Mark>,
-    pub(super) paused: bool,
-    pub(super) replay: Replay,
+    pub(crate) paused: bool,
+    pub(crate) replay: Replay,
 }
 
-impl State {
+impl SharedState {
     /// Takes a record. One that is no state is passed over.
-    pub(super) fn take(&mut self, record: &Record) {
+    pub(crate) fn take(&mut self, record: &Record) {
         let Ok(key) = std::str::from_utf8(&record.key) else { return };
         let Ok(value) = serde_json::from_slice::<Value>(&record.payload) else { return };
         let number = |name: &str| value.get(name).and_then(Value::as_u64);
@@ -64,21 +64,21 @@ impl State {
         }
     }
 
-    pub(super) fn mark(&self, partition: u32) -> Mark {
+    pub(crate) fn mark(&self, partition: u32) -> Mark {
         self.marks.get(&partition).copied().unwrap_or_default()
     }
 }
 
-pub(super) fn mark_record(partition: u32, mark: Mark) -> Append {
+pub(crate) fn mark_record(partition: u32, mark: Mark) -> Append {
     let payload = json!({ "generation": mark.generation, "position": mark.position });
     Append::new(payload.to_string()).with_key(format!("{PARTITION}{partition}"))
 }
 
-pub(super) fn pause_record(paused: bool) -> Append {
+pub(crate) fn pause_record(paused: bool) -> Append {
     Append::new(json!(paused).to_string()).with_key(PAUSED)
 }
 
-pub(super) fn replay_record(replay: Replay) -> Append {
+pub(crate) fn replay_record(replay: Replay) -> Append {
     Append::new(json!({ "number": replay.number, "from": replay.from }).to_string()).with_key(REPLAY)
 }
 
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_older_mark_does_not_count_and_a_replay_does() {
-        let mut state = State::default();
+        let mut state = SharedState::default();
         let mut take = |generation, position| {
             state.take(&record(mark_record(2, Mark { generation, position })));
             state.mark(2)
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn records_that_are_no_state_are_passed_over() {
-        let mut state = State::default();
+        let mut state = SharedState::default();
         for (key, payload) in [("partition-x", "{}"), ("replay", "[]"), ("paused", "7"), ("other", "{"), ("", "")] {
             state.take(&record(Append::new(payload).with_key(key)));
         }

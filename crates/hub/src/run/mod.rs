@@ -20,12 +20,11 @@ use tidegate_client::TopicFilterBuf;
 
 use self::lane::LaneThread;
 use self::status::Snapshot;
-pub use self::status::{PipelineState, PipelineStatus};
+pub use self::status::{LastFailure, PipelineState, PipelineStatus, SinkStatus};
 use self::worker::{Course, Orders, Worker};
 use crate::core::{Core, CoreSettings, SinkPlan};
-use crate::log::LogSource;
 use crate::sinks::{FileSinks, Place, Sink, SinkSettings};
-use crate::sources::{Source, SourceSettings, Topics, Wake};
+use crate::sources::{Http, LogSource, Nats, Source, SourceSettings, Topics, Wake};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -33,6 +32,8 @@ use crate::time::wall_clock;
 const MAX_HELD: usize = 20_000;
 /// The same in bytes.
 const MAX_HELD_BYTES: usize = 64 << 20;
+/// Time for an order of an operator.
+const ORDER_WITHIN: Duration = Duration::from_secs(3);
 
 /// A pipeline of the configuration.
 #[derive(Clone, Debug)]
@@ -101,7 +102,7 @@ struct Pipeline {
     snapshot: Arc<Mutex<Snapshot>>,
     orders: Arc<Orders>,
     wake: Wake,
-    /// It gets one notification, when the session has its subscriptions.
+    /// It gets one notification, when the session at the broker has its subscriptions. Other sources have none.
     subscribed: Option<Receiver<()>>,
     /// Nothing ever comes; it ends when all threads of the pipeline have ended.
     ended: Receiver<Infallible>,
@@ -124,6 +125,13 @@ impl Pipeline {
         self.orders.paused.store(paused, Ordering::Release);
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).paused = paused;
         (self.wake)();
+    }
+
+    fn replay(&self, from: u64) -> Receiver<Result<(), String>> {
+        let (tell, answer) = mpsc::channel();
+        self.orders.replays.lock().unwrap_or_else(PoisonError::into_inner).push((from, tell));
+        (self.wake)();
+        answer
     }
 
     /// Messages that sinks have confirmed, each counted for each sink.
@@ -266,18 +274,37 @@ impl Hub {
         state.ended_deliveries + runs.map(Pipeline::sink_deliveries).sum::<u64>()
     }
 
-    /// Pauses or resumes a pipeline: messages wait at the broker meanwhile. A pipeline that ends and starts again is
-    /// paused still. False when no running pipeline has the name.
+    /// Pauses or resumes a pipeline: messages wait at the broker meanwhile. A pipeline that starts here later, too, is
+    /// paused. False when no pipeline has the name.
     pub fn pause(&self, name: &str, paused: bool) -> bool {
+        if self.names().all(|known| known != name) {
+            return false;
+        }
         let mut state = self.state();
-        let Some(pipeline) = state.running.iter().find(|pipeline| pipeline.name == name) else { return false };
-        pipeline.pause(paused);
+        if let Some(pipeline) = state.running.iter().find(|pipeline| pipeline.name == name) {
+            pipeline.pause(paused);
+        }
         if paused {
             state.paused.insert(name.to_owned());
         } else {
             state.paused.remove(name);
         }
         true
+    }
+
+    /// Has messages of a pipeline come again that the broker took at `from` (Unix milliseconds) or later. False when the
+    /// pipeline does not run here.
+    ///
+    /// # Errors
+    /// In words, when its source keeps no messages, or does not answer.
+    pub fn replay(&self, name: &str, from: u64) -> Result<bool, String> {
+        let answer = {
+            let state = self.state();
+            let Some(pipeline) = state.running.iter().find(|pipeline| pipeline.name == name) else { return Ok(false) };
+            pipeline.replay(from)
+        };
+        answer.recv_timeout(ORDER_WITHIN).unwrap_or_else(|_| Err("the pipeline does not answer".to_owned()))?;
+        Ok(true)
     }
 
     /// Has all pipelines end their batches and disconnect, within `grace`. Brokers keep the sessions.
@@ -356,6 +383,14 @@ fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result
             let (_, core) = core_of(settings)?;
             start_with(settings, files, paused, (LogSource::new(log).map_err(unusable)?, Vec::new(), core))
         }
+        SourceSettings::Nats(nats) => {
+            let (from, core) = core_of(settings)?;
+            start_with(settings, files, paused, (Nats::new(nats).map_err(unusable)?, from, core))
+        }
+        SourceSettings::Http(http) => {
+            let (from, core) = core_of(settings)?;
+            start_with(settings, files, paused, (Http::new(http).map_err(unusable)?, from, core))
+        }
     }
 }
 
@@ -385,7 +420,9 @@ fn start_with<S: Source + 'static>(
         lanes.push(to_lane);
     }
     let (tell_subscribed, subscribed) = mpsc::channel();
-    let snapshot = Arc::new(Mutex::new(Snapshot { paused, ..Snapshot::default() }));
+    let named = |sink: &SinkSettings| SinkStatus { name: sink.name.clone(), ..SinkStatus::default() };
+    let all = settings.sinks().map(named).collect();
+    let snapshot = Arc::new(Mutex::new(Snapshot { paused, sinks: all, ..Snapshot::default() }));
     let orders = Arc::new(Orders { paused: paused.into(), ..Orders::default() });
     let worker = Worker {
         name: settings.name.clone(),
@@ -405,5 +442,7 @@ fn start_with<S: Source + 'static>(
         drop(running);
     };
     thread::Builder::new().name("hub-pipeline".to_owned()).spawn(work).map_err(failed)?;
-    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, wake, subscribed: Some(subscribed), ended })
+    // Other systems may be away: no publisher of this broker relies on them.
+    let subscribed = matches!(settings.source, SourceSettings::Topics(_)).then_some(subscribed);
+    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, wake, subscribed, ended })
 }

@@ -27,6 +27,32 @@ impl PipelineState {
     }
 }
 
+/// How a sink of a pipeline does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SinkStatus {
+    /// Its name.
+    pub name: String,
+    /// Records that it does not have yet.
+    pub waiting: usize,
+    /// Why it takes no batches, if it takes none.
+    pub error: Option<String>,
+    /// Its last error, also when it takes batches again, and when that was: Unix milliseconds.
+    pub last_error: Option<(u64, String)>,
+}
+
+/// The last message that was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    /// When: Unix milliseconds.
+    pub at: u64,
+    /// The topic of the message.
+    pub topic: String,
+    /// Why.
+    pub why: String,
+    /// Whether it is kept as a dead letter.
+    pub kept: bool,
+}
+
 /// How a pipeline does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineStatus {
@@ -40,8 +66,14 @@ pub struct PipelineStatus {
     pub held: usize,
     /// Age of the oldest of these, milliseconds.
     pub lag_ms: u64,
+    /// Messages that wait in the log of the pipeline on the bus, about.
+    pub waiting: u64,
     /// Why a sink does not take batches, or the broker no connection.
     pub error: Option<String>,
+    /// Its sinks, in the order of `to`; behind them the sink of dead letters.
+    pub sinks: Vec<SinkStatus>,
+    /// The last message that was not delivered.
+    pub last_failure: Option<LastFailure>,
 }
 
 /// What the thread of a pipeline has written down.
@@ -52,9 +84,12 @@ pub(super) struct Snapshot {
     pub(super) paused: bool,
     pub(super) numbers: Numbers,
     pub(super) held: usize,
+    pub(super) waiting: u64,
     /// Unix milliseconds.
     pub(super) oldest: Option<u64>,
     pub(super) error: Option<String>,
+    pub(super) sinks: Vec<SinkStatus>,
+    pub(super) last_failure: Option<LastFailure>,
 }
 
 impl Snapshot {
@@ -70,8 +105,11 @@ impl Snapshot {
             state,
             numbers: self.numbers,
             held: self.held,
+            waiting: self.waiting,
             lag_ms: self.oldest.map_or(0, |oldest| clock.saturating_sub(oldest)),
             error: self.error.clone(),
+            sinks: self.sinks.clone(),
+            last_failure: self.last_failure.clone(),
         }
     }
 }

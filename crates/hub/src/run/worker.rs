@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::{TopicFilterBuf, TopicNameBuf};
 
-use super::status::Snapshot;
+use super::status::{LastFailure, Snapshot};
 use crate::core::{Action, Core, News, Outcome};
 use crate::message::Message;
 use crate::record::Record;
-use crate::sources::{Source, Step};
+use crate::sources::{Source, SourceStep};
 use crate::time::wall_clock;
 
 /// Time between two lines of the log about messages that are not delivered.
@@ -21,7 +21,7 @@ const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(10);
 const LAST_BATCHES: Duration = Duration::from_secs(5);
 
 /// An answer that an operator waits for.
-type Answer = Sender<Result<(), String>>;
+type Ordered = Sender<Result<(), String>>;
 
 /// What others ask of a pipeline.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Orders {
     pub(super) paused: AtomicBool,
     pub(super) stop: AtomicBool,
     /// The time of a replay, Unix milliseconds, and who waits for the answer.
-    pub(super) replays: Mutex<Vec<(u64, Answer)>>,
+    pub(super) replays: Mutex<Vec<(u64, Ordered)>>,
 }
 
 /// The parts of a worker.
@@ -126,11 +126,11 @@ impl<S: Source> Worker<S> {
         self.take(step);
     }
 
-    fn take(&mut self, step: Step<S::Token>) {
+    fn take(&mut self, step: SourceStep<S::Token>) {
         match step {
-            Step::Message(message, token) => self.take_message(&message, token),
-            Step::Idle => {}
-            Step::Ready => {
+            SourceStep::Message(message, token) => self.take_message(&message, token),
+            SourceStep::Idle => {}
+            SourceStep::Ready => {
                 (self.course.takes, self.course.is_partial) = (true, false);
                 if self.course.trouble.take().is_some() {
                     tracing::info!(pipeline = self.name, "the pipeline takes all its messages again");
@@ -140,18 +140,18 @@ impl<S: Source> Worker<S> {
                     let _ = subscribed.send(());
                 }
             }
-            Step::Partly(why) => {
+            SourceStep::Partly(why) => {
                 (self.course.takes, self.course.is_partial) = (true, true);
                 self.tell_trouble(&why);
             }
-            Step::Away(why) => {
+            SourceStep::Away(why) => {
                 (self.course.takes, self.course.is_partial) = (false, false);
                 self.core.lose_connection();
                 self.tell_trouble(&why);
             }
-            Step::Trouble(why) => self.tell_trouble(&why),
-            Step::Gone(is_gone) => self.core.forget(is_gone),
-            Step::Paused(paused) => {
+            SourceStep::Trouble(why) => self.tell_trouble(&why),
+            SourceStep::Gone(is_gone) => self.core.forget(is_gone),
+            SourceStep::Paused(paused) => {
                 self.course.paused = paused;
                 self.orders.paused.store(paused, Ordering::Release);
                 self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).paused = paused;
@@ -162,7 +162,9 @@ impl<S: Source> Worker<S> {
     fn take_message(&mut self, message: &Message, token: Option<S::Token>) {
         if !self.is_wanted(message) {
             // Of a filter that the pipeline had before.
-            token.into_iter().for_each(|token| self.source.acknowledge(token));
+            if let Some(token) = token {
+                self.source.acknowledge(token);
+            }
             return;
         }
         let now = self.now();
@@ -204,12 +206,18 @@ impl<S: Source> Worker<S> {
     fn tell(&mut self, news: News) {
         let pipeline = self.name.as_str();
         let name = |sink: usize| self.sinks.get(sink).map_or("", String::as_str);
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         match news {
             News::Away { sink, why } => {
+                if let Some(status) = snapshot.sinks.get_mut(sink) {
+                    status.last_error = Some((wall_clock(), why.clone()));
+                }
                 tracing::warn!(pipeline, sink = name(sink), "the sink takes no batches, and messages wait: {why}");
             }
             News::Back { sink } => tracing::info!(pipeline, sink = name(sink), "the sink takes batches again"),
             News::Failed { topic, why, kept } => {
+                let failure = LastFailure { at: wall_clock(), topic: topic.clone(), why: why.clone(), kept };
+                snapshot.last_failure = Some(failure);
                 if self.course.failures_told.is_some_and(|told| told.elapsed() < FAILURES_TOLD_EVERY) {
                     self.course.failures_untold += 1;
                     return;
@@ -224,7 +232,8 @@ impl<S: Source> Worker<S> {
 
     /// Writes down how it does.
     fn note(&mut self) {
-        let mut errors = self.core.errors();
+        let core = &self.core;
+        let mut errors = core.errors();
         let error = errors.next().map(|(sink, why)| {
             let name = self.sinks.get(sink).map_or("", String::as_str);
             format!("{name}: {why}")
@@ -232,9 +241,19 @@ impl<S: Source> Worker<S> {
         let error = self.course.trouble.clone().or(error);
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         snapshot.takes_messages = self.course.takes;
-        snapshot.numbers = self.core.numbers();
-        snapshot.held = self.core.held();
-        snapshot.oldest = self.core.oldest();
+        snapshot.numbers = core.numbers();
+        snapshot.held = core.held();
+        snapshot.waiting = self.source.waiting();
+        snapshot.oldest = core.oldest();
         snapshot.error = error;
+        for status in &mut snapshot.sinks {
+            (status.waiting, status.error) = (0, None);
+        }
+        for (sink, waiting, error) in core.queues() {
+            if let Some(status) = snapshot.sinks.get_mut(sink) {
+                status.waiting += waiting;
+                status.error = status.error.take().or_else(|| error.map(str::to_owned));
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod file;
 mod http;
 mod influxdb;
+mod log;
 mod mqtt;
 mod nats;
 mod place;
@@ -25,7 +26,7 @@ pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
 pub use self::sqlite::SqliteSettings;
 use crate::core::Batching;
-use crate::log::{LogSettings, LogSink};
+use crate::log::LogSettings;
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -116,8 +117,8 @@ impl SinkSettings {
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
+            SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
-            SinkKind::Log(settings) => Box::new(LogSink::new(settings)?),
         })
     }
 }

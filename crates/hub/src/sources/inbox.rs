@@ -7,9 +7,9 @@ use std::time::Instant;
 use super::Wake;
 
 /// Items in order, and a bell. Clones are the same inbox.
-pub(crate) struct Inbox<T>(Arc<(Mutex<State<T>>, Condvar)>);
+pub(crate) struct Inbox<T>(Arc<(Mutex<Contents<T>>, Condvar)>);
 
-struct State<T> {
+struct Contents<T> {
     items: VecDeque<T>,
     rung: bool,
 }
@@ -22,25 +22,25 @@ impl<T> Clone for Inbox<T> {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        let state = State { items: VecDeque::new(), rung: false };
+        let state = Contents { items: VecDeque::new(), rung: false };
         Self(Arc::new((Mutex::new(state), Condvar::new())))
     }
 }
 
 impl<T: Send + 'static> Inbox<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn contents(&self) -> MutexGuard<'_, Contents<T>> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands an item over. The sender bounds their number.
     pub(crate) fn push(&self, item: T) {
-        self.state().items.push_back(item);
+        self.contents().items.push_back(item);
         self.0.1.notify_one();
     }
 
     /// Ends the wait that is under way, or the next one.
     pub(crate) fn ring(&self) {
-        self.state().rung = true;
+        self.contents().rung = true;
         self.0.1.notify_one();
     }
 
@@ -52,12 +52,17 @@ impl<T: Send + 'static> Inbox<T> {
 
     /// The next item, if there is one.
     pub(crate) fn take(&self) -> Option<T> {
-        self.state().items.pop_front()
+        self.contents().items.pop_front()
+    }
+
+    /// Items that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.contents().items.len()
     }
 
     /// Waits for an item or the bell, until `deadline` at most.
     pub(crate) fn wait(&self, deadline: Option<Instant>) {
-        let mut state = self.state();
+        let mut state = self.contents();
         while state.items.is_empty() && !state.rung {
             state = match deadline {
                 None => self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner),

@@ -1,12 +1,19 @@
 //! Sources: where messages come from. Each is one file with its settings and one [`Source`].
 
+mod http;
 mod inbox;
+mod log;
+mod nats;
 mod topics;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use self::inbox::Inbox;
+pub(crate) use self::http::Http;
+pub use self::http::HttpSourceSettings;
+pub(crate) use self::log::LogSource;
+pub(crate) use self::nats::Nats;
+pub use self::nats::NatsSourceSettings;
 pub(crate) use self::topics::Topics;
 pub use self::topics::TopicsSettings;
 use crate::log::LogSettings;
@@ -15,8 +22,8 @@ use crate::message::Message;
 /// Ends the wait of a source. It may be called from any thread, and it does not block.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// What a source gives when it is asked.
-pub enum Step<T> {
+/// The next event of a source.
+pub enum SourceStep<T> {
     /// A message, and how to acknowledge it; without a token its sender keeps no copy.
     Message(Box<Message>, Option<T>),
     /// The deadline has come, or the source was woken.
@@ -44,8 +51,8 @@ pub trait Source: Send {
     /// Ends a wait in [`Source::next`].
     fn wake(&self) -> Wake;
 
-    /// Waits for the next step, until `deadline` at most. A source connects by itself, and again whenever it has to.
-    fn next(&mut self, deadline: Option<Instant>) -> Step<Self::Token>;
+    /// Waits for the next step, until `deadline` at most. A source connects without being asked, and again whenever it has to.
+    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Self::Token>;
 
     /// All sinks have a message: the sender may forget it. The source must keep this even if it is killed now, or
     /// have the message come again.
@@ -53,6 +60,11 @@ pub trait Source: Send {
 
     /// Whether acknowledgements reach the sender.
     fn is_connected(&self) -> bool;
+
+    /// Messages that wait at the sender and were not taken, where the source knows that.
+    fn waiting(&self) -> u64 {
+        0
+    }
 
     /// Where it is, for the log.
     fn place(&self) -> String;
@@ -68,7 +80,7 @@ pub trait Source: Send {
         Err("its source keeps no messages that are delivered".to_owned())
     }
 
-    /// Leaves the sender, which keeps what is not acknowledged.
+    /// Leaves the sender, which keeps unacknowledged messages.
     fn leave(&mut self);
 }
 
@@ -79,4 +91,8 @@ pub enum SourceSettings {
     Topics(TopicsSettings),
     /// The log of the pipeline on the bus, which a broker writes.
     Log(LogSettings),
+    /// Subjects of NATS, or a stream of `JetStream`.
+    Nats(NatsSourceSettings),
+    /// Requests of others.
+    Http(HttpSourceSettings),
 }

@@ -12,7 +12,7 @@ use tidegate_client::{
     SubscribeRequest, SubscriptionOptions, TopicFilterBuf, Version,
 };
 
-use super::{Source, Step, Wake};
+use super::{Source, SourceStep, Wake};
 use crate::message::{Message, ORIGIN_PROPERTY, Origin};
 use crate::time::wall_clock;
 
@@ -105,13 +105,13 @@ impl Topics {
         })
     }
 
-    fn take(&mut self, event: Event) -> Step<Delivery> {
+    fn take(&mut self, event: Event) -> SourceStep<Delivery> {
         match event {
             Event::Connected(connected) => {
                 tracing::info!(client_id = self.settings.client_id, session = connected.session_present, "connected");
                 self.asked.clone_from(&self.from);
                 self.subscribe();
-                Step::Idle
+                SourceStep::Idle
             }
             Event::Disconnected(why) => {
                 (self.is_partial, self.subscribe_at) = (false, None);
@@ -126,10 +126,12 @@ impl Topics {
                 let delivery = message.delivery.take();
                 if !self.from.iter().any(|filter| filter.matches(&message.topic)) {
                     // Of a filter that the pipeline had before: the session remembers it.
-                    delivery.into_iter().for_each(|delivery| self.acknowledge(delivery));
-                    return Step::Idle;
+                    if let Some(delivery) = delivery {
+                        self.acknowledge(delivery);
+                    }
+                    return SourceStep::Idle;
                 }
-                Step::Message(Box::new(self.own(message)), delivery)
+                SourceStep::Message(Box::new(self.own(message)), delivery)
             }
             // Nothing else is ever asked for.
             Event::Published(_)
@@ -138,7 +140,7 @@ impl Topics {
             | Event::RequestLost(_)
             | Event::Unsubscribed(_)
             | Event::Authentication(_)
-            | Event::Trace(_) => Step::Idle,
+            | Event::Trace(_) => SourceStep::Idle,
         }
     }
 
@@ -169,12 +171,12 @@ impl Topics {
         }
     }
 
-    fn connect(&mut self) -> Step<Delivery> {
+    fn connect(&mut self) -> SourceStep<Delivery> {
         let finished = self.driver.finish();
         match self.driver.connect() {
             Ok(()) => {
                 self.connect_at = None;
-                finished.map_or_else(|error| Step::Trouble(error.to_string()), |()| Step::Idle)
+                finished.map_or_else(|error| SourceStep::Trouble(error.to_string()), |()| SourceStep::Idle)
             }
             Err(error) => self.try_again(with_cause(&error)),
         }
@@ -196,7 +198,7 @@ impl Topics {
         }
     }
 
-    fn check(&mut self, answer: &RequestAnswer) -> Step<Delivery> {
+    fn check(&mut self, answer: &RequestAnswer) -> SourceStep<Delivery> {
         let codes = self.asked.iter().zip(&answer.reason_codes);
         let (refused, granted): (Vec<_>, Vec<_>) = codes.partition(|(_, code)| code.is_error());
         let texts: Vec<String> = refused.iter().map(|(filter, code)| format!("{filter}: {}", code.text())).collect();
@@ -206,16 +208,16 @@ impl Topics {
         if refused.is_empty() {
             self.pause = PAUSE.0;
             self.is_partial = false;
-            Step::Ready
+            SourceStep::Ready
         } else if any {
             // The messages of the granted filters come meanwhile.
             self.asked = refused;
             self.is_partial = true;
             self.subscribe_at = Some(self.next_attempt());
-            Step::Partly(why)
+            SourceStep::Partly(why)
         } else {
             self.reconnect(why);
-            Step::Idle
+            SourceStep::Idle
         }
     }
 
@@ -227,9 +229,9 @@ impl Topics {
     }
 
     /// Waits before the next attempt.
-    fn try_again(&mut self, why: String) -> Step<Delivery> {
+    fn try_again(&mut self, why: String) -> SourceStep<Delivery> {
         self.connect_at = Some(self.next_attempt());
-        Step::Away(why)
+        SourceStep::Away(why)
     }
 
     /// The time of the next attempt; each pause is longer.
@@ -249,7 +251,7 @@ impl Source for Topics {
         Arc::new(move || drop(waker.wake()))
     }
 
-    fn next(&mut self, deadline: Option<Instant>) -> Step<Delivery> {
+    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Delivery> {
         if self.connect_at.is_some_and(|at| Instant::now() >= at) {
             return self.connect();
         }
@@ -260,10 +262,10 @@ impl Source for Topics {
         let deadline = [self.connect_at, self.subscribe_at, deadline].into_iter().flatten().min();
         match self.driver.next(deadline) {
             Ok(Turn::Event(event)) => self.take(event),
-            Ok(Turn::Woken | Turn::Deadline) => Step::Idle,
+            Ok(Turn::Woken | Turn::Deadline) => SourceStep::Idle,
             Err(error) => {
                 thread::park_timeout(SYSTEM_PAUSE);
-                Step::Trouble(error.to_string())
+                SourceStep::Trouble(error.to_string())
             }
         }
     }

@@ -189,3 +189,26 @@ fn a_place_is_a_range_of_bytes() {
     assert_eq!(At { line: 2, column: 1, len: 4 }.bytes_in(text), Some(10..14));
     assert_eq!(At::point(9, 1).bytes_in(text), None);
 }
+
+#[test]
+fn a_forwarded_message_is_whole_and_has_its_key() {
+    let settings = StepSettings {
+        filter: Some("payload.k > 0".into()),
+        key: Some("string(payload.k)".into()),
+        forwards: true,
+        ..StepSettings::default()
+    };
+    let steps = Steps::new(&settings).unwrap();
+    for (payload, key) in [("{\"k\":7}", "7"), ("{\"k\":0}", "t/a"), ("no json", "t/a")] {
+        let message = Message {
+            id: "i".into(),
+            lasting_id: true,
+            topic: "t/a".into(),
+            payload: payload.as_bytes().to_vec(),
+            ..Message::default()
+        };
+        let record = steps.run(&message, 0).unwrap().unwrap();
+        assert_eq!(record.key, key, "{payload}");
+        assert_eq!(Message::from_bytes(&record.body()), Some(message));
+    }
+}

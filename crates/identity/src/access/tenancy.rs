@@ -22,7 +22,7 @@ pub struct Tenancy {
     /// Names of listeners by their numbers, which change with a restart only.
     listeners: Arc<[String]>,
     in_force: Arc<RwLock<Arc<InForce>>>,
-    /// Also those of tenants that are gone.
+    /// Names of tenants that are gone stay.
     names: Arc<TenantTable>,
     counts: Arc<TenantCounts>,
     agree: Option<Agreement>,

@@ -1,6 +1,6 @@
 //! The names of tenants by their numbers, and the numbers by the levels of their topics.
 //!
-//! A number keeps its name as long as the process runs, so names are only added. What was added is read without a lock.
+//! A number keeps its name as long as the process runs, so names are only added. Reading takes no lock.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::OnceLock;
@@ -12,9 +12,11 @@ use tidegate_engine::TenantId;
 const ROW: usize = 256;
 const ROWS: usize = (u16::MAX as usize + 1) / ROW;
 
-/// A table of 65,536 places, each of which is filled once.
+type Row<T> = Box<[OnceLock<T>]>;
+
+/// A table of 65,536 places. Each place is filled once.
 #[derive(Debug)]
-struct Places<T>(Box<[OnceLock<Box<[OnceLock<T>]>>]>);
+struct Places<T>(Box<[OnceLock<Row<T>>]>);
 
 impl<T> Default for Places<T> {
     fn default() -> Self {
@@ -62,9 +64,10 @@ impl TenantTable {
     /// Adds the names that are new, in the order of their numbers, from 1 on.
     pub(super) fn add_all<'a>(&self, names: impl Iterator<Item = &'a str>) {
         for (number, name) in (1..=u16::MAX).zip(names) {
-            if self.names.get(number).is_none() {
-                self.add(TenantId(number), name);
+            if self.names.get(number).is_some() {
+                continue;
             }
+            self.add(TenantId(number), name);
         }
     }
 

@@ -7,9 +7,10 @@ use tidegate_engine::{Batch, Millis};
 use super::handshake::shift;
 use super::links::Links;
 use super::loss::Loss;
-use super::session::{Open, Phase, Session, after};
+use super::session::{Phase, Session, after};
 use super::slots::SessionId;
 use super::wire::{Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, split_frame};
+use crate::flight::FlightKind;
 use crate::shard::inbox::ToShard;
 
 /// Each is asked for a sign of life so many times within the limit of its silence.
@@ -28,7 +29,7 @@ impl Links {
             let limit = match session.phase {
                 Phase::Open(_) => MAX_FRAME_BYTES,
                 Phase::Shaking(_) => MAX_GREETING_BYTES,
-                Phase::Seating(_) | Phase::Connecting(_) => return Ok(rest),
+                Phase::Seating(_) | Phase::Merging(_) | Phase::Connecting(_) => return Ok(rest),
             };
             let Some((frame, length)) = split_frame(rest, limit)? else { break };
             rest = rest.get(length..).unwrap_or_default();
@@ -59,9 +60,20 @@ impl Links {
             Frame::Pong { of } => open.rtt_us = self.clock.micros().checked_sub(of).or(open.rtt_us),
             Frame::Question { number, body } => self.take_question(id, session, number, body)?,
             Frame::Answer { number, body } => self.questions.take_answer(id, number, body),
+            Frame::Carry(portion) => {
+                let limit = self.limits.outbox_bytes;
+                self.table.carry(session, &portion, limit)?;
+            }
+            Frame::Carried(portion) => {
+                let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
+                let (own, limit) = (&self.oneself.name, self.limits.outbox_bytes);
+                for (id, loss) in self.table.take_carried(id, session, &portion, own, limit, deadline)? {
+                    self.lose_session(id, &loss);
+                }
+            }
             Frame::Settled => {
                 open.is_known = true;
-                self.show_state(open);
+                self.table.show_state(open, self.now.unix);
             }
             Frame::Goodbye => return Err(Loss::Goodbye),
             Frame::Hello(_) | Frame::Proof(_) | Frame::Refusal(_) => return Err(Loss::OutOfPlace),
@@ -77,6 +89,10 @@ impl Links {
         let known = shaking.bound_to(binding).take(&self.oneself, &self.view, frame, moment, &mut out)?;
         session.output().extend_from_slice(&out);
         let Some(who) = known else { return Ok(()) };
+        if who.continues != 0 {
+            session.phase = Phase::Merging(who);
+            return Ok(());
+        }
         self.meet(id, &who)?;
         session.phase = Phase::Seating(who);
         self.take_seats(id, session)
@@ -87,6 +103,12 @@ impl Links {
         let (now, limits) = (self.now.monotonic, self.limits);
         if let Phase::Seating(_) = session.phase {
             self.take_seats(id, session)?;
+        }
+        if let Phase::Merging(who) = &session.phase {
+            let who = who.clone();
+            self.table.merge(session, &who, self.poll.registry())?;
+            self.tell(FlightKind::NodeLinked, session, &format!("node {}, directly again", who.name));
+            return Err(Loss::Merged);
         }
         if let Some(loss) = session.overdue(self.heard, limits.peer_timeout, limits.stall_timeout) {
             return Err(loss);
@@ -99,7 +121,7 @@ impl Links {
         let knows = self.rosters.settled() >= open.roster && !open.knows;
         if knows {
             open.knows = true;
-            self.show_state(open);
+            self.table.show_state(open, self.now.unix);
         }
         let asks = now >= open.next_ping;
         if asks {
@@ -111,30 +133,8 @@ impl Links {
         if asks {
             session.put(&Frame::Ping { sent: self.clock.micros() });
         }
-        self.count(session);
+        self.table.count(session);
         Ok(())
-    }
-
-    /// Adds what a session has counted to the numbers of its node.
-    pub(super) fn count(&mut self, session: &mut Session) {
-        let counted = std::mem::take(&mut session.counters);
-        let name = match &session.phase {
-            Phase::Open(open) => Some(&open.who.name),
-            Phase::Seating(who) => Some(&who.name),
-            Phase::Connecting(node) => Some(&node.name),
-            Phase::Shaking(shaking) => shaking.dialed().map(|node| &node.name),
-        };
-        match name.and_then(|name| self.peers.get_mut(name)) {
-            Some(peer) => peer.counters.add(&counted),
-            None => self.past.add(&counted),
-        }
-    }
-
-    fn show_state(&mut self, open: &Open) {
-        let unix = self.now.unix;
-        if let Some(peer) = self.peers.get_mut(&open.who.name) {
-            peer.set_state(open.state(), unix);
-        }
     }
 }
 

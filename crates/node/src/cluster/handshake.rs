@@ -47,6 +47,8 @@ pub(super) struct Acquaintance {
     pub shift: i64,
     /// How much the wall clocks differ, milliseconds; positive when the other's is ahead.
     pub skew: i64,
+    /// The number of the indirect session that this connection continues; 0 for a session of its own.
+    pub continues: u64,
 }
 
 /// Why there is no session.
@@ -107,6 +109,8 @@ enum Step {
 pub(super) struct Handshake {
     /// Whom one has dialed; the listener does not know yet.
     dialed: Option<PeerNode>,
+    /// The indirect session that the connection is to continue, or 0.
+    continues: u64,
     /// One's own hello, as it was sent.
     ours: Vec<u8>,
     /// What only both ends of the connection know, where it is encrypted: a proof counts for no other connection, so
@@ -119,16 +123,17 @@ const DIALER: &[u8] = b"tidegate link dialer";
 const LISTENER: &[u8] = b"tidegate link listener";
 
 impl Handshake {
-    /// Begins as the one who has connected; appends what has to be sent.
-    pub(super) fn dial(oneself: &Oneself, peer: PeerNode, moment: Moment, out: &mut Vec<u8>) -> Self {
-        let ours = hello(oneself, &peer.name, moment);
+    /// Begins as the node that has connected; appends the hello. The connection is to continue the session of the number
+    /// `continues`, if that is not 0.
+    pub(super) fn dial(oneself: &Oneself, peer: PeerNode, continues: u64, moment: Moment, out: &mut Vec<u8>) -> Self {
+        let ours = hello(oneself, &peer.name, continues, moment);
         out.extend_from_slice(&ours);
-        Self { dialed: Some(peer), ours, binding: Vec::new(), step: Step::Hello }
+        Self { dialed: Some(peer), continues, ours, binding: Vec::new(), step: Step::Hello }
     }
 
     /// Begins as the one who was connected to.
     pub(super) fn listen() -> Self {
-        Self { dialed: None, ours: Vec::new(), binding: Vec::new(), step: Step::Hello }
+        Self { dialed: None, continues: 0, ours: Vec::new(), binding: Vec::new(), step: Step::Hello }
     }
 
     /// Says what only both ends of the connection know.
@@ -184,7 +189,7 @@ impl Handshake {
         if self.dialed.is_some() {
             put_frame(&Frame::Proof(oneself.secret.prove(&self.side(DIALER), [&self.ours, &theirs])), out);
         } else {
-            self.ours = hello(oneself, &acquaintance.name, moment);
+            self.ours = hello(oneself, &acquaintance.name, acquaintance.continues, moment);
             out.extend_from_slice(&self.ours);
         }
         self.step = Step::Proof { theirs, acquaintance };
@@ -218,7 +223,8 @@ impl Handshake {
         }
         let shift = shift(moment.monotonic, hello.monotonic);
         let skew = hello.unix.cast_signed().saturating_sub(moment.unix.cast_signed());
-        Ok(Acquaintance { name, incarnation: known, shards: hello.shards, shift, skew })
+        let continues = if self.dialed.is_some() { self.continues } else { hello.continues };
+        Ok(Acquaintance { name, incarnation: known, shards: hello.shards, shift, skew, continues })
     }
 
     fn take_proof(
@@ -251,7 +257,7 @@ pub(super) fn shift(received: u64, sent: u64) -> i64 {
     (received / 1000).cast_signed().saturating_sub((sent / 1000).cast_signed())
 }
 
-fn hello(oneself: &Oneself, to: &NodeName, moment: Moment) -> Vec<u8> {
+fn hello(oneself: &Oneself, to: &NodeName, continues: u64, moment: Moment) -> Vec<u8> {
     let mut bytes = Vec::new();
     let hello = Hello {
         nonce: moment.nonce,
@@ -261,6 +267,7 @@ fn hello(oneself: &Oneself, to: &NodeName, moment: Moment) -> Vec<u8> {
         shards: oneself.shards,
         monotonic: moment.monotonic,
         unix: moment.unix,
+        continues,
     };
     put_frame(&Frame::Hello(hello), &mut bytes);
     bytes
@@ -303,10 +310,10 @@ mod tests {
     }
 
     /// What each side of a whole handshake comes to.
-    fn shake(dialer: &Oneself, whom: PeerNode, listener: &Oneself, known: &ClusterView) -> [Outcome; 2] {
+    fn shake(dialer: &Oneself, meant: PeerNode, listener: &Oneself, known: &ClusterView) -> [Outcome; 2] {
         let mut to_listener = Vec::new();
         let nobody = view(&[]);
-        let mut dialing = Handshake::dial(dialer, whom, moment(1), &mut to_listener);
+        let mut dialing = Handshake::dial(dialer, meant, 0, moment(1), &mut to_listener);
         let mut listening = Handshake::listen();
         let (mut at_dialer, mut at_listener) = (Ok(None), Ok(None));
         for _ in 0..2 {
@@ -330,7 +337,7 @@ mod tests {
         let known = view(&[peer("a", 5)]);
         let outcome = |of_a: &[u8], of_b: &[u8]| {
             let mut hello = Vec::new();
-            let mut dialing = Handshake::dial(&a, peer("b", 5), moment(1), &mut hello);
+            let mut dialing = Handshake::dial(&a, peer("b", 5), 0, moment(1), &mut hello);
             let mut listening = Handshake::listen();
             let (_, answer) = give(listening.bound_to(of_b.to_vec()), &b, &known, &hello, 2);
             let (_, proof) = give(dialing.bound_to(of_a.to_vec()), &a, &view(&[]), &answer, 3);
@@ -350,6 +357,7 @@ mod tests {
             shards: 2,
             shift,
             skew,
+            continues: 0,
         };
         assert_eq!(at_a, Ok(Some(with("b", 1000, -1))));
         assert_eq!(at_b, Ok(Some(with("a", 1000, -1))));
@@ -362,8 +370,8 @@ mod tests {
         assert_eq!((at_a, at_b), (Ok(None), Err(HandshakeError::Secret)));
         // A listener that takes any proof has none of its own to give.
         let mut out = Vec::new();
-        let mut dialing = Handshake::dial(&a, peer("b", 5), moment(1), &mut out);
-        let answer = hello(&b, &a.name, moment(2));
+        let mut dialing = Handshake::dial(&a, peer("b", 5), 0, moment(1), &mut out);
+        let answer = hello(&b, &a.name, 0, moment(2));
         assert_eq!(give(&mut dialing, &a, &view(&[]), &answer, 3).0, Ok(None));
         let mut proof = Vec::new();
         put_frame(&Frame::Proof(b.secret.prove(LISTENER, [&out, &answer])), &mut proof);
@@ -374,9 +382,9 @@ mod tests {
     fn a_dialers_own_proof_sent_back_proves_nothing() {
         let a = oneself("a", 1);
         let mut out = Vec::new();
-        let mut dialing = Handshake::dial(&a, peer("b", 5), moment(1), &mut out);
+        let mut dialing = Handshake::dial(&a, peer("b", 5), 0, moment(1), &mut out);
         let b = Oneself { name: NodeName::new("b").unwrap(), ..a.clone() };
-        let (_, proof) = give(&mut dialing, &a, &view(&[]), &hello(&b, &a.name, moment(2)), 3);
+        let (_, proof) = give(&mut dialing, &a, &view(&[]), &hello(&b, &a.name, 0, moment(2)), 3);
         assert_eq!(give(&mut dialing, &a, &view(&[]), &proof, 3).0, Err(HandshakeError::Secret));
     }
 

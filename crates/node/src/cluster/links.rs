@@ -1,11 +1,10 @@
 //! What the thread of the links does in a turn.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_engine::{Millis, Now, Place, ShardId};
 
@@ -17,10 +16,10 @@ use super::rosters::Rosters;
 use super::session::{Farewell, Phase, Session, after};
 use super::settings::LinkLimits;
 use super::slots::{SessionId, Slots};
-use super::status::LinkCounters;
+use super::table::{MAX_STRANGERS, Table};
 use super::thread::{LISTENER, ToLinks, WAKER};
 use super::wire::{Frame, NONCE_BYTES};
-use super::{ClusterSettings, ClusterView, NodeName, PeerNode};
+use super::{ClusterSettings, ClusterView, PeerNode};
 use crate::clock::Clock;
 use crate::listener::Shortage;
 use crate::shard::inbox::{Inbox, InboxSender};
@@ -28,8 +27,6 @@ use crate::tls::LinkTls;
 
 /// Connections that are accepted at a time; the others are accepted in the next turn.
 const ACCEPTS_PER_TURN: usize = 16;
-/// Connections whose other end is not known yet, at once: further ones are closed as soon as they are accepted.
-pub(super) const MAX_STRANGERS: usize = 32;
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
 /// Reads from one session in a turn, so that the others are served, too.
@@ -52,15 +49,11 @@ pub(super) struct Links {
     pub(super) clock: Clock,
     pub(super) shards: Vec<InboxSender>,
     pub(super) view: Arc<ClusterView>,
-    pub(super) peers: BTreeMap<NodeName, Peer>,
-    pub(super) sessions: BTreeMap<SessionId, Session>,
-    next_session: SessionId,
+    pub(super) table: Table,
     pub(super) slots: Slots,
     pub(super) rosters: Rosters,
     buffer: Box<[u8]>,
     random: SystemRandom,
-    /// What was counted with nodes that are in the view no longer, or were never known.
-    pub(super) past: LinkCounters,
     pub(super) refused: u64,
     pub(super) strangers: Shortage,
     pub(super) questions: Questions,
@@ -94,15 +87,11 @@ impl Links {
             clock,
             shards,
             view: Arc::new(ClusterView::alone()),
-            peers: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            // Tokens below are the waker's and the listener's.
-            next_session: 2,
+            table: Table::default(),
             slots,
             rosters: Rosters::new(own),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             random: SystemRandom::new(),
-            past: LinkCounters::default(),
             refused: 0,
             strangers: Shortage::default(),
             questions: Questions::default(),
@@ -119,15 +108,17 @@ impl Links {
     /// Whether nothing is left to do until something happens. Once this is so, whoever puts something before the thread
     /// wakes it.
     pub(super) fn may_sleep(&mut self) -> bool {
-        let reads = |session: &Session| session.readable && !matches!(session.phase, Phase::Seating(_));
-        !self.knocking && !self.sessions.values().any(reads) && self.inbox.may_sleep()
+        let works =
+            |session: &Session| session.readable && session.phase.takes_input() || self.table.may_hand_over(session);
+        let idle = !self.knocking && self.table.notices.is_empty() && !self.table.sessions.values().any(works);
+        idle && self.inbox.may_sleep()
     }
 
     /// When something is due next.
     pub(super) fn deadline(&self) -> Millis {
         let (peer, stall) = (self.limits.peer_timeout, self.limits.stall_timeout);
-        let sessions = self.sessions.values().map(|session| session.due(peer, stall));
-        let attempts = self.peers.values().filter(|peer| self.is_to_dial(peer)).map(|peer| peer.retry_at);
+        let sessions = self.table.sessions.values().map(|session| session.due(peer, stall));
+        let attempts = self.to_dial().map(|peer| peer.retry_at);
         sessions.chain(attempts).min().unwrap_or(Millis::NEVER)
     }
 
@@ -140,7 +131,7 @@ impl Links {
                 WAKER => {}
                 LISTENER => self.knocking = true,
                 Token(session) => {
-                    let Some(session) = self.sessions.get_mut(&(session as SessionId)) else { continue };
+                    let Some(session) = self.table.sessions.get_mut(&(session as SessionId)) else { continue };
                     session.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
                     session.writable |= event.is_writable() || event.is_error();
                 }
@@ -154,22 +145,30 @@ impl Links {
         self.dial_due();
         // Behind all reading: who has said something in time is not silent because this thread was late.
         self.with_sessions(Self::look_after);
-        self.with_sessions(|links, _, session| session.write(links.now.monotonic));
         self.end_goodbyes();
+        self.write_out();
     }
 
     /// Does something with every session, and ends those with which it fails.
     pub(super) fn with_sessions(&mut self, work: impl Fn(&mut Self, SessionId, &mut Session) -> Result<(), Loss>) {
         let mut next = 0;
-        while let Some(id) = self.sessions.range(next..).next().map(|(id, _)| *id) {
+        while let Some(id) = self.table.sessions.range(next..).next().map(|(id, _)| *id) {
             next = id + 1;
             // It is out of the table while it is worked, for that may end others.
-            let Some(mut session) = self.sessions.remove(&id) else { continue };
+            let Some(mut session) = self.table.sessions.remove(&id) else { continue };
             match work(self, id, &mut session) {
-                Ok(()) => drop(self.sessions.insert(id, session)),
+                Ok(()) => drop(self.table.sessions.insert(id, session)),
                 Err(loss) => self.lose(id, session, &loss),
             }
         }
+    }
+
+    /// Writes what there is, as far as sockets and carrying nodes take it.
+    fn write_out(&mut self) {
+        for (id, loss) in self.table.hand_over(self.now.monotonic) {
+            self.lose_session(id, &loss);
+        }
+        self.with_sessions(|links, _, session| session.write(links.now.monotonic));
     }
 
     fn take(&mut self, message: ToLinks) {
@@ -186,15 +185,13 @@ impl Links {
             ToLinks::Listen { listener, links } => self.listen_to_peers(listener, links),
             ToLinks::Ask { node, body, answer } => self.ask(&node, &body, answer),
             ToLinks::Answer { session, number, asked_bytes, body } => {
-                Questions::give_answer(self.sessions.get_mut(&session), number, asked_bytes, &body);
+                Questions::give_answer(self.table.sessions.get_mut(&session), number, asked_bytes, &body);
             }
             ToLinks::Heard { shard, number } => self.rosters.note_heard(shard, number),
             ToLinks::Settled { shard, number } => self.rosters.note_settled(shard, number),
             ToLinks::Broken { slot, error } => {
-                if let Some(id) = self.slots.holder(slot)
-                    && let Some(session) = self.sessions.remove(&id)
-                {
-                    self.lose(id, session, &Loss::Records(error));
+                if let Some(id) = self.slots.holder(slot) {
+                    self.lose_session(id, &Loss::Records(error));
                 }
             }
             ToLinks::Goodbye(done) => {
@@ -218,8 +215,10 @@ impl Links {
         if self.leaving.is_none() {
             return;
         }
-        self.with_sessions(|links, _, session| {
-            let flushed = session.is_flushed();
+        self.write_out();
+        self.with_sessions(|links, id, session| {
+            // The sessions that it carries end first.
+            let flushed = session.is_flushed() && !links.table.carries(id);
             if let Phase::Open(open) = &mut session.phase
                 && flushed
                 && open.farewell == Farewell::Due
@@ -227,10 +226,10 @@ impl Links {
                 open.farewell = Farewell::Said;
                 session.put(&Frame::Goodbye);
             }
-            session.write(links.now.monotonic)
+            Ok(())
         });
         let ends = |session: &Session| matches!(&session.phase, Phase::Open(open) if open.farewell != Farewell::No);
-        if !self.sessions.values().any(ends)
+        if !self.table.sessions.values().any(ends)
             && let Some(done) = self.leaving.take()
         {
             let _ = done.send(());
@@ -247,7 +246,7 @@ impl Links {
                     // Small frames go at once; whether that can be set changes nothing else.
                     let _ = stream.set_nodelay(true);
                     let unknown = |session: &&Session| !matches!(session.phase, Phase::Open(_));
-                    if self.sessions.values().filter(unknown).count() >= MAX_STRANGERS {
+                    if self.table.sessions.values().filter(unknown).count() >= MAX_STRANGERS {
                         self.refuse(&format!(
                             "{address}: there are too many connections that have not said who they are"
                         ));
@@ -284,42 +283,64 @@ impl Links {
 
     /// Takes a new connection into the table; returns its number, unless the poller refuses it.
     fn begin(&mut self, mut session: Session) -> Option<SessionId> {
-        let id = self.next_session;
-        self.next_session += 1;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(session.stream_mut(), Token(id as usize), interest) {
+        if let Err(error) = session.register(self.poll.registry(), self.table.next_session) {
             self.refuse(&format!("{}: {error}", session.address));
             return None;
         }
-        self.sessions.insert(id, session);
-        Some(id)
+        Some(self.table.add(session))
     }
 
-    fn is_to_dial(&self, peer: &Peer) -> bool {
-        peer.session.is_none() && self.oneself.name < peer.node.name && self.leaving.is_none()
+    /// Nodes that are to be connected to from here.
+    fn to_dial(&self) -> impl Iterator<Item = &Peer> {
+        let (own, leaves) = (&self.oneself.name, self.leaving.is_some());
+        self.table.peers.values().filter(move |peer| !leaves && self.table.is_to_dial(own, peer))
     }
 
     /// Connects to those whose turn it is to be connected to.
     fn dial_due(&mut self) {
-        let due = self.peers.values().filter(|peer| self.is_to_dial(peer) && peer.retry_at <= self.now.monotonic);
+        let due = self.to_dial().filter(|peer| peer.retry_at <= self.now.monotonic);
         let due: Vec<PeerNode> = due.map(|peer| peer.node.clone()).collect();
         for node in due {
-            let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
-            let connecting = mio::net::TcpStream::connect(node.address);
-            let address = node.address;
-            let tls = self.tls.as_ref().map(|tls| tls.dial(address.ip())).transpose();
-            let id = match connecting.map_err(Loss::Io).and_then(|stream| Ok((stream, tls?))) {
-                Ok((stream, tls)) => {
-                    self.begin(Session::new(stream, tls, address, Phase::Connecting(node.clone()), deadline))
-                }
-                Err(loss) => {
-                    self.note_failure(&node.name, &loss);
-                    None
-                }
-            };
-            let Some(peer) = self.peers.get_mut(&node.name) else { continue };
-            peer.session = id;
+            let carriers = self.table.carriers(&node.name);
+            let Some(peer) = self.table.peers.get_mut(&node.name) else { continue };
             peer.back_off(self.now.monotonic, &self.limits);
+            let probes = peer.session.is_some();
+            let goes_around = !probes && std::mem::take(&mut peer.goes_around);
+            let turn = peer.turns.checked_rem(carriers.len()).filter(|_| goes_around);
+            let Some(carrier) = turn.and_then(|turn| carriers.get(turn)) else {
+                self.dial(node, !carriers.is_empty());
+                continue;
+            };
+            peer.turns += 1;
+            let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
+            match self.moment() {
+                Ok(moment) => self.table.dial_around(&self.oneself, node, carrier.clone(), moment, deadline),
+                Err(loss) => self.table.note_failure(&node.name, &loss, self.now.monotonic),
+            }
+        }
+    }
+
+    /// Connects to a node: for a session, or for an indirect session to go on. Where another node could carry the
+    /// session, the connection is not waited for as long.
+    fn dial(&mut self, node: PeerNode, could_go_around: bool) {
+        let LinkLimits { handshake_timeout, indirect_after, .. } = self.limits;
+        let patience = if could_go_around { handshake_timeout.min(indirect_after) } else { handshake_timeout };
+        let deadline = after(self.now.monotonic, patience);
+        let (name, address) = (node.name.clone(), node.address);
+        let tls = self.tls.as_ref().map(|tls| tls.dial(address.ip())).transpose();
+        let connecting = mio::net::TcpStream::connect(address).map_err(Loss::Io);
+        let id = match connecting.and_then(|stream| Ok((stream, tls?))) {
+            Ok((stream, tls)) => self.begin(Session::new(stream, tls, address, Phase::Connecting(node), deadline)),
+            Err(loss) => {
+                self.table.note_failure(&name, &loss, self.now.monotonic);
+                None
+            }
+        };
+        let Some(peer) = self.table.peers.get_mut(&name) else { return };
+        if peer.session.is_some() {
+            peer.probe = id;
+        } else {
+            peer.session = id;
         }
     }
 
@@ -349,7 +370,7 @@ impl Links {
             session.input = self.take_frames(id, session, &input)?.to_vec();
         }
         for _ in 0..READS_PER_TURN {
-            if !session.readable || matches!(session.phase, Phase::Seating(_)) {
+            if !session.readable || !session.phase.takes_input() {
                 return Ok(());
             }
             let Some(length) = session.read(buffer)? else { return Ok(()) };
@@ -378,8 +399,8 @@ impl Links {
             return Ok(());
         }
         let Phase::Connecting(node) = &session.phase else { return Ok(()) };
-        let (node, moment) = (node.clone(), self.moment()?);
-        let shaking = Handshake::dial(&self.oneself, node, moment, session.output());
+        let (node, moment, continues) = (node.clone(), self.moment()?, self.table.to_continue(&node.name));
+        let shaking = Handshake::dial(&self.oneself, node, continues, moment, session.output());
         session.phase = Phase::Shaking(Box::new(shaking));
         session.deadline = after(self.now.monotonic, self.limits.handshake_timeout);
         Ok(())

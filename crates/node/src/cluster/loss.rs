@@ -4,6 +4,7 @@ use std::io;
 
 use tidegate_engine::WireError;
 
+use super::NodeName;
 use super::handshake::HandshakeError;
 use super::wire::{FrameError, Refusal};
 
@@ -24,6 +25,18 @@ pub(super) enum Loss {
     Replaced,
     #[error("it has closed the connection")]
     Closed,
+    /// The node that carried its bytes is linked no longer.
+    #[error("the link to node {0}, which carried it, has ended")]
+    Carrier(NodeName),
+    /// The node that was asked to carry its bytes has no link to it.
+    #[error("node {0} has no link to it either")]
+    Unreachable(NodeName),
+    /// The session that the connection was to continue is over.
+    #[error("the session that it was to continue has ended")]
+    NothingToContinue,
+    /// Its connection is that of another session now.
+    #[error("an indirect session continues over its connection")]
+    Merged,
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{}", tls_text(.0))]
@@ -75,6 +88,11 @@ impl Loss {
     /// Whether this is how sessions are meant to end.
     pub(super) fn is_orderly(&self) -> bool {
         matches!(self, Self::Goodbye | Self::Left | Self::NotInView)
+    }
+
+    /// Whether another way to the node may work: nothing, or no answer, came from its address.
+    pub(super) fn is_of_the_way(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::Slow(_) | Self::Closed | Self::Silent(_) | Self::Stalled(_))
     }
 
     /// What the other side is told before the connection closes, where a handshake is under way.

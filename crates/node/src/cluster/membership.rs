@@ -15,7 +15,6 @@ use super::session::{Farewell, Open, Phase, Session};
 use super::shard::{PeerNews, PeerSeat, RosterOrder};
 use super::slots::{NoSlots, SessionId};
 use super::status::{ClusterStatus, LinkState};
-use super::wire::Frame;
 use super::{ClusterView, NodeName};
 use crate::flight::FlightKind;
 use crate::shard::inbox::{Admin, ToShard};
@@ -31,6 +30,7 @@ impl Links {
         let wanted: BTreeMap<&NodeName, _> =
             view.peers.iter().filter(|peer| peer.name != self.oneself.name).map(|peer| (&peer.name, peer)).collect();
         let gone: Vec<NodeName> = self
+            .table
             .peers
             .values()
             .filter(|peer| wanted.get(&peer.node.name).is_none_or(|node| node.incarnation != peer.node.incarnation))
@@ -38,13 +38,13 @@ impl Links {
             .collect();
         for name in gone {
             self.end_session_with(&name, &Loss::NotInView);
-            if let Some(peer) = self.peers.remove(&name) {
-                self.past.add(&peer.counters);
+            if let Some(peer) = self.table.peers.remove(&name) {
+                self.table.past.add(&peer.counters);
             }
         }
         for (name, node) in wanted {
             let unix = self.now.unix;
-            let peer = self.peers.entry(name.clone()).or_insert_with(|| Peer::new(node.clone(), unix));
+            let peer = self.table.peers.entry(name.clone()).or_insert_with(|| Peer::new(node.clone(), unix));
             if peer.node.address != node.address {
                 // Whatever failed there may not fail here.
                 peer.node.address = node.address;
@@ -53,11 +53,17 @@ impl Links {
         }
     }
 
-    /// Ends the session with a node, if there is one, or the attempt at one.
+    /// Ends the session with a node, if there is one, and attempts at one.
     fn end_session_with(&mut self, name: &NodeName, loss: &Loss) {
-        if let Some(id) = self.peers.get(name).and_then(|peer| peer.session)
-            && let Some(session) = self.sessions.remove(&id)
-        {
+        let Some(peer) = self.table.peers.get(name) else { return };
+        for id in [peer.session, peer.probe].into_iter().flatten() {
+            self.lose_session(id, loss);
+        }
+    }
+
+    /// Ends a session that is not being worked.
+    pub(super) fn lose_session(&mut self, id: SessionId, loss: &Loss) {
+        if let Some(session) = self.table.sessions.remove(&id) {
             self.lose(id, session, loss);
         }
     }
@@ -65,12 +71,12 @@ impl Links {
     /// A node has proven who it is: its earlier session is over.
     pub(super) fn meet(&mut self, id: SessionId, who: &Acquaintance) -> Result<(), Loss> {
         // The view may have changed since it said hello.
-        let known = self.peers.get(&who.name).filter(|peer| peer.node.incarnation == who.incarnation);
+        let known = self.table.peers.get(&who.name).filter(|peer| peer.node.incarnation == who.incarnation);
         let earlier = known.ok_or(Loss::NotInView)?.session;
         if earlier != Some(id) {
             self.end_session_with(&who.name, &Loss::Replaced);
         }
-        if let Some(peer) = self.peers.get_mut(&who.name) {
+        if let Some(peer) = self.table.peers.get_mut(&who.name) {
             peer.session = Some(id);
         }
         Ok(())
@@ -106,19 +112,26 @@ impl Links {
         let (who, unix) = (who.clone(), self.now.unix);
         session.phase = Phase::Open(Box::new(open));
         session.counters.sessions += 1;
-        if let Some(peer) = self.peers.get_mut(&who.name) {
+        let through = session.indirect.as_ref().map(|indirect| indirect.through.clone());
+        session.counters.indirect += u64::from(through.is_some());
+        if let Some(peer) = self.table.peers.get_mut(&who.name) {
             peer.note_success();
             peer.set_state(LinkState::Linked, unix);
         }
         self.push_rosters_with(Some(session));
         let (node, incarnation, shards, address) = (&who.name, who.incarnation, who.shards, session.address);
-        tracing::info!(%node, incarnation, shards, %address, "linked with another node of the cluster");
+        let way = through.as_ref().map(|through| format!(", through node {through}")).unwrap_or_default();
+        if let Some(through) = through {
+            tracing::warn!(%node, incarnation, shards, %through, "linked with another node of the cluster through a third: no direct connection");
+        } else {
+            tracing::info!(%node, incarnation, shards, %address, "linked with another node of the cluster");
+        }
         if who.skew.unsigned_abs() > SKEW_MS {
             let skew_ms = who.skew;
             tracing::warn!(%node, skew_ms, "the clocks of the nodes differ: what is kept until some time may end early or late");
         }
         self.questions.note_linked(&who.name);
-        self.tell(FlightKind::NodeLinked, session, &format!("node {node}, incarnation {incarnation}"));
+        self.tell(FlightKind::NodeLinked, session, &format!("node {node}, incarnation {incarnation}{way}"));
         Ok(())
     }
 
@@ -131,7 +144,7 @@ impl Links {
     fn push_rosters_with(&mut self, worked: Option<&Session>) -> u64 {
         let mut seats = BTreeMap::new();
         let mut of_all = Vec::new();
-        for session in self.sessions.values().chain(worked) {
+        for session in self.table.sessions.values().chain(worked) {
             let Phase::Open(open) = &session.phase else { continue };
             seats.insert(open.who.name.clone(), open.seats.clone());
             of_all.extend((0..).zip(&open.seats).map(|(number, slot)| PeerSeat {
@@ -152,8 +165,14 @@ impl Links {
 
     /// A session is over, or an attempt at one has failed.
     pub(super) fn lose(&mut self, id: SessionId, mut session: Session, loss: &Loss) {
-        // Dropping the socket does the same; only a poller that is broken would mind.
-        let _ = self.poll.registry().deregister(session.stream_mut());
+        session.deregister(self.poll.registry());
+        if matches!(loss, Loss::Merged) {
+            return;
+        }
+        if matches!(session.phase, Phase::Shaking(_) | Phase::Seating(_) | Phase::Merging(_)) {
+            session.say_no(loss, self.now.monotonic);
+        }
+        self.table.end_indirect(&session, loss);
         match &session.phase {
             Phase::Open(open) => {
                 open.outbox.close();
@@ -165,19 +184,17 @@ impl Links {
                 let name = node.name.clone();
                 self.fail(id, session, &name, loss);
             }
-            Phase::Seating(who) => {
+            Phase::Seating(who) | Phase::Merging(who) => {
                 let name = who.name.clone();
-                self.say_no(&mut session, loss);
                 self.fail(id, session, &name, loss);
             }
             Phase::Shaking(shaking) => {
                 let name = shaking.dialed().map(|node| node.name.clone());
-                self.say_no(&mut session, loss);
                 if let Some(name) = name {
                     self.fail(id, session, &name, loss);
                     return;
                 }
-                self.past.add(&session.counters);
+                self.table.past.add(&session.counters);
                 if loss.may_pass() {
                     self.refused += 1;
                     tracing::debug!(address = %session.address, "a node is refused for now: {loss}");
@@ -188,24 +205,16 @@ impl Links {
         }
     }
 
-    /// Tells the other side why there will be no session, as far as its socket takes it at once.
-    fn say_no(&self, session: &mut Session, loss: &Loss) {
-        if let Some(refusal) = loss.refusal() {
-            session.put(&Frame::Refusal(refusal));
-            // It is over, whether this arrives or not.
-            let _ = session.write(self.now.monotonic);
-        }
-    }
-
     fn end_open(&mut self, id: SessionId, mut session: Session, name: &NodeName, loss: &Loss) {
         self.questions.end_session(id);
         if !loss.is_orderly() {
             session.counters.resets += 1;
         }
-        self.count(&mut session);
+        self.table.count(&mut session);
         let unix = self.now.unix;
-        if let Some(peer) = self.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
+        if let Some(peer) = self.table.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
             peer.session = None;
+            peer.goes_around = session.is_direct() && matches!(loss, Loss::Silent(_) | Loss::Stalled(_));
             peer.set_state(LinkState::Dialing, unix);
             peer.back_off(self.now.monotonic, &self.limits);
             peer.note_failure(self.now.monotonic, loss.to_string());
@@ -220,33 +229,32 @@ impl Links {
             tracing::warn!(node = %name, %address, "the link to another node of the cluster is lost: {loss}");
         }
         self.tell(FlightKind::NodeLost, &session, &format!("node {name}: {loss}"));
-    }
-
-    /// An attempt has failed.
-    fn fail(&mut self, id: SessionId, mut session: Session, name: &NodeName, loss: &Loss) {
-        self.count(&mut session);
-        self.note_failure(name, loss);
-        if let Some(peer) = self.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
-            peer.session = None;
-        }
-    }
-
-    /// Notes why there is no session with a node.
-    pub(super) fn note_failure(&mut self, name: &NodeName, loss: &Loss) {
-        let Some(peer) = self.peers.get_mut(name) else { return };
-        peer.counters.failures += 1;
-        if peer.note_failure(self.now.monotonic, loss.to_string()) {
-            let address = peer.node.address;
-            if loss.may_pass() {
-                tracing::info!(node = %name, %address, "no link to another node of the cluster yet: {loss}");
-            } else {
-                tracing::warn!(node = %name, %address, "no link to another node of the cluster: {loss}");
+        if session.is_direct() {
+            for id in self.table.end_carried(id, name) {
+                self.lose_session(id, &Loss::Carrier(name.clone()));
             }
         }
     }
 
+    /// An attempt has failed.
+    fn fail(&mut self, id: SessionId, mut session: Session, name: &NodeName, loss: &Loss) {
+        self.table.count(&mut session);
+        if let Some(peer) = self.table.peers.get_mut(name).filter(|peer| peer.probe == Some(id)) {
+            // The indirect session is not affected.
+            peer.probe = None;
+            peer.counters.failures += 1;
+            tracing::debug!(node = %name, "no direct connection yet: {loss}");
+            return;
+        }
+        self.table.note_failure(name, loss, self.now.monotonic);
+        if let Some(peer) = self.table.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
+            peer.session = None;
+            peer.goes_around = session.is_direct() && loss.is_of_the_way();
+        }
+    }
+
     /// Has the first shard remember what happened.
-    fn tell(&self, kind: FlightKind, session: &Session, detail: &str) {
+    pub(super) fn tell(&self, kind: FlightKind, session: &Session, detail: &str) {
         if let Some(inbox) = self.shards.first() {
             let news = PeerNews { kind, address: session.address.ip(), detail: detail.to_owned() };
             inbox.send(ToShard::Admin(Admin::PeerNews(Box::new(news))));
@@ -256,15 +264,17 @@ impl Links {
     /// How the links are.
     pub(super) fn status(&mut self) -> ClusterStatus {
         self.with_sessions(|links, _, session| {
-            links.count(session);
+            links.table.count(session);
             Ok(())
         });
-        let mut total = self.past;
+        let mut total = self.table.past;
         let mut peers = Vec::new();
-        for peer in self.peers.values() {
+        for peer in self.table.peers.values() {
             total.add(&peer.counters);
             let mut status = peer.status();
-            let session = peer.session.and_then(|id| self.sessions.get(&id));
+            let session = peer.session.and_then(|id| self.table.sessions.get(&id));
+            let indirect = session.and_then(|session| session.indirect.as_ref());
+            status.through = indirect.filter(|it| it.is_carried()).map(|it| it.through.clone());
             if let Some(Phase::Open(open)) = session.map(|session| &session.phase) {
                 status.rtt_us = open.rtt_us;
                 status.shards = Some(open.who.shards);

@@ -4,11 +4,13 @@
 //! batches cross: `shard.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that
 //! has all sockets, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
 //! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
-//! as a [`ClusterView`]. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
+//! as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
 
+mod carrying;
 mod frames;
 mod handle;
 mod handshake;
+mod indirect;
 mod links;
 mod loss;
 mod membership;
@@ -25,6 +27,7 @@ mod settings;
 mod shard;
 mod slots;
 mod status;
+mod table;
 mod thread;
 mod view;
 pub mod wire;

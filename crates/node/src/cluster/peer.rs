@@ -19,6 +19,12 @@ pub(super) struct Peer {
     pub node: PeerNode,
     /// Its session, or the attempt at one that this node has begun.
     pub session: Option<SessionId>,
+    /// The attempt at a direct connection while the session is indirect.
+    pub probe: Option<SessionId>,
+    /// The direct way has failed: another node is asked to carry the next attempt, where there is one.
+    pub goes_around: bool,
+    /// Attempts that others were asked to carry: each in its turn.
+    pub turns: usize,
     pub state: LinkState,
     /// Since when, milliseconds since 1970.
     pub since: u64,
@@ -36,6 +42,9 @@ impl Peer {
         Self {
             node,
             session: None,
+            probe: None,
+            goes_around: false,
+            turns: 0,
             state: LinkState::Dialing,
             since,
             counters: LinkCounters::default(),
@@ -86,6 +95,7 @@ impl Peer {
             incarnation: self.node.incarnation,
             address: self.node.address,
             state: self.state,
+            through: None,
             since: self.since,
             rtt_us: None,
             shards: None,

@@ -161,7 +161,7 @@ impl Links {
     /// Events go to this listener from now on, first those of the sessions that there are.
     pub(super) fn listen_to_peers(&mut self, listener: Sender<PeerEvent>, links: LinksSender) {
         self.questions.listener = Some((listener, links));
-        for session in self.sessions.values() {
+        for session in self.table.sessions.values() {
             if let Phase::Open(open) = &session.phase {
                 self.questions.note_linked(&open.who.name);
             }
@@ -170,8 +170,9 @@ impl Links {
 
     /// Asks another node.
     pub(super) fn ask(&mut self, node: &NodeName, body: &[u8], answer: Sender<Result<Vec<u8>, AskError>>) {
-        let id = self.peers.get(node).and_then(|peer| peer.session);
-        let session = id.and_then(|id| self.sessions.get_mut(&id)).filter(|it| matches!(it.phase, Phase::Open(_)));
+        let id = self.table.peers.get(node).and_then(|peer| peer.session);
+        let session =
+            id.and_then(|id| self.table.sessions.get_mut(&id)).filter(|it| matches!(it.phase, Phase::Open(_)));
         let (Some(session), Some(id)) = (session, id) else {
             let _ = answer.send(Err(AskError::NotLinked));
             return;

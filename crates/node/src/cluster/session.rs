@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
 use rustls::Connection;
 use tidegate_engine::{Millis, ShardId};
 
 use super::handshake::{Acquaintance, Handshake};
+use super::indirect::Indirect;
 use super::loss::Loss;
 use super::outbox::Outbox;
+use super::slots::SessionId;
 use super::status::{LinkCounters, LinkState};
 use super::view::PeerNode;
 use super::wire::{Frame, put_frame};
@@ -74,14 +77,26 @@ pub(super) enum Phase {
     Shaking(Box<Handshake>),
     /// It is known, and waits for numbers that are being given free.
     Seating(Acquaintance),
+    /// It is known, and an indirect session is to go on over this connection.
+    Merging(Acquaintance),
     /// Its shards and ours talk.
     Open(Box<Open>),
+}
+
+impl Phase {
+    /// Whether input is taken: else it waits.
+    pub(super) fn takes_input(&self) -> bool {
+        !matches!(self, Self::Seating(_) | Self::Merging(_))
+    }
 }
 
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Session {
-    stream: TcpStream,
+    /// Its own connection; without one, another node carries its bytes.
+    stream: Option<TcpStream>,
+    /// How another node carries its bytes, where one does.
+    pub indirect: Option<Box<Indirect>>,
     /// What lies between frames and the socket, where links are encrypted.
     tls: Option<Box<Connection>>,
     pub address: SocketAddr,
@@ -110,7 +125,8 @@ impl Session {
     ) -> Self {
         let writable = !matches!(phase, Phase::Connecting(_));
         Self {
-            stream,
+            stream: Some(stream),
+            indirect: None,
             tls: tls.map(Box::new),
             address,
             phase,
@@ -124,19 +140,78 @@ impl Session {
         }
     }
 
-    pub(super) fn stream_mut(&mut self) -> &mut TcpStream {
-        &mut self.stream
+    /// One whose bytes another node carries. It is not encrypted once more: the sessions with that node are.
+    pub(super) fn carried(indirect: Indirect, address: SocketAddr, phase: Phase, deadline: Millis) -> Self {
+        Self {
+            stream: None,
+            indirect: Some(Box::new(indirect)),
+            tls: None,
+            address,
+            phase,
+            deadline,
+            input: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+            readable: false,
+            writable: false,
+            counters: LinkCounters::default(),
+        }
+    }
+
+    /// Has the poller report what happens to its connection.
+    pub(super) fn register(&mut self, registry: &Registry, id: SessionId) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let (token, interest) = (Token(id as usize), Interest::READABLE | Interest::WRITABLE);
+        // Its connection may have been another session's.
+        let _ = registry.deregister(stream);
+        registry.register(stream, token, interest)
+    }
+
+    /// Has the poller forget its connection.
+    pub(super) fn deregister(&mut self, registry: &Registry) {
+        if let Some(stream) = &mut self.stream {
+            // Dropping the socket does the same; only a poller that is broken would mind.
+            let _ = registry.deregister(stream);
+        }
+    }
+
+    /// Whether it has a connection of its own, and no other node carries its bytes.
+    pub(super) fn is_direct(&self) -> bool {
+        self.indirect.as_ref().is_none_or(|indirect| !indirect.is_carried())
+    }
+
+    /// The session that carries the output of this one, if another node does.
+    pub(super) fn carrier(&self) -> Option<SessionId> {
+        self.indirect.as_ref().filter(|indirect| indirect.writes).map(|indirect| indirect.carrier)
+    }
+
+    /// Takes over a connection that both sides have proven, with its pending input and output.
+    pub(super) fn continue_over(&mut self, direct: &mut Self) {
+        let Some(indirect) = &mut self.indirect else { return };
+        indirect.writes = false;
+        indirect.put_ahead(std::mem::take(&mut direct.input));
+        if let Phase::Open(open) = &self.phase {
+            open.outbox.note_added(direct.unwritten());
+        }
+        self.output = [direct.left(), self.left()].concat();
+        self.written = 0;
+        (direct.output, direct.written) = (Vec::new(), 0);
+        (self.stream, self.tls) = (direct.stream.take(), direct.tls.take());
+        self.address = direct.address;
+        (self.readable, self.writable) = (true, true);
+        self.counters.add(&std::mem::take(&mut direct.counters));
     }
 
     /// Whether a connection that was begun is there.
     pub(super) fn is_connected(&self) -> io::Result<bool> {
-        if let Some(error) = self.stream.take_error()? {
+        let Some(stream) = &self.stream else { return Ok(false) };
+        if let Some(error) = stream.take_error()? {
             return Err(error);
         }
-        match self.stream.peer_addr() {
+        match stream.peer_addr() {
             Ok(_) => {
                 // Small frames go at once; whether that can be set changes nothing else.
-                let _ = self.stream.set_nodelay(true);
+                let _ = stream.set_nodelay(true);
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
@@ -147,6 +222,11 @@ impl Session {
     /// What is to be sent next.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
+    }
+
+    /// The part of the output that is not written.
+    pub(super) fn left(&self) -> &[u8] {
+        self.output.get(self.written..).unwrap_or_default()
     }
 
     /// Bytes of the output that are not written.
@@ -163,6 +243,15 @@ impl Session {
         }
     }
 
+    /// Tells the other side why there will be no session, as far as its socket takes it at once.
+    pub(super) fn say_no(&mut self, loss: &Loss, now: Millis) {
+        if let Some(refusal) = loss.refusal() {
+            self.put(&Frame::Refusal(refusal));
+            // The connection closes, whether this arrives or not.
+            let _ = self.write(now);
+        }
+    }
+
     /// What only both ends of this connection know; nothing where it is not encrypted.
     pub(super) fn binding(&self) -> Result<Vec<u8>, Loss> {
         Ok(self.tls.as_deref().map(binding).transpose()?.unwrap_or_default())
@@ -170,11 +259,28 @@ impl Session {
 
     /// Reads once; `None` when nothing is there.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Loss> {
+        if let Some(indirect) = &mut self.indirect {
+            let length = indirect.read(buffer);
+            if length > 0 {
+                self.counters.bytes_in += length as u64;
+                return Ok(Some(length));
+            }
+            if !indirect.is_carried() {
+                self.indirect = None;
+            } else if indirect.reads {
+                self.readable = false;
+                return Ok(None);
+            }
+        }
         if self.tls.is_some() {
             return self.read_tls(buffer);
         }
+        let Some(stream) = &mut self.stream else {
+            self.readable = false;
+            return Ok(None);
+        };
         loop {
-            match self.stream.read(buffer) {
+            match stream.read(buffer) {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(length) => {
                     self.counters.bytes_in += length as u64;
@@ -191,7 +297,7 @@ impl Session {
     }
 
     fn read_tls(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Loss> {
-        let Some(tls) = &mut self.tls else { return Ok(None) };
+        let (Some(tls), Some(stream)) = (&mut self.tls, &mut self.stream) else { return Ok(None) };
         loop {
             match tls.reader().read(buffer) {
                 Ok(0) => return Err(Loss::Closed),
@@ -200,7 +306,7 @@ impl Session {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Loss::Closed),
                 Err(error) => return Err(Loss::Io(error)),
             }
-            match tls.read_tls(&mut self.stream) {
+            match tls.read_tls(stream) {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(length) => self.counters.bytes_in += length as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -212,7 +318,7 @@ impl Session {
             }
             if let Err(error) = tls.process_new_packets() {
                 // The other side hears why, if its socket takes that.
-                let _ = tls.write_tls(&mut self.stream);
+                let _ = tls.write_tls(stream);
                 return Err(error.into());
             }
         }
@@ -221,9 +327,9 @@ impl Session {
     /// Encrypts what there is, as far as the socket takes what is encrypted.
     fn write_tls(&mut self, now: Millis) -> Result<(), Loss> {
         while self.writable {
-            let Some(tls) = &mut self.tls else { return Ok(()) };
+            let (Some(tls), Some(stream)) = (&mut self.tls, &mut self.stream) else { return Ok(()) };
             if tls.wants_write() {
-                match tls.write_tls(&mut self.stream) {
+                match tls.write_tls(stream) {
                     Ok(0) => return Err(Loss::Closed),
                     Ok(length) => {
                         self.counters.bytes_out += length as u64;
@@ -259,6 +365,9 @@ impl Session {
 
     /// Writes what there is as far as the socket takes it; what shards have put into the outbox is one write.
     pub(super) fn write(&mut self, now: Millis) -> Result<(), Loss> {
+        if self.carrier().is_some() {
+            return Ok(());
+        }
         if self.tls.is_some() {
             return self.write_tls(now);
         }
@@ -266,7 +375,8 @@ impl Session {
             return Ok(());
         }
         while self.writable {
-            match self.stream.write(self.output.get(self.written..).unwrap_or_default()) {
+            let Some(stream) = &mut self.stream else { return Ok(()) };
+            match stream.write(self.output.get(self.written..).unwrap_or_default()) {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(length) => self.advance(now, length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
@@ -280,7 +390,7 @@ impl Session {
         Ok(())
     }
 
-    fn advance(&mut self, now: Millis, length: usize) {
+    pub(super) fn advance(&mut self, now: Millis, length: usize) {
         self.written += length;
         self.counters.bytes_out += length as u64;
         if let Phase::Open(open) = &mut self.phase {
@@ -290,7 +400,7 @@ impl Session {
     }
 
     /// Takes what waits once everything before is written; says whether there is anything to write.
-    fn refill(&mut self, now: Millis) -> Result<bool, Loss> {
+    pub(super) fn refill(&mut self, now: Millis) -> Result<bool, Loss> {
         if self.written < self.output.len() {
             return Ok(true);
         }

@@ -43,6 +43,8 @@ pub struct LinkLimits {
     /// Bytes that may wait for a peer beside what the system keeps for its socket; a peer for which more would have to
     /// wait loses its session. A single batch may be larger. Publishers wait for the credit of a link long before that.
     pub outbox_bytes: u64,
+    /// How long a direct connection may take before another node is asked to carry the session, where one could.
+    pub indirect_after: Duration,
     /// The first wait before a connection is tried again; it doubles with each failure.
     pub retry_first: Duration,
     /// The longest wait before a connection is tried again.
@@ -56,6 +58,7 @@ impl Default for LinkLimits {
             stall_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(5),
             outbox_bytes: 256 * 1024 * 1024,
+            indirect_after: Duration::from_secs(1),
             retry_first: Duration::from_millis(100),
             retry_longest: Duration::from_secs(5),
         }

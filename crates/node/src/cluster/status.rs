@@ -47,6 +47,10 @@ pub struct LinkCounters {
     pub resets: u64,
     /// Attempts at a session that failed: nobody there, a wrong secret, another version.
     pub failures: u64,
+    /// Sessions begun whose bytes a third node carries.
+    pub indirect: u64,
+    /// Bytes that this node has carried from it to third nodes.
+    pub carried_bytes: u64,
 }
 
 impl LinkCounters {
@@ -61,6 +65,8 @@ impl LinkCounters {
         self.sessions += other.sessions;
         self.resets += other.resets;
         self.failures += other.failures;
+        self.indirect += other.indirect;
+        self.carried_bytes += other.carried_bytes;
     }
 }
 
@@ -75,6 +81,8 @@ pub struct PeerStatus {
     pub address: SocketAddr,
     /// How far things are with it.
     pub state: LinkState,
+    /// The node that carries the link, where there is no direct connection.
+    pub through: Option<NodeName>,
     /// Since when they are so, milliseconds since 1970.
     pub since: u64,
     /// How long the last heartbeat took to the node and back, microseconds; `None` before the first.

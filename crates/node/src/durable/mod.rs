@@ -14,7 +14,7 @@ use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Sto
 
 use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
-use crate::limits::{RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
+use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
 use crate::memory::return_free_pages;
 use crate::shard::Shard;
 use crate::shard::inbox::{InboxSender, ToShard};
@@ -77,7 +77,7 @@ pub(crate) struct Restorer {
     now: Now,
     route: RestoreRoute,
     pairs: Vec<SyncSender<Vec<Pair>>>,
-    chunks: Vec<Vec<Pair>>,
+    chunks: Vec<Chunk>,
     restored: Receiver<(ShardId, Result<Restored, RestoreError>)>,
     settled: Receiver<ShardId>,
 }
@@ -93,9 +93,28 @@ pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Res
         senders.push(sender);
         seeds.push_back(RestoreSeed { pairs, restored: restored.clone(), settled: settled.clone() });
     }
-    let chunks = (0..shards).map(|_| Vec::new()).collect();
+    let chunks = (0..shards).map(|_| Chunk::default()).collect();
     let route = RestoreRoute::new(shards);
     (Restorer { admission, now, route, pairs: senders, chunks, restored: all_restored, settled: all_settled }, seeds)
+}
+
+/// A portion of a store for a shard. Its bytes are bounded, so that a start needs little memory beside the restored
+/// sessions.
+#[derive(Debug, Default)]
+struct Chunk {
+    pairs: Vec<Pair>,
+    bytes: usize,
+}
+
+impl Chunk {
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes += key.len() + value.len();
+        self.pairs.push((key.to_vec(), value.to_vec()));
+    }
+
+    fn is_full(&self) -> bool {
+        self.pairs.len() >= RESTORE_CHUNK_PAIRS || self.bytes >= RESTORE_CHUNK_BYTES
+    }
 }
 
 impl Restorer {
@@ -145,14 +164,14 @@ impl Restorer {
 
     fn put(&mut self, shard: usize, key: &[u8], value: &[u8]) -> Result<(), DurableError> {
         let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
-        chunk.push((key.to_vec(), value.to_vec()));
-        if chunk.len() >= RESTORE_CHUNK_PAIRS { self.flush(shard) } else { Ok(()) }
+        chunk.push(key, value);
+        if chunk.is_full() { self.flush(shard) } else { Ok(()) }
     }
 
     fn flush(&mut self, shard: usize) -> Result<(), DurableError> {
         let (Some(chunk), Some(pairs)) = (self.chunks.get_mut(shard), self.pairs.get(shard)) else { return Ok(()) };
         let chunk = std::mem::take(chunk);
-        if pairs.send(chunk).is_ok() {
+        if pairs.send(chunk.pairs).is_ok() {
             return Ok(());
         }
         // It has stopped taking, and says why.
@@ -287,5 +306,25 @@ impl Shard {
         {
             let _ = settled.send(self.place.shard);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_portion_for_a_shard_is_bounded_in_pairs_and_bytes() {
+        let fill = |value: &[u8]| {
+            let mut chunk = Chunk::default();
+            while !chunk.is_full() {
+                chunk.push(b"key", value);
+            }
+            (chunk.pairs.len(), chunk.bytes)
+        };
+        assert_eq!(fill(b"x").0, RESTORE_CHUNK_PAIRS);
+        let (pairs, bytes) = fill(&vec![0; 100_000]);
+        assert!(pairs == 11 && bytes < RESTORE_CHUNK_BYTES + 100_003);
+        assert_eq!(fill(&vec![0; 4 * RESTORE_CHUNK_BYTES]).0, 1);
     }
 }

@@ -45,7 +45,7 @@ impl Observation {
         self.tell(ObserverAnswer::Later);
     }
 
-    /// The service will never take it: its publisher is told so, as far as its version of MQTT allows.
+    /// The service will never take it: the publisher learns it as far as its version of MQTT allows.
     pub fn reject(mut self) {
         let client_id = std::mem::take(&mut self.message.client_id);
         let topic = std::mem::take(&mut self.message.topic);

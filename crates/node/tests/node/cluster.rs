@@ -2,6 +2,7 @@
 
 mod clients;
 mod dying;
+mod indirect;
 mod keeping;
 mod lying;
 mod proxy;

@@ -6,6 +6,7 @@ mod backup;
 mod damage;
 mod formats;
 mod room;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -223,17 +223,29 @@ impl Logs {
         }
     }
 
-    /// Compares what the log of tenants has with the numbers that this node has agreed on, and restores them where the
-    /// log was lost.
-    pub(super) fn judge_tenants(&self, names: &Names) -> Verdict {
-        let own = self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let verdict = names.judge(&own);
-        if verdict == Verdict::Restore {
-            let append = Append::new(tenants::record(&own, true));
-            // A record that is not stored is found missing again.
-            let _ = self.bus.append(&self.tenants, append, Box::new(|_| {}));
+    /// The names of tenants that this node has agreed on with the others, in the order of their numbers.
+    pub(super) fn agreed_tenants(&self) -> Vec<String> {
+        self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The names in the log as they are valid for this node: numbers that it uses are restored first where the log was
+    /// lost.
+    fn valid_tenants(&self, stop: &mut dyn FnMut() -> bool) -> Result<Names, NotJoined> {
+        let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
+        let own = self.agreed_tenants();
+        let names = self.read_tenants(stop)?;
+        match names.judge(&own) {
+            Verdict::Same => Ok(names),
+            Verdict::Other => {
+                let text = "the other nodes have other numbers for their tenants";
+                Err(NotJoined::Failed(format!("the numbers of tenants on the bus: {text}")))
+            }
+            Verdict::Restore => {
+                let append = Append::new(tenants::record(&own, true));
+                wait(|done| self.bus.append(&self.tenants, append, done), stop)?.map_err(failed)?;
+                self.read_tenants(stop)
+            }
         }
-        verdict
     }
 
     /// The names of all tenants of the cluster in the order of their numbers. Names of `wanted` that it does not have
@@ -244,13 +256,13 @@ impl Logs {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<String>, NotJoined> {
         let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
-        let mut names = self.read_tenants(stop)?;
+        let mut names = self.valid_tenants(stop)?.all();
         let missing: Vec<String> = wanted.iter().filter(|name| !names.contains(name)).cloned().collect();
         if !missing.is_empty() {
             // In one record, so that no name of another node gets between them.
             let append = Append::new(tenants::record(&missing, false));
             wait(|done| self.bus.append(&self.tenants, append, done), stop)?.map_err(failed)?;
-            names = self.read_tenants(stop)?;
+            names = self.read_tenants(stop)?.all();
         }
         let mut known = self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.starts_with(&known) {
@@ -260,7 +272,7 @@ impl Logs {
     }
 
     /// The names in the log.
-    fn read_tenants(&self, stop: &mut dyn FnMut() -> bool) -> Result<Vec<String>, NotJoined> {
+    fn read_tenants(&self, stop: &mut dyn FnMut() -> bool) -> Result<Names, NotJoined> {
         let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
         let end = wait(|done| self.bus.bounds(&self.tenants, done), stop)?.map_err(failed)?.next;
         let (sender, woken) = channel();
@@ -280,7 +292,7 @@ impl Logs {
                 let _ = woken.recv_timeout(LOOK);
             }
         }
-        Ok(names.all())
+        Ok(names)
     }
 
     /// Appends to the log of images and waits until it is there.

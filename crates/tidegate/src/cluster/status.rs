@@ -325,6 +325,7 @@ impl ClusterApi {
                 "admin": advert.map(|advert| &advert.addresses.admin),
                 "lease_ms": leases.get(name).map(lease_ms),
                 "link": link.map(|link| link.state.label()),
+                "link_through": link.and_then(|link| link.through.as_ref()).map(ToString::to_string),
                 "link_failure": link.and_then(|link| link.last_failure.clone()),
             })
         });
@@ -363,6 +364,7 @@ impl ClusterApi {
     pub(crate) fn numbers(&self) -> ClusterNumbers {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.0.counters;
+        let links = self.0.node.cluster();
         let state = self.0.state();
         ClusterNumbers {
             member: state.standpoint.member && state.has_lease(),
@@ -378,6 +380,9 @@ impl ClusterApi {
             mismatches: of(&counters.mismatches),
             taken_anew: of(&counters.taken_anew),
             lapses: of(&counters.lapses),
+            indirect_links: links.peers.iter().filter(|peer| peer.through.is_some()).count() as u64,
+            indirect_links_begun: links.total.indirect,
+            carried_bytes: links.total.carried_bytes,
             restoring: of(&counters.restoring),
             restored: of(&counters.restored),
             failovers: of(&counters.failovers),

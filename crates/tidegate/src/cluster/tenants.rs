@@ -6,17 +6,13 @@
 //! have come from a node that was started meanwhile.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use serde::{Deserialize, Serialize};
-use tidegate_bus::Wake;
+use tidegate_bus::{Append, Bounds, BusError, Done, Position, Wake};
 
 use super::following::{Following, Taken};
 use super::logs::Logs;
-
-/// For how long nothing has come from the log until it is compared with the numbers of the node: it may not be read to
-/// its end before. A node restores its numbers at most once in this time.
-const QUIET: Duration = Duration::from_secs(1);
 
 /// A record.
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,36 +104,82 @@ pub(super) fn other_numbers(name: &str) -> String {
     )
 }
 
+/// A question to the bus, or the end of an append, that is waited for without blocking.
+type Pending<T> = Receiver<Result<T, BusError>>;
+
 /// Follows the log while the node runs.
 #[derive(Default)]
 pub(super) struct TenantLog {
     following: Following,
     names: Names,
-    quiet_since: Option<Instant>,
+    /// The position up to which the log has been read.
+    read_to: Position,
+    end: Option<Pending<Bounds>>,
+    restoring: Option<Pending<Position>>,
+}
+
+/// How an answer that may come later stands.
+fn poll<T>(pending: &mut Option<Pending<T>>) -> Option<Result<T, BusError>> {
+    let outcome = match pending.as_ref()?.try_recv() {
+        Err(TryRecvError::Empty) => return None,
+        Ok(outcome) => outcome,
+        Err(TryRecvError::Disconnected) => Err(BusError::Stopped),
+    };
+    *pending = None;
+    Some(outcome)
 }
 
 impl TenantLog {
-    /// Takes what there is, and restores the numbers of the node where the log was lost.
+    /// Takes the new records, and restores the numbers of the node where the log was lost.
     pub(super) fn look(&mut self, logs: &Logs, wake: Wake) -> (Taken, Verdict) {
         let taken = self.following.take(&logs.bus, &logs.tenants, wake);
         if taken.is_anew {
-            self.names = Names::default();
+            (self.names, self.read_to) = (Names::default(), Position::START);
         }
         taken.records.iter().for_each(|record| self.names.take(&record.payload));
-        let now = Instant::now();
-        if taken.is_anew || taken.is_gone || !taken.records.is_empty() {
-            self.quiet_since = Some(now);
-        }
-        let since = *self.quiet_since.get_or_insert(now);
-        if now.saturating_duration_since(since) < QUIET {
-            return (taken, Verdict::Same);
-        }
-        let verdict = logs.judge_tenants(&self.names);
+        self.read_to = self.read_to.max(taken.next);
+        let own = logs.agreed_tenants();
+        let verdict = self.judge(&own, |done| logs.bus.bounds(&logs.tenants, done));
         if verdict == Verdict::Restore {
-            self.quiet_since = Some(now);
+            let append = Append::new(record(&own, true));
+            self.restoring = ask(|done| logs.bus.append(&logs.tenants, append, done));
         }
         (taken, verdict)
     }
+
+    /// Compares the log with the numbers of the node. A log that is not read to its end may have them in its other
+    /// records: the bus is asked for the end first, and the numbers are compared when all below it is read.
+    fn judge(&mut self, own: &[String], bounds: impl FnOnce(Done<Bounds>) -> Result<(), BusError>) -> Verdict {
+        let verdict = self.names.judge(own);
+        // Whether the record was stored or not, the log shows it.
+        let _ = poll(&mut self.restoring);
+        if self.restoring.is_some() {
+            return Verdict::Same;
+        }
+        if verdict == Verdict::Same {
+            self.end = None;
+            return verdict;
+        }
+        match poll(&mut self.end) {
+            Some(Ok(bounds)) if bounds.next <= self.read_to => verdict,
+            // Not read so far, or the bus does not know: the next look asks again.
+            Some(_) => Verdict::Same,
+            None => {
+                self.end = self.end.take().or_else(|| ask(bounds));
+                Verdict::Same
+            }
+        }
+    }
+}
+
+/// Begins something on the bus. Its outcome wakes no thread, so that a bus that fails at once is asked at each tick only.
+fn ask<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Option<Pending<T>> {
+    let (sender, outcome) = channel();
+    let done = Box::new(move |result| {
+        // The node may have ended.
+        let _ = sender.send(result);
+    });
+    call(done).ok().map(|()| outcome)
 }
 
 #[cfg(test)]
@@ -204,5 +246,39 @@ mod tests {
         assert_eq!(names.all(), texts(&["a", "b", "c", "x"]));
         let names = log(&[(true, &["a", "b", "c"]), (true, &["a", "b"])]);
         assert_eq!((names.all(), names.judge(&older)), (newer, Verdict::Same));
+    }
+
+    #[test]
+    fn a_log_is_compared_when_it_is_read_to_its_end() {
+        let own = texts(&["a", "b"]);
+        let mut log = TenantLog { names: log(&[(false, &["a"])]), read_to: Position(1), ..TenantLog::default() };
+        let look = |log: &mut TenantLog, answer: Option<Result<u64, BusError>>| {
+            let bounds = |done: Done<Bounds>| {
+                if let Some(answer) = answer {
+                    done(answer.map(|next| Bounds { first: Position(0), next: Position(next) }));
+                }
+                Ok(())
+            };
+            log.judge(&own, bounds)
+        };
+        // The second record is on its way.
+        assert_eq!(look(&mut log, Some(Ok(2))), Verdict::Same, "the bus was asked");
+        assert_eq!(look(&mut log, None), Verdict::Same, "one record is not read");
+        log.names.take(&record(&texts(&["b"]), false));
+        log.read_to = Position(2);
+        assert_eq!(look(&mut log, None), Verdict::Same);
+        // A bus that does not answer, and one that has lost the log.
+        log.names = Names::default();
+        log.read_to = Position(0);
+        assert_eq!(look(&mut log, Some(Err(BusError::Stopped))), Verdict::Same);
+        assert_eq!(look(&mut log, None), Verdict::Same);
+        assert_eq!(look(&mut log, Some(Ok(0))), Verdict::Same);
+        assert_eq!(look(&mut log, None), Verdict::Restore);
+    }
+
+    #[test]
+    fn a_node_that_has_agreed_on_nothing_restores_nothing() {
+        assert_eq!(log(&[(false, &["x"])]).judge(&[]), Verdict::Same);
+        assert_eq!(log(&[]).judge(&[]), Verdict::Same);
     }
 }

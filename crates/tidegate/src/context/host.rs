@@ -22,7 +22,7 @@ const CARRIED_IN: &str = "context";
 /// Messages that are sorted at once.
 const SORTED_AT_ONCE: usize = 4_096;
 
-/// Tells the publisher of a message what becomes of it.
+/// Tells the publisher of a message its outcome.
 pub(super) fn answer_of(observation: Observation) -> Answer {
     Answer::new(move |fate| match fate {
         Fate::Done => observation.confirm(),

@@ -98,6 +98,7 @@ pub(crate) fn broker(report: &BrokerReport) -> BrokerEntry {
         resent: counters.resent,
         received: counters.received,
         duplicates: counters.duplicates,
+        beyond_window: counters.beyond_window,
         delivered_here: counters.delivered_here,
         set_aside: counters.set_aside,
         last_error: uplink.last_error.clone(),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::ClientQuery;
-use tidegate_hub::PipelineStatus;
+use tidegate_hub::{LastFailure, PipelineStatus, SinkStatus};
 
 use crate::status::BrokerStatus;
 use tidegate_config::hub::CLIENT_PREFIX;
@@ -42,15 +42,29 @@ fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Value {
             "out": numbers.delivered,
             "filtered": numbers.filtered,
             "failed": numbers.failed,
+            "dead_letters": numbers.dead_letters,
             "retried": numbers.retried,
+            "batches": numbers.batches,
+            "batch_s": seconds(numbers.batch_ms),
             "dropped": numbers.dropped,
-            "waiting": held + queued(&pipeline.name),
+            "waiting": held + pipeline.waiting + queued(&pipeline.name),
             "lag_s": seconds(pipeline.lag_ms),
             "error": pipeline.error,
+            "sinks": pipeline.sinks.iter().map(sink).collect::<Vec<_>>(),
+            "last_failure": pipeline.last_failure.as_ref().map(failure),
         });
         (pipeline.name.clone(), value)
     };
     Value::Object(pipelines.iter().map(one).collect::<Map<_, _>>())
+}
+
+fn sink(sink: &SinkStatus) -> Value {
+    let last = sink.last_error.as_ref().map(|(at, why)| json!({ "at_ms": at, "why": why }));
+    json!({ "name": sink.name, "waiting": sink.waiting, "error": sink.error, "last_error": last })
+}
+
+fn failure(failure: &LastFailure) -> Value {
+    json!({ "at_ms": failure.at, "topic": failure.topic, "why": failure.why, "dead_letter": failure.kept })
 }
 
 /// Milliseconds as seconds.

@@ -121,9 +121,13 @@ pub(crate) fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers>
         delivered: pipeline.numbers.delivered,
         filtered: pipeline.numbers.filtered,
         failed: pipeline.numbers.failed,
+        dead_letters: pipeline.numbers.dead_letters,
+        batches: pipeline.numbers.batches,
+        batch_ms: pipeline.numbers.batch_ms,
         retried: pipeline.numbers.retried,
         dropped: pipeline.numbers.dropped,
         held: u64::try_from(pipeline.held).unwrap_or(u64::MAX),
+        waiting: pipeline.waiting,
         lag_ms: pipeline.lag_ms,
     };
     pipelines.into_iter().map(numbers).collect()

@@ -133,7 +133,10 @@ fn what_cannot_be_converted_is_told_by_the_exit_code() {
     assert!(!all["toml"].as_str().unwrap().contains("allow_anonymous = true"));
     let ended = run(&["config", "convert", "/etc/passwd"]);
     assert_eq!(ended.code, Some(2));
-    assert_eq!(ended.err, "error: /etc/passwd: this is no mosquitto.conf\n");
+    assert_eq!(
+        ended.err,
+        "error: /etc/passwd: this is no mosquitto.conf, and no configuration of EMQX, HiveMQ, NanoMQ, RabbitMQ, VerneMQ\n"
+    );
 }
 
 /// The shapes of `crates/mosquitto-conf`: what comes out can be run, whatever it leaves out.

@@ -1,6 +1,7 @@
 //! Pipelines in the broker and beside it.
 
 mod bus;
+mod sources;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

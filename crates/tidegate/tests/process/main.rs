@@ -29,6 +29,7 @@ mod mosquitto;
 #[path = "../../../bus/tests/nats/server.rs"]
 mod nats;
 mod orchestrator_tls;
+mod other_brokers;
 mod panics;
 mod ports;
 mod quic;
@@ -40,5 +41,6 @@ mod tenants;
 mod tenants_live;
 mod up;
 mod users;
+mod versions;
 mod web;
 mod why;

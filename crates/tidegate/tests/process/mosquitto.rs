@@ -10,11 +10,11 @@ use crate::broker::{Broker, Folder, PATIENCE, command, run};
 use crate::ports::free_port;
 
 /// Who tries: nobody by name, a user, the user with a wrong password, and somebody unknown.
-const CLIENTS: [Option<(&str, &str)>; 4] =
+pub(crate) const CLIENTS: [Option<(&str, &str)>; 4] =
     [None, Some(("ann", "right")), Some(("ann", "wrong")), Some(("eve", "right"))];
 
 /// Ports of the shapes, for which free ones are taken.
-const PORTS: [&str; 3] = ["1883", "1884", "8884"];
+pub(crate) const PORTS: [&str; 3] = ["1883", "1884", "8884"];
 
 /// Mosquitto, ended with its value.
 struct Mosquitto(Child);
@@ -53,7 +53,7 @@ fn next(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
 }
 
 /// What a client may do: "connects", and each topic that it publishes to and gets back.
-fn rights(port: u16, client: Option<(&str, &str)>) -> BTreeSet<String> {
+pub(crate) fn rights(port: u16, client: Option<(&str, &str)>) -> BTreeSet<String> {
     let mut rights = BTreeSet::new();
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return rights };
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -38,8 +38,8 @@ pub(crate) struct ClusterArguments {
         default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
-    /// The command that starts a server of NATS as the bus, such as `nats-server -js -a 127.0.0.1 -p {port} -sd {data}`;
-    /// {port} and {data} are filled in. Without it one of the nodes serves the bus to the others.
+    /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration
+    /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
     #[arg(long)]
     bus_command: Option<String>,
     /// The lease of a node, in seconds.

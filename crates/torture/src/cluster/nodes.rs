@@ -8,10 +8,14 @@ use crate::failure::Failure;
 use crate::member::Member;
 use crate::ports::Ports;
 
+/// The bytes that NATS may reserve for logs. It reserves the most that each log may take, and without this no more than
+/// three quarters of the free disk: three nodes would not start on a disk that has room for all that a run writes.
+const BUS_STORE: &str = "1TB";
+
 /// The bus of the nodes.
 enum NodesBus {
     /// A server of its own.
-    Server(Member),
+    Server(Box<Member>),
     /// A directory, which one of the nodes serves to the others.
     Directory(PathBuf),
 }
@@ -21,6 +25,16 @@ pub(super) struct Nodes {
     members: Vec<Member>,
     admin: Vec<u16>,
     bus: NodesBus,
+}
+
+/// Writes `bus.conf` for a NATS server, beside the folder of its data.
+fn write_bus_configuration(folder: &Path, port: u16) -> Result<(), Failure> {
+    let path = folder.join("bus.conf");
+    let text = format!(
+        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\", max_file_store: {BUS_STORE} }}\n",
+        folder.join("bus").display()
+    );
+    std::fs::write(&path, text).map_err(Failure::file("writing", &path))
 }
 
 impl Nodes {
@@ -35,8 +49,9 @@ impl Nodes {
     ) -> Result<Self, Failure> {
         let (bus, address) = if let Some(command) = bus_command {
             let port = ports.next()?;
+            write_bus_configuration(folder, port)?;
             let server = Member::new("bus".to_owned(), command.to_owned(), port, folder.join("bus"))?;
-            (NodesBus::Server(server), format!("nats://127.0.0.1:{port}"))
+            (NodesBus::Server(Box::new(server)), format!("nats://127.0.0.1:{port}"))
         } else {
             let directory = folder.join("bus");
             let address = format!("embedded://{}", directory.display());
@@ -111,7 +126,7 @@ impl Nodes {
     /// The nodes, and the server of the bus where it is one of its own.
     fn processes(&mut self) -> impl Iterator<Item = &mut Member> {
         let server = match &mut self.bus {
-            NodesBus::Server(server) => Some(server),
+            NodesBus::Server(server) => Some(&mut **server),
             NodesBus::Directory(_) => None,
         };
         self.members.iter_mut().chain(server)

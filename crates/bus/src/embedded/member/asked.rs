@@ -1,11 +1,11 @@
-//! What was asked of the bus and is not answered, in the order in which it was asked.
+//! Requests that the bus has not answered, in the order of the calls.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::completion::Completion;
-use crate::embedded::frame::{Ask, Failure, put_append};
+use crate::embedded::frame::{Ask, AskFailure, put_append};
 use crate::embedded::partition::REMEMBERED_APPENDS;
 use crate::{Append, Bounds, BusError, Epoch, LogSpec, Place, Position};
 
@@ -42,20 +42,20 @@ impl OnBus {
             Self::Epoch(completion) => completion.finish(outcome.map(|(first, _)| Epoch(Position(first)))),
             Self::Position(completion) => completion.finish(outcome.map(|(first, _)| Position(first))),
             Self::Bounds(completion) => {
-                completion.finish(outcome.map(|(first, next)| Bounds { first: Position(first), next: Position(next) }))
+                completion.finish(outcome.map(|(first, next)| Bounds { first: Position(first), next: Position(next) }));
             }
         }
     }
 }
 
-struct Item {
+struct AskedItem {
     asked: Asked,
     on_bus: OnBus,
     /// Whether a server may have got it.
     was_sent: bool,
 }
 
-impl Item {
+impl AskedItem {
     /// The place and the owner of an append to a log with owners.
     fn owner(&self) -> Option<(&Place, Epoch)> {
         match &self.asked {
@@ -64,7 +64,7 @@ impl Item {
         }
     }
 
-    fn failed(&self, failure: Failure) -> BusError {
+    fn failed(&self, failure: AskFailure) -> BusError {
         match &self.asked {
             Asked::Create(spec) => {
                 let place = Place { log: spec.name.clone(), partition: crate::Partition(0) };
@@ -82,7 +82,7 @@ impl Item {
 /// are sent again.
 pub(super) struct Pending {
     max_waiting_time: Duration,
-    items: BTreeMap<u64, Item>,
+    items: BTreeMap<u64, AskedItem>,
     last: u64,
     /// Everything up to this number was sent on the connection that there is now.
     sent: u64,
@@ -100,7 +100,7 @@ impl Pending {
 
     pub(super) fn push(&mut self, asked: Asked, on_bus: OnBus) {
         self.last += 1;
-        self.items.insert(self.last, Item { asked, on_bus, was_sent: false });
+        self.items.insert(self.last, AskedItem { asked, on_bus, was_sent: false });
     }
 
     /// There is a new connection, on which nothing was sent.
@@ -108,7 +108,7 @@ impl Pending {
         (self.sent, self.under_way) = (0, 0);
     }
 
-    /// Puts the frames of what may be sent into the output, as long as it is shorter than this.
+    /// Puts the frames of requests that may be sent into the output, while it is shorter than this.
     pub(super) fn send(&mut self, output: &mut Vec<u8>, max_output: usize, max_record_bytes: usize) {
         // A server remembers that many appends of each member.
         while self.under_way < REMEMBERED_APPENDS && output.len() < max_output {
@@ -137,7 +137,7 @@ impl Pending {
     }
 
     /// The server has answered a request.
-    pub(super) fn answer(&mut self, id: u64, outcome: Result<(u64, u64), Failure>) {
+    pub(super) fn answer(&mut self, id: u64, outcome: Result<(u64, u64), AskFailure>) {
         let Some(item) = self.items.get(&id) else { return };
         self.under_way = self.under_way.saturating_sub(1);
         // Behind an append that may not be stored, none of the same owner is.
@@ -176,7 +176,7 @@ impl Pending {
     /// Ends a request that the server has not answered: an append that was sent may be stored.
     fn give_up(&mut self, id: u64, error: BusError) {
         let outcome = match self.items.get(&id) {
-            Some(Item { asked: Asked::Append(place, _), was_sent: true, .. }) => {
+            Some(AskedItem { asked: Asked::Append(place, _), was_sent: true, .. }) => {
                 Err(BusError::Unconfirmed { place: place.clone(), waited: self.max_waiting_time })
             }
             _ => Err(error),
@@ -186,11 +186,10 @@ impl Pending {
 
     fn end(&mut self, id: u64, outcome: Result<(u64, u64), BusError>) {
         let Some(item) = self.items.remove(&id) else { return };
-        if let Some((place, epoch)) = item.owner().filter(|_| outcome.is_err()) {
-            let before = self.ended.get(place).filter(|(ended, first)| *ended == epoch && *first < id);
-            if before.is_none() {
-                self.ended.insert(place.clone(), (epoch, id));
-            }
+        if let Some((place, epoch)) = item.owner().filter(|_| outcome.is_err())
+            && !is_behind(&self.ended, (place, epoch), id)
+        {
+            self.ended.insert(place.clone(), (epoch, id));
         }
         item.on_bus.finish(outcome);
     }
@@ -222,7 +221,7 @@ mod tests {
         Pending::new(Settings::default().max_waiting_time)
     }
 
-    /// Asks for an append of an owner, or of nobody.
+    /// Asks for an append, with the epoch of an owner or without.
     fn append(pending: &mut Pending, epoch: Option<u64>) -> Told {
         let (sender, told) = channel();
         let (budget, settings) = (Budget::new(&Settings::default()), Settings::default());
@@ -271,7 +270,7 @@ mod tests {
         let mut pending = pending();
         let told: Vec<Told> = (0..3).map(|_| append(&mut pending, Some(7))).collect();
         assert_eq!(sent(&mut pending), [1, 2, 3]);
-        pending.answer(2, Err(Failure::Full("max_bytes".to_owned())));
+        pending.answer(2, Err(AskFailure::Full("max_bytes".to_owned())));
         pending.answer(1, Ok((5, 0)));
         assert_eq!(told[0].try_recv().unwrap(), Ok(Position(5)), "it was before");
         assert!(matches!(told[1].try_recv().unwrap(), Err(BusError::Full { .. })));

@@ -29,7 +29,7 @@ pub(super) struct Connected {
     pub(super) stream: UnixStream,
     /// Largest record that it takes, bytes.
     pub(super) max_record_bytes: usize,
-    /// What has come behind its first answer.
+    /// Bytes received behind its first answer.
     pub(super) input: BytesMut,
 }
 

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_directory_lacks_is_told_with_the_directory() {
+    fn errors_of_a_directory_name_it_and_the_remedy() {
         let path = std::env::temp_dir().join(format!("tidegate-bus-rights-{}", std::process::id()));
         let said = |path: &Path| BusDirectory::prepare(path).unwrap_err().to_string();
         fs::create_dir(&path).unwrap();

@@ -1,7 +1,7 @@
 //! A process on the bus of a directory.
 //!
-//! Its thread connects to the process that serves the bus. Where there is none, it takes the lock of the directory and
-//! serves the bus itself. What was asked and not answered is asked again of the next server, in its order.
+//! Its thread connects to the process that serves the bus. Where no process does, it takes the lock of the directory and
+//! serves the bus itself. Requests without an answer are sent again to the next server, in their order.
 
 mod asked;
 mod connect;
@@ -42,7 +42,7 @@ struct LocalReading {
     starved: Arc<AtomicBool>,
 }
 
-/// What the thread is told.
+/// An order to the thread.
 enum Order {
     Ask(Asked, OnBus),
     Publish(LiveMessage, Ticket),
@@ -119,13 +119,13 @@ impl Backend for DirectoryBus {
         let (id, orders, starved) = (self.next_id(), self.orders.clone(), Arc::new(AtomicBool::new(false)));
         let (made, is_starved) = (Arc::new(OnceLock::<Weak<Feed>>::new()), Arc::clone(&starved));
         let own = Arc::clone(&made);
-        let freed = move || {
+        let on_room = move || {
             let has_ended = || own.get().and_then(Weak::upgrade).is_none_or(|feed| feed.has_ended());
             if is_starved.swap(false, Ordering::AcqRel) || has_ended() {
                 let _ = orders.send(Order::Room(id));
             }
         };
-        let feed = Feed::new(from, wake, &self.settings, Box::new(freed));
+        let feed = Feed::new(from, wake, &self.settings, Box::new(on_room));
         let _ = made.set(Arc::downgrade(&feed));
         self.order(Order::Read(id, LocalReading { target, feed: Arc::clone(&feed), starved }));
         Ok(Reader::new(feed))

@@ -1,4 +1,4 @@
-//! The thread of a member: what is asked goes out, what the server says comes in, on one connection after the other.
+//! The thread of a member: it sends requests and receives answers, on one connection after the other.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::embedded::frame::{Ask, Tell, next_frame};
 use crate::live::Mailbox;
 use crate::{LiveMessage, Settings, SubjectFilter};
 
-/// Largest frame of a server, bytes: the largest record that can be set, and what is read ahead.
+/// Largest frame of a server, bytes: the largest record that can be set, and records read ahead.
 const MAX_FRAME: usize = 128 << 20;
 /// Bytes that wait for the socket before no more requests are put behind them.
 const MAX_OUTPUT: usize = 4 << 20;
@@ -53,8 +53,8 @@ pub(super) struct Session {
     next_ping: Instant,
 }
 
-/// What a session wakes up for.
-enum Turn {
+/// An event that a session waits for.
+enum SessionTurn {
     Order(Order),
     Input,
     Output,
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Says anew what the server has to know.
+    /// Sends a new server the subscriptions, and forgets what the last one was sent.
     fn begin(&mut self, connected: Connected) -> UnixStream {
         let Connected { stream, max_record_bytes, input } = connected;
         (self.max_record_bytes, self.input) = (max_record_bytes, input);
@@ -132,7 +132,9 @@ impl Session {
     /// Talks to the server until the bus has gone, or the connection is lost.
     async fn talk(&mut self, stream: &UnixStream) -> io::Result<()> {
         let readings: Vec<u64> = self.readings.keys().copied().collect();
-        readings.into_iter().for_each(|id| self.read(id));
+        for id in readings {
+            self.read(id);
+        }
         loop {
             while let Ok(order) = self.orders.try_recv() {
                 self.take(order);
@@ -141,19 +143,19 @@ impl Session {
             self.write(stream)?;
             let (has_output, deadline) = (self.sent < self.output.len(), self.pending.deadline());
             let turn = tokio::select! {
-                order = self.orders.recv() => order.map_or(Turn::End, Turn::Order),
-                ready = stream.readable() => ready.map(|()| Turn::Input)?,
-                ready = stream.writable(), if has_output => ready.map(|()| Turn::Output)?,
+                order = self.orders.recv() => order.map_or(SessionTurn::End, SessionTurn::Order),
+                ready = stream.readable() => ready.map(|()| SessionTurn::Input)?,
+                ready = stream.writable(), if has_output => ready.map(|()| SessionTurn::Output)?,
                 () = until(deadline.map_or(Some(self.next_ping), |deadline| Some(deadline.min(self.next_ping)))) => {
-                    Turn::Late
+                    SessionTurn::Late
                 }
             };
             match turn {
-                Turn::Order(order) => self.take(order),
-                Turn::Input => self.hear(stream)?,
-                Turn::Output => {}
-                Turn::Late => self.late()?,
-                Turn::End => return Ok(()),
+                SessionTurn::Order(order) => self.take(order),
+                SessionTurn::Input => self.hear(stream)?,
+                SessionTurn::Output => {}
+                SessionTurn::Late => self.late()?,
+                SessionTurn::End => return Ok(()),
             }
         }
     }
@@ -162,7 +164,7 @@ impl Session {
     fn note(&mut self, order: Order) {
         match order {
             Order::Ask(asked, on_bus) => self.pending.push(asked, on_bus),
-            // It was sent off just before the connection was lost.
+            // It was published just before the connection was lost.
             Order::Publish(_, room) => drop(room),
             Order::Subscribe(id, filter, mailbox) => {
                 self.subscriptions.insert(id, LocalSubscription { filter, mailbox, dropped: 0 });
@@ -296,7 +298,7 @@ impl Session {
         }
     }
 
-    /// Ends what has waited for too long, and asks the server whether it is there.
+    /// Ends requests that are too late, and asks the server whether it is there.
     fn late(&mut self) -> io::Result<()> {
         let now = Instant::now();
         self.pending.expire(now, "the process that serves the bus does not answer");

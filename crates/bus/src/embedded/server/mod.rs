@@ -82,7 +82,7 @@ fn run(
             Err(error) => drop(ready.send(Err(BusError::Client(error.to_string())))),
         }
     });
-    // Members that connect from now on find nobody, until one of them has the lock.
+    // Members that connect from now on find no server, until one of them has the lock.
     let _ = fs::remove_file(directory.socket());
     drop(runtime);
     drop(served);
@@ -102,7 +102,7 @@ fn listen(directory: &BusDirectory) -> io::Result<StdListener> {
 }
 
 /// Serves members until the bus of this process has gone, or a file could not be written: then the files are to be read
-/// again, by whoever takes the lock next.
+/// again, by the process that takes the lock next.
 async fn accept(socket: &UnixListener, served: &Arc<Served>, mut stopped: watch::Receiver<()>, broken: &Notify) {
     let mut members = JoinSet::new();
     loop {

@@ -15,7 +15,7 @@ use crate::bus::{Backend, Target};
 use crate::completion::Completion;
 use crate::embedded::Embedded;
 use crate::embedded::change::Origin;
-use crate::embedded::frame::{Ask, Failure, MAX_HELLO, SPARE, Tell, VERSION, next_frame};
+use crate::embedded::frame::{Ask, AskFailure, MAX_HELLO, SPARE, Tell, VERSION, next_frame};
 use crate::name::is_name;
 use crate::{
     Bounds, BusError, Done, Epoch, LiveMessage, LogName, LogSpec, Place, Position, Reader, Settings, Subject,
@@ -31,7 +31,7 @@ const LIVE_AT_ONCE: usize = 256;
 /// Bytes that are read at once.
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// What has news: readings and subscriptions.
+/// Readings and subscriptions with news.
 #[derive(Default)]
 struct News {
     ids: Mutex<BTreeSet<(bool, u64)>>,
@@ -39,7 +39,7 @@ struct News {
 }
 
 impl News {
-    /// What is called when there is something of a reading or a subscription.
+    /// The wake-up of a reading or a subscription.
     fn wake(self: &Arc<Self>, is_reading: bool, id: u64) -> Wake {
         let news = Arc::clone(self);
         Arc::new(move || {
@@ -54,7 +54,7 @@ impl News {
 }
 
 /// A reading of a member.
-struct Reading {
+struct PeerReading {
     reader: Reader,
     /// Where the member knows to be.
     next: Position,
@@ -67,13 +67,13 @@ pub(super) struct Peer {
     served: Arc<Served>,
     /// What names of its logs and subjects begin with, and its number; before its first frame nothing.
     hello: Option<(String, u64)>,
-    /// Bounds what it has asked and what is not answered.
+    /// Bounds its requests that are not answered.
     budget: Arc<Budget>,
     limits: Settings,
     answers: UnboundedSender<Tell>,
     answered: UnboundedReceiver<Tell>,
     news: Arc<News>,
-    readings: HashMap<u64, Reading>,
+    readings: HashMap<u64, PeerReading>,
     subscriptions: HashMap<u64, Subscription>,
     input: BytesMut,
     output: Vec<u8>,
@@ -87,7 +87,7 @@ impl Peer {
     /// Serves a member until it disconnects.
     pub(super) async fn serve(stream: UnixStream, served: Arc<Served>) {
         let (answers, answered) = unbounded_channel();
-        // A single request passes whatever its size, and what is beyond waits in the socket.
+        // A single request passes whatever its size. Further ones wait in the socket.
         let limits = Settings { max_waiting: usize::MAX, max_waiting_bytes: usize::MAX, ..served.settings.clone() };
         let peer = Self {
             stream,
@@ -112,7 +112,7 @@ impl Peer {
 
     async fn run(mut self) -> io::Result<()> {
         loop {
-            self.handle_frames()?;
+            self.handle_frames();
             self.collect();
             self.send()?;
             let is_done = self.sent == self.output.len();
@@ -136,7 +136,7 @@ impl Peer {
         }
     }
 
-    /// Whether more may be asked: within bounds of what is not answered, and of what it has not read.
+    /// Whether more requests are read: within the bounds of unanswered requests and of unsent answers.
     fn may_read(&self) -> bool {
         let (requests, bytes) = self.budget.waiting();
         let settings = &self.served.settings;
@@ -172,15 +172,15 @@ impl Peer {
         Ok(())
     }
 
-    fn handle_frames(&mut self) -> io::Result<()> {
+    fn handle_frames(&mut self) {
         while self.may_read() {
             let max = self.hello.as_ref().map_or(MAX_HELLO, |_| self.served.settings.max_record_bytes + SPARE);
             let body = match next_frame(&mut self.input, max) {
                 Ok(Some(body)) => body,
-                Ok(None) => return Ok(()),
+                Ok(None) => return,
                 Err(length) => {
-                    self.refuse(format!("a frame of {length} bytes is larger than {max}; raise max_record_bytes"));
-                    return Ok(());
+                    let why = format!("a frame of {length} bytes is larger than {max}; raise max_record_bytes");
+                    return self.refuse(why);
                 }
             };
             match (Ask::decode(body), &self.hello) {
@@ -192,7 +192,6 @@ impl Peer {
                 _ => self.refuse("this is no process of the same version of tidegate".to_owned()),
             }
         }
-        Ok(())
     }
 
     fn refuse(&mut self, why: String) {
@@ -215,13 +214,13 @@ impl Peer {
         self.hello = Some((prefix, member));
     }
 
-    /// What tells the member the end of a request.
+    /// Sends the member the outcome of a request.
     fn done<T: 'static>(&self, id: u64, numbers: fn(T) -> (u64, u64)) -> Done<T> {
         let answers = self.answers.clone();
         Box::new(move |outcome| {
             let answer = match outcome.map(numbers) {
                 Ok((first, second)) => Tell::Done { id, first, second },
-                Err(error) => Tell::Failed { id, failure: Failure::of(error) },
+                Err(error) => Tell::Failed { id, failure: AskFailure::of(error) },
             };
             let _ = answers.send(answer);
         })
@@ -262,31 +261,31 @@ impl Peer {
                     self.served.embedded.create(Arc::new(LogSpec { name, ..spec }), completion);
                 }
             }
-            Ask::Read { id, place, from } => self.read(id, within(prefix, place), from),
+            Ask::Read { id, place, from } => self.read(id, within(prefix, &place), from),
             Ask::Own { id, place } => {
                 let done = self.done(id, |epoch: Epoch| (epoch.0.0, 0));
-                self.ask_of(id, within(prefix, place), 0, done, |embedded, target, done| embedded.own(target, done));
+                self.ask_of(id, within(prefix, &place), 0, done, Backend::own);
             }
             Ask::Bounds { id, place } => {
                 let done = self.done(id, |bounds: Bounds| (bounds.first.0, bounds.next.0));
-                self.ask_of(id, within(prefix, place), 0, done, |embedded, target, done| embedded.bounds(target, done));
+                self.ask_of(id, within(prefix, &place), 0, done, Backend::bounds);
             }
             Ask::Trim { id, place, below } => {
                 let done = self.done(id, |()| (0, 0));
                 let trim = |embedded: &Embedded, target, done| embedded.trim(target, below, done);
-                self.ask_of(id, within(prefix, place), 0, done, trim);
+                self.ask_of(id, within(prefix, &place), 0, done, trim);
             }
             Ask::Append { id, place, append } => {
                 let done = self.done(id, |position: Position| (position.0, 0));
                 let (bytes, origin) = (append.size(), Origin { client: member, number: id });
-                self.ask_of(id, within(prefix, place), bytes, done, |embedded, target, done| {
-                    embedded.append_from(target, append, Some(origin), done);
+                self.ask_of(id, within(prefix, &place), bytes, done, |embedded, target, done| {
+                    embedded.append_from(&target, append, Some(origin), done);
                 });
             }
         }
     }
 
-    /// Asks something of a partition, or tells that there is none.
+    /// Asks something of a partition, or fails the request where the partition does not exist.
     fn ask_of<T>(
         &self,
         id: u64,
@@ -302,7 +301,7 @@ impl Peer {
                     ask(embedded, target, completion);
                 }
             }
-            Err(error) => drop(self.answers.send(Tell::Failed { id, failure: Failure::of(error) })),
+            Err(error) => drop(self.answers.send(Tell::Failed { id, failure: AskFailure::of(error) })),
         }
     }
 
@@ -317,12 +316,12 @@ impl Peer {
             embedded.read(target, from, self.news.wake(true, id))
         });
         match begun {
-            Ok(reader) => drop(self.readings.insert(id, Reading { reader, next: from, wanted: None })),
-            Err(error) => Tell::ReadFailed { id, failure: Failure::of(error) }.put(&mut self.output),
+            Ok(reader) => drop(self.readings.insert(id, PeerReading { reader, next: from, wanted: None })),
+            Err(error) => Tell::ReadFailed { id, failure: AskFailure::of(error) }.put(&mut self.output),
         }
     }
 
-    /// Puts what there is for the member into the output, while that has room.
+    /// Puts answers, records and messages for the member into the output, while that has room.
     fn collect(&mut self) {
         while let Ok(answer) = self.answered.try_recv() {
             answer.put(&mut self.output);
@@ -347,7 +346,7 @@ impl Peer {
             }
             Err(error) => {
                 self.readings.remove(&id);
-                Tell::ReadFailed { id, failure: Failure::of(error) }.put(&mut self.output);
+                Tell::ReadFailed { id, failure: AskFailure::of(error) }.put(&mut self.output);
             }
         }
     }
@@ -369,6 +368,6 @@ impl Peer {
     }
 }
 
-fn within(prefix: &str, place: Place) -> Place {
+fn within(prefix: &str, place: &Place) -> Place {
     Place { log: LogName::within(format!("{prefix}.{}", place.log)), partition: place.partition }
 }

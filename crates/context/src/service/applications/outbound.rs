@@ -116,7 +116,7 @@ impl Outbound {
     }
 }
 
-/// The bus refuses a message: it is counted, and its publisher is told.
+/// The bus refuses a message: counts it and answers its publisher.
 fn refuse(counters: &CoreCounters, told: &Told, error: &BusError, answer: Answer) {
     counters.records_waiting.sub(1);
     counters.records_refused.add(1);

@@ -5,7 +5,10 @@
 //! a broker directly has none; its copies follow each other, and each names a subscription that those before did not.
 
 use super::Uplink;
+use super::UplinkCounters;
+use crate::connection::input::Refused;
 use crate::desk::Desk;
+use crate::telling::reason::Reason;
 use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 
 use super::Uplinks;
@@ -19,6 +22,25 @@ use crate::wire::{WireError, WireReader, WireWrite};
 const KEPT_IDS: u16 = 1024;
 /// Messages above QoS 0 that a broker may have under way to the orchestrator.
 pub(super) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
+/// Unacknowledged messages above QoS 0 that a broker may send when it ignores [`RECEIVE_MAXIMUM`], as Mosquitto 2.0 does
+/// when it resumes a session: as many as there are packet identifiers. Beyond it the connection ends. A lower bound would
+/// end the connection before anything is acknowledged, and the broker would send the same again on the next one.
+pub(super) const UNACKNOWLEDGED_MAX: usize = u16::MAX as usize;
+
+impl UplinkCounters {
+    /// One more message has come from a broker that has so many unacknowledged, where it is above QoS 0. Beyond
+    /// [`RECEIVE_MAXIMUM`] it is counted, beyond [`UNACKNOWLEDGED_MAX`] refused.
+    pub(super) fn note_received(&mut self, unacknowledged: Option<usize>) -> Result<(), Refused> {
+        let unacknowledged = unacknowledged.unwrap_or(0);
+        if unacknowledged >= UNACKNOWLEDGED_MAX {
+            let detail = format!("the broker has {UNACKNOWLEDGED_MAX} messages under way to the orchestrator");
+            return Err(Refused::new(Reason::ReceiveMaximumExceeded, detail));
+        }
+        self.received += 1;
+        self.beyond_window += u64::from(unacknowledged >= usize::from(RECEIVE_MAXIMUM));
+        Ok(())
+    }
+}
 
 /// The identifier of all subscriptions without wildcards: no two of them match one topic.
 const LITERAL: u32 = 1;
@@ -119,6 +141,16 @@ mod tests {
             payload,
         };
         (raw, PublishProperties::decode(properties).unwrap())
+    }
+
+    #[test]
+    fn a_broker_beyond_its_window_is_counted_and_then_refused() {
+        let mut counters = UplinkCounters::default();
+        for (unacknowledged, beyond) in [(0, 0), (255, 0), (256, 1), (65_534, 2)] {
+            assert!(counters.note_received(Some(unacknowledged)).is_ok());
+            assert_eq!(counters.beyond_window, beyond);
+        }
+        assert_eq!(counters.note_received(Some(65_535)).unwrap_err().reason, Reason::ReceiveMaximumExceeded);
     }
 
     #[test]

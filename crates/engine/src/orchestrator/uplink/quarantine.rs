@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use tidegate_mqtt::ReasonCode;
 
+use super::UplinkKey;
 use crate::now::Millis;
 
 /// Topics remembered. When there are more, the one that ends first makes room.
@@ -25,9 +26,15 @@ pub(crate) struct Quarantine {
     next_end: Millis,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Brokers that have to deny a topic until it is refused, where so many serve: one of them may have other rules than the
+/// rest.
+const BROKERS_ENOUGH: usize = 2;
+
+#[derive(Clone, Debug)]
 struct Denied {
     times: u8,
+    /// Brokers that have said that they deny the topic.
+    by: Vec<UplinkKey>,
     until: Millis,
 }
 
@@ -50,18 +57,34 @@ impl Quarantine {
         self.topics.get(topic).is_some_and(|denied| denied.times >= DENIALS)
     }
 
-    /// A broker has denied a message of a topic; `certain` where it has said that it denies the topic. Returns whether
-    /// the topic is refused from now on.
-    pub(super) fn note_denied(&mut self, topic: &str, now: Millis, certain: bool) -> bool {
+    /// A broker has denied a message of a topic without a word about the topic. Returns whether the topic is refused from
+    /// now on.
+    pub(super) fn note_denied(&mut self, topic: &str, now: Millis) -> bool {
+        self.note(topic, now, |denied| denied.times = denied.times.saturating_add(1))
+    }
+
+    /// A broker, of so many that serve, has said that it denies a topic. Returns whether the topic is refused from now on.
+    pub(super) fn note_denied_by(&mut self, topic: &str, now: Millis, broker: UplinkKey, serving: usize) -> bool {
+        self.note(topic, now, |denied| {
+            if !denied.by.contains(&broker) && denied.by.len() < BROKERS_ENOUGH {
+                denied.by.push(broker);
+            }
+            if denied.by.len() >= serving.clamp(1, BROKERS_ENOUGH) {
+                denied.times = DENIALS;
+            }
+        })
+    }
+
+    fn note(&mut self, topic: &str, now: Millis, count: impl FnOnce(&mut Denied)) -> bool {
         self.forget_old(now);
         if self.topics.len() >= TOPICS_MAX && !self.topics.contains_key(topic) {
             let first = self.topics.iter().min_by_key(|(_, denied)| denied.until).map(|(topic, _)| topic.clone());
             first.and_then(|topic| self.topics.remove(&topic));
         }
         let until = now.plus(REMEMBERED_MS);
-        let denied = self.topics.entry(topic.into()).or_insert(Denied { times: 0, until });
+        let denied = self.topics.entry(topic.into()).or_insert(Denied { times: 0, by: Vec::new(), until });
         let before = denied.times;
-        denied.times = if certain { DENIALS } else { before.saturating_add(1) };
+        count(denied);
         denied.until = until;
         self.next_end = self.next_end.min(until);
         before < DENIALS && denied.times >= DENIALS
@@ -69,7 +92,7 @@ impl Quarantine {
 
     /// The shard of the uplinks refuses a topic.
     pub(crate) fn add(&mut self, topic: &str, now: Millis) {
-        self.note_denied(topic, now, true);
+        self.note(topic, now, |denied| denied.times = DENIALS);
     }
 
     /// A broker has taken a message of a topic: an earlier denial was about that message alone.
@@ -100,26 +123,37 @@ mod tests {
     #[test]
     fn a_topic_is_refused_from_its_second_denial_for_a_minute() {
         let mut quarantine = Quarantine::default();
-        assert!(!quarantine.note_denied("a", Millis(0), false) && !quarantine.holds("a", Millis(0)));
-        assert!(quarantine.note_denied("a", Millis(10), false) && quarantine.holds("a", Millis(60_009)));
-        assert!(!quarantine.note_denied("a", Millis(20), false), "reported once");
+        assert!(!quarantine.note_denied("a", Millis(0)) && !quarantine.holds("a", Millis(0)));
+        assert!(quarantine.note_denied("a", Millis(10)) && quarantine.holds("a", Millis(60_009)));
+        assert!(!quarantine.note_denied("a", Millis(20)), "reported once");
         assert!(!quarantine.holds("a", Millis(60_020)) && quarantine.is_empty());
-        assert!(quarantine.note_denied("a", Millis(60_020), true));
+        assert!(quarantine.note_denied_by("a", Millis(60_020), UplinkKey(1), 1));
     }
 
     #[test]
     fn a_message_that_is_taken_clears_a_first_denial() {
         let mut quarantine = Quarantine::default();
-        quarantine.note_denied("a", Millis(0), false);
+        quarantine.note_denied("a", Millis(0));
         quarantine.note_taken("a");
-        assert!(!quarantine.note_denied("a", Millis(0), false));
+        assert!(!quarantine.note_denied("a", Millis(0)));
+    }
+
+    #[test]
+    fn two_brokers_have_to_deny_a_topic_where_two_serve() {
+        let mut quarantine = Quarantine::default();
+        for _ in 0..3 {
+            assert!(!quarantine.note_denied_by("a", Millis(0), UplinkKey(1), 3));
+        }
+        assert!(!quarantine.holds("a", Millis(0)));
+        assert!(quarantine.note_denied_by("a", Millis(0), UplinkKey(2), 3) && quarantine.holds("a", Millis(0)));
+        assert!(quarantine.note_denied_by("b", Millis(0), UplinkKey(1), 1), "no other broker could take it");
     }
 
     #[test]
     fn the_denial_that_ends_first_makes_room() {
         let mut quarantine = Quarantine::default();
         for number in 0..=TOPICS_MAX as u64 {
-            quarantine.note_denied(&format!("t/{number}"), Millis(number), true);
+            quarantine.add(&format!("t/{number}"), Millis(number));
         }
         assert_eq!(quarantine.topics.len(), TOPICS_MAX);
         let newest = format!("t/{TOPICS_MAX}");

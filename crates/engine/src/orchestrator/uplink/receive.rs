@@ -46,6 +46,8 @@ impl Uplinking<'_> {
         if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
             self.desk.sessions.forget_receipt(&mut self.desk.journal, session, packet_id);
         }
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        let unacknowledged = self.desk.connections.unacknowledged(key, flow);
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
             && !answering!(self).is_first_receipt(now, key, session, packet_id)
@@ -53,7 +55,7 @@ impl Uplinking<'_> {
             return Ok(());
         }
         if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
-            uplink.counters.received += 1;
+            uplink.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
         let new = match &id {

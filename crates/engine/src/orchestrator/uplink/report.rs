@@ -17,6 +17,11 @@ impl Engine {
 }
 
 impl Uplink {
+    /// Whether its broker holds all filters, and is not drained.
+    pub(super) fn is_serving(&self) -> bool {
+        matches!((self.draining, self.stage), (None, Stage::Open)) && self.filters.is_complete()
+    }
+
     pub(super) fn report(&self, desk: &Desk) -> UplinkReport {
         let (queued, in_flight) = desk.sessions.owed_by(self.session);
         let in_flight = in_flight.saturating_sub(self.released);
@@ -25,7 +30,7 @@ impl Uplink {
         let state = match (self.draining, self.stage) {
             (Some(drain), _) if owed == 0 && is_worked_off(self, drain) => UplinkState::Drained,
             (Some(_), _) => UplinkState::Draining,
-            (None, Stage::Open) if self.filters.is_complete() => UplinkState::Serving,
+            (None, Stage::Open) if self.is_serving() => UplinkState::Serving,
             (None, Stage::Open) => UplinkState::Subscribing,
             (None, _) if self.accepted.is_some() => UplinkState::Down,
             (None, _) => UplinkState::Connecting,

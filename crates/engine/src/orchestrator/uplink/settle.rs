@@ -37,7 +37,7 @@ pub(super) struct Resends(BTreeMap<MessageId, u8>);
 
 impl Resends {
     /// Counts one more; says whether the message has been sent again often enough.
-    fn is_enough(&mut self, id: &MessageId) -> bool {
+    pub(super) fn is_enough(&mut self, id: &MessageId) -> bool {
         if self.0.len() >= RESENDS_COUNTED_MAX && !self.0.contains_key(id) {
             self.0.pop_first();
         }

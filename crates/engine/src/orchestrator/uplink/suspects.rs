@@ -25,6 +25,7 @@ use super::{Declined, Uplink, UplinkKey};
 use crate::event::{Event, LogEvent};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
+use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Delivery, Flow, InFlight};
@@ -234,12 +235,10 @@ impl BrokerRefusals<'_> {
                     self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
                 }
                 ReasonCode::PacketTooLarge => self.give_too_large_away(now, key, &in_flight),
-                _ => {
-                    self.0.desk.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message);
-                    if is_about_topic(code) {
-                        self.deny_topic(now, key, delivery.message.topic(), true);
-                    }
+                _ if is_about_topic(code) && !self.is_denied_by(now, key, &delivery.message) => {
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
                 }
+                _ => self.0.desk.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
             }
             self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
         }
@@ -302,18 +301,44 @@ impl BrokerRefusals<'_> {
                 uplink.last_error = format!(
                     "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
                 );
-                self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
-                self.deny_topic(now, key, topic, said.is_some_and(is_about_topic));
+                if !said.is_some_and(is_about_topic) {
+                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.uplinks.settlement.resends.forget(id);
+                    let is_refused = self.0.uplinks.quarantine.note_denied(topic, now.monotonic);
+                    self.refuse_topic(key, topic, is_refused);
+                } else if self.is_denied_by(now, key, &delivery.message) {
+                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                } else {
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                }
             }
             self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
         }
-        self.0.uplinks.settlement.resends.forget(id);
         self.0.uplinks.settlement.blames.forget(id);
     }
 
-    /// A broker has denied a message of a topic.
-    pub(super) fn deny_topic(&mut self, now: Now, key: UplinkKey, topic: &str, certain: bool) {
-        if !self.0.uplinks.quarantine.note_denied(topic, now.monotonic, certain) {
+    /// A broker has said that it denies the topic of a message. Returns whether the message is given up: the topic is
+    /// refused, or the message was given to brokers often enough. Else it goes to another broker.
+    fn is_denied_by(&mut self, now: Now, key: UplinkKey, message: &MessageRef) -> bool {
+        let topic = message.topic();
+        // The broker itself may have closed its connection.
+        let brokers = self.0.uplinks.brokers.all.iter();
+        let serving = brokers.filter(|(other, uplink)| **other == key || uplink.is_serving()).count();
+        let is_refused = self.0.uplinks.quarantine.note_denied_by(topic, now.monotonic, key, serving);
+        self.refuse_topic(key, topic, is_refused);
+        let id = MessageId::at_end_of(message.properties());
+        let resends = &mut self.0.uplinks.settlement.resends;
+        let is_over =
+            self.0.uplinks.quarantine.holds(topic, now.monotonic) || id.is_none_or(|id| resends.is_enough(&id));
+        if is_over && let Some(id) = id {
+            resends.forget(&id);
+        }
+        is_over
+    }
+
+    /// Tells other shards and the log that a topic is refused from now on.
+    fn refuse_topic(&mut self, key: UplinkKey, topic: &str, is_refused: bool) {
+        if !is_refused {
             return;
         }
         for shard in self.0.links.place.others() {

@@ -181,6 +181,42 @@ fn what_a_broker_will_never_take_is_dropped_and_counted() {
 }
 
 #[test]
+fn a_topic_that_one_broker_denies_goes_to_another() {
+    for closes in [false, true] {
+        for qos in [AtLeastOnce, ExactlyOnce] {
+            in_front_of(["a", "b"], |world, [a, b]| {
+                let client = world.connect(v5("c"));
+                client.subscribe("t/#", ExactlyOnce);
+                a.now(|ways| {
+                    if closes {
+                        (ways.closes_on, ways.closes_with) = (Some("t/"), Some(ReasonCode::NotAuthorized));
+                    } else {
+                        ways.answers = ReasonCode::NotAuthorized;
+                    }
+                });
+                for round in 0..3 {
+                    for number in 0..10 {
+                        let sent = message(&format!("t/{number}"), format!("{round}/{number}"));
+                        client.publish_later(Message { qos, ..sent });
+                    }
+                    world.advance(seconds(20));
+                }
+                assert_eq!(client.messages().len(), 30, "{closes} {qos:?}");
+                assert_eq!(world.owed(), 0);
+                assert_eq!(world.dropped(tidegate_engine::Reason::TopicDenied), 0);
+                // The second broker denies it, too.
+                b.now(|ways| ways.answers = ReasonCode::NotAuthorized);
+                client.publish_later(Message { qos, ..message("t/0", "denied") });
+                world.advance(seconds(20));
+                client.publish_later(Message { qos, ..message("t/0", "denied") });
+                world.advance(seconds(20));
+                assert_eq!((client.messages().len(), world.owed()), (0, 0));
+            });
+        }
+    }
+}
+
+#[test]
 fn an_expired_message_is_not_sent_again() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));

@@ -31,6 +31,10 @@ impl BanEnds {
         self.by_target.get(target)
     }
 
+    pub(super) fn has(&self, target: &BanTarget) -> bool {
+        self.by_target.contains_key(target)
+    }
+
     /// The target whose ban ended first.
     pub(super) fn oldest(&self) -> Option<&BanTarget> {
         self.by_age.first().map(|(_, target)| target)

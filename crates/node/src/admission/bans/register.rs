@@ -65,7 +65,7 @@ impl Bans {
             return;
         }
         while self.ended.len() >= self.limit.max(1)
-            && self.ended.get(target).is_none()
+            && !self.ended.has(target)
             && let Some(oldest) = self.ended.oldest().cloned()
         {
             self.forget_end(&oldest);
@@ -87,7 +87,7 @@ impl Bans {
     pub(crate) fn restore_end(&mut self, key: &[u8], target: BanTarget, end: BanEnd) {
         let (own, value) = encode_end(&target, end);
         let is_newer = self.ended.get(&target).is_none_or(|known| known.changed < end.changed);
-        let is_kept = is_newer && (self.ended.len() < self.limit || self.ended.get(&target).is_some());
+        let is_kept = is_newer && (self.ended.len() < self.limit || self.ended.has(&target));
         if key != own.as_slice() {
             if is_kept {
                 self.tell(&BanChange::Put { key: own, value });

@@ -1,5 +1,7 @@
 //! Frames: found, read and written.
 
+use super::carried::Portion;
+use super::error::FrameError;
 use super::hello::{Hello, PROOF_BYTES, Refusal};
 
 /// Longest frame of a handshake, bytes: what is longer comes from no node.
@@ -25,6 +27,8 @@ const GOODBYE: u8 = 19;
 const SETTLED: u8 = 20;
 const QUESTION: u8 = 21;
 const ANSWER: u8 = 22;
+const CARRY: u8 = 23;
+const CARRIED: u8 = 24;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,33 +74,12 @@ pub enum Frame<'a> {
         /// The answer; empty when there is none.
         body: &'a [u8],
     },
+    /// Asks the listener to carry something to a third node.
+    Carry(Portion<'a>),
+    /// Something that the speaker was asked to carry by a third node.
+    Carried(Portion<'a>),
     /// The node leaves: what it had to send has been sent.
     Goodbye,
-}
-
-/// Bytes that are no frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// A length that is not possible here.
-    #[error("a frame of {length} bytes where at most {limit} are possible: that is no node of this cluster")]
-    Length {
-        /// What the frame says.
-        length: usize,
-        /// What is possible.
-        limit: usize,
-    },
-    /// A kind that nobody knows.
-    #[error("a frame of the unknown kind {0}")]
-    Kind(u8),
-    /// A body that is not one of its kind.
-    #[error("the bytes end early, or are out of range, where {0} was expected")]
-    Body(&'static str),
-    /// A hello of something else.
-    #[error("it does not speak the protocol of nodes")]
-    NoNode,
-    /// A hello of another version of the protocol.
-    #[error("it speaks version {0} of the link, and this node version {own}; use releases that go together", own = super::LINK_VERSION)]
-    Version(u16),
 }
 
 /// The first frame of some bytes and how many it takes; `None` when it is not whole yet. Frames longer than `limit` are
@@ -134,6 +117,8 @@ fn read(kind: u8, body: &[u8]) -> Result<Frame<'_>, FrameError> {
             let (number, body) = read_numbered(body)?;
             Frame::Answer { number, body }
         }
+        CARRY => Frame::Carry(Portion::read(body)?),
+        CARRIED => Frame::Carried(Portion::read(body)?),
         SETTLED if body.is_empty() => Frame::Settled,
         GOODBYE if body.is_empty() => Frame::Goodbye,
         SETTLED | GOODBYE => return Err(FrameError::Body("the end of a frame")),
@@ -178,6 +163,8 @@ pub fn put_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
         }
         Frame::Question { number, body } => put_numbered(QUESTION, *number, body, out),
         Frame::Answer { number, body } => put_numbered(ANSWER, *number, body, out),
+        Frame::Carry(portion) => put_portion(CARRY, portion, out),
+        Frame::Carried(portion) => put_portion(CARRIED, portion, out),
         Frame::Settled => out.push(SETTLED),
         Frame::Goodbye => out.push(GOODBYE),
     }
@@ -188,6 +175,11 @@ fn put_numbered(kind: u8, number: u64, body: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(body);
+}
+
+fn put_portion(kind: u8, portion: &Portion<'_>, out: &mut Vec<u8>) {
+    out.push(kind);
+    portion.write(out);
 }
 
 /// Begins a frame with a batch, which is appended next, and returns its place for [`end_batch`]: so it is not copied.

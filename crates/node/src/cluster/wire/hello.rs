@@ -1,11 +1,11 @@
 //! What the two sides of a connection say of themselves before anything else.
 
-use super::frame::FrameError;
+use super::error::FrameError;
 use crate::cluster::NodeName;
 
 /// The version of everything that is said on a link, the layout of batches included; nodes of different versions have
 /// no session.
-pub const LINK_VERSION: u16 = 11;
+pub const LINK_VERSION: u16 = 12;
 
 /// Length of what each side makes up, so that no proof is used twice, bytes.
 pub const NONCE_BYTES: usize = 32;
@@ -33,6 +33,8 @@ pub struct Hello {
     pub monotonic: u64,
     /// Its wall clock, milliseconds since 1970.
     pub unix: u64,
+    /// The number of the indirect session that this connection continues; 0 for a session of its own.
+    pub continues: u64,
 }
 
 impl Hello {
@@ -46,6 +48,7 @@ impl Hello {
         out.extend_from_slice(&self.shards.to_le_bytes());
         out.extend_from_slice(&self.monotonic.to_le_bytes());
         out.extend_from_slice(&self.unix.to_le_bytes());
+        out.extend_from_slice(&self.continues.to_le_bytes());
     }
 
     pub(super) fn read(body: &[u8]) -> Result<Self, FrameError> {
@@ -67,24 +70,25 @@ impl Hello {
             shards: u16::from_le_bytes(take(&mut rest).ok_or_else(short("a number of shards"))?),
             monotonic: u64::from_le_bytes(take(&mut rest).ok_or_else(short("a time"))?),
             unix: u64::from_le_bytes(take(&mut rest).ok_or_else(short("a time"))?),
+            continues: u64::from_le_bytes(take(&mut rest).ok_or_else(short("the number of a session"))?),
         };
         if rest.is_empty() { Ok(hello) } else { Err(FrameError::Body("the end of a hello")) }
     }
 }
 
-fn put_name(name: &NodeName, out: &mut Vec<u8>) {
+pub(super) fn put_name(name: &NodeName, out: &mut Vec<u8>) {
     // A name is at most 64 bytes long.
     out.push(name.as_str().len() as u8);
     out.extend_from_slice(name.as_str().as_bytes());
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, behind) = rest.split_first_chunk::<N>()?;
     *rest = behind;
     Some(*taken)
 }
 
-fn take_name(rest: &mut &[u8]) -> Result<NodeName, FrameError> {
+pub(super) fn take_name(rest: &mut &[u8]) -> Result<NodeName, FrameError> {
     let wrong = FrameError::Body("the name of a node");
     let [length] = take::<1>(rest).ok_or(wrong)?;
     let (name, behind) = rest.split_at_checked(usize::from(length)).ok_or(wrong)?;

@@ -3,13 +3,16 @@
 //! A frame is `length (u32) | kind (u8) | body`, the length being that of kind and body; numbers are little-endian.
 //! `docs/cluster.md` has the table.
 
+mod carried;
+mod error;
 mod frame;
 mod hello;
 #[cfg(test)]
 mod tests;
 
+pub use carried::{Part, Portion};
+pub use error::FrameError;
 pub use frame::{
-    BATCH_HEAD_BYTES, Frame, FrameError, MAX_FRAME_BYTES, MAX_GREETING_BYTES, begin_batch, end_batch, put_frame,
-    split_frame,
+    BATCH_HEAD_BYTES, Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, begin_batch, end_batch, put_frame, split_frame,
 };
 pub use hello::{Hello, LINK_VERSION, NONCE_BYTES, PROOF_BYTES, Refusal};

@@ -14,6 +14,7 @@ fn hello() -> Hello {
         shards: 4,
         monotonic: 5_000_001,
         unix: 1_700_000_000_000,
+        continues: 6,
     }
 }
 
@@ -26,12 +27,13 @@ fn written(frame: &Frame<'_>) -> Vec<u8> {
 #[test]
 fn a_hello_has_these_bytes() {
     let mut expected = vec![90, 0, 0, 0, 1];
-    expected.extend_from_slice(b"tidelink\x0b\0");
+    expected.extend_from_slice(b"tidelink\x0c\0");
     expected.extend_from_slice(&[7; 32]);
     expected.extend_from_slice(b"\x01a\x06node-b");
     expected.extend_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 4, 0]);
     expected.extend_from_slice(&5_000_001_u64.to_le_bytes());
     expected.extend_from_slice(&1_700_000_000_000_u64.to_le_bytes());
+    expected.extend_from_slice(&6_u64.to_le_bytes());
     expected[0] = expected.len() as u8 - 4;
     assert_eq!(written(&Frame::Hello(hello())), expected);
 }
@@ -48,6 +50,9 @@ fn every_frame_is_read_as_it_was_written() {
         Frame::Pong { of: 1 },
         Frame::Question { number: 9, body: b"who" },
         Frame::Answer { number: 9, body: b"" },
+        Frame::Carry(Portion::empty(NodeName::new("b").unwrap(), 3, Part::Begin)),
+        Frame::Carried(Portion { node: NodeName::new("c").unwrap(), number: u64::MAX, part: Part::Data, body: b"x" }),
+        Frame::Carried(Portion::empty(NodeName::new("c").unwrap(), 0, Part::Unreachable)),
         Frame::Settled,
         Frame::Goodbye,
     ];

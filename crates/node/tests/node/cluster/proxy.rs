@@ -17,13 +17,23 @@ struct State {
     sockets: Mutex<Vec<TcpStream>>,
 }
 
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Door {
+    #[default]
+    Open,
+    /// Connections are closed as soon as they are taken.
+    Closed,
+    /// The proxy ends.
+    Gone,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Gates {
     /// Nothing goes from the one who connects to the one who is connected to.
     there_stopped: bool,
     /// And nothing back.
     back_stopped: bool,
-    ends: bool,
+    door: Door,
 }
 
 impl State {
@@ -33,12 +43,14 @@ impl State {
     }
 
     fn ends(&self) -> bool {
-        self.gates.lock().unwrap().ends
+        self.gates.lock().unwrap().door == Door::Gone
     }
 
     /// Waits until a direction may go on.
     fn pass(&self, there: bool) {
-        let stopped = |gates: &mut Gates| !gates.ends && if there { gates.there_stopped } else { gates.back_stopped };
+        let stopped = |gates: &mut Gates| {
+            gates.door != Door::Gone && if there { gates.there_stopped } else { gates.back_stopped }
+        };
         drop(self.changed.wait_while(self.gates.lock().unwrap(), stopped).unwrap());
     }
 }
@@ -63,6 +75,9 @@ impl Proxy {
                     return;
                 }
                 let client = client.unwrap();
+                if shared.gates.lock().unwrap().door == Door::Closed {
+                    continue;
+                }
                 let Ok(server) = TcpStream::connect(target) else { continue };
                 let mut sockets = shared.sockets.lock().unwrap();
                 for socket in [&client, &server] {
@@ -81,6 +96,17 @@ impl Proxy {
         self.state.set(|gates| (gates.there_stopped, gates.back_stopped) = (there, back));
     }
 
+    /// Breaks all connections and passes no further ones.
+    pub(super) fn close(&self) {
+        self.state.set(|gates| gates.door = Door::Closed);
+        self.cut();
+    }
+
+    /// Passes connections again.
+    pub(super) fn open(&self) {
+        self.state.set(|gates| gates.door = Door::Open);
+    }
+
     /// Breaks all connections.
     pub(super) fn cut(&self) {
         for socket in self.state.sockets.lock().unwrap().drain(..) {
@@ -92,7 +118,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.state.set(|gates| gates.ends = true);
+        self.state.set(|gates| gates.door = Door::Gone);
         self.cut();
         // So that it looks.
         let _ = TcpStream::connect(self.address);

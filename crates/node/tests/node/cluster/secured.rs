@@ -16,7 +16,7 @@ fn of_files(directory: &Directory, node: &str, issuer: &Authority, trusted: &Aut
     LinkTls::of_authority(&ca, &certificate, &key).unwrap()
 }
 
-fn of_nobody() -> LinkTls {
+pub(super) fn self_signed() -> LinkTls {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
     LinkTls::of_nobody(cert.der().to_vec(), signing_key.serialize_der()).unwrap()
 }
@@ -75,7 +75,7 @@ fn nodes_with_certificates_of_one_authority_are_linked() {
 
 #[test]
 fn nodes_with_certificates_of_nobody_are_linked() {
-    expect_linked(&two(Some(of_nobody()), Some(of_nobody()), SECRET));
+    expect_linked(&two(Some(self_signed()), Some(self_signed()), SECRET));
 }
 
 #[test]
@@ -88,17 +88,17 @@ fn a_certificate_of_another_authority_is_refused() {
 
 #[test]
 fn a_node_without_tls_is_refused_by_one_with_it() {
-    for (of_a, of_b) in [(None, Some(of_nobody())), (Some(of_nobody()), None)] {
+    for (of_a, of_b) in [(None, Some(self_signed())), (Some(self_signed()), None)] {
         let nodes = two(of_a, of_b, SECRET);
         while nodes.1.handle().cluster().refused == 0 {
             std::thread::yield_now();
         }
         assert_eq!(nodes.0.handle().cluster().total.sessions, 0);
     }
-    expect_refused(&two(Some(of_nobody()), None, SECRET), "it does not speak TLS; set cluster.tls");
+    expect_refused(&two(Some(self_signed()), None, SECRET), "it does not speak TLS; set cluster.tls");
 }
 
 #[test]
 fn a_node_with_another_secret_is_refused_over_tls() {
-    expect_refused(&two(Some(of_nobody()), Some(of_nobody()), b"another secret of tests"), "secret");
+    expect_refused(&two(Some(self_signed()), Some(self_signed()), b"another secret of tests"), "secret");
 }

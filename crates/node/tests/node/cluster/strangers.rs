@@ -83,6 +83,7 @@ fn bytes_that_no_node_sends_end_the_connection_and_nothing_else() {
             shards: 1,
             monotonic: 0,
             unix: 0,
+            continues: 0,
         }),
         &mut hello,
     );

@@ -1,18 +1,20 @@
 //! `tidegate config convert`.
 
+mod foreign;
+
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use tidegate_mosquitto_conf::{
-    Conversion, DynamicSecurity, File as TheirFile, NotMosquitto, Outcome, Verdict, dynamic_security,
-};
+use tidegate_conversion::{Conversion, File as TheirFile, Outcome, Verdict};
+use tidegate_foreign_conf::Broker;
+use tidegate_mosquitto_conf::{DynamicSecurity, NotMosquitto, dynamic_security};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use super::read_bounded;
-use crate::cli::ConvertArgs;
+use crate::cli::{ConvertArgs, From};
 use tidegate_config::source::FileText;
 use tidegate_config::{Config, Inputs};
 
@@ -31,13 +33,27 @@ pub(super) fn run(args: &ConvertArgs) -> Exit {
     };
     let name = args.file.display().to_string();
     let theirs = TheirFile { name: name.clone(), text };
+    let broker = match args.from {
+        Some(From::Mosquitto) => None,
+        Some(from) => from.broker(),
+        None => tidegate_foreign_conf::recognise(&theirs.text),
+    };
+    if let Some(broker) = broker {
+        return foreign::run(args, broker, &theirs);
+    }
     if theirs.text.trim_start().starts_with('{') {
         return convert_security(args, &theirs);
     }
     let Ok(conversion) = tidegate_mosquitto_conf::convert(&theirs, &folder) else {
-        report(&format_args!("{name}: {NotMosquitto}"));
+        let others: Vec<&str> = Broker::ALL.iter().map(|broker| broker.name()).collect();
+        report(&format_args!("{name}: {NotMosquitto}, and no configuration of {}", others.join(", ")));
         return Exit::Usage;
     };
+    finish(args, &name, &conversion)
+}
+
+/// Reports a conversion and writes its result.
+fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     complain(table(&conversion.lines));
     for note in &conversion.notes {
         complain(format_args!("note: {note}\n"));
@@ -48,8 +64,8 @@ pub(super) fn run(args: &ConvertArgs) -> Exit {
     let runs =
         result.inspect_err(|findings| complain(format_args!("\nThe result cannot be run as it is:\n{findings}")));
     let exit = if conversion.left_out || runs.is_err() { Exit::LeftOut } else { Exit::Ok };
-    complain(summary(&name, &conversion));
-    write(args, &conversion, exit)
+    complain(summary(name, conversion));
+    write(args, conversion, exit)
 }
 
 /// Converts a file of the dynamic security plugin: users and rules, each a file, and the sections that name them.

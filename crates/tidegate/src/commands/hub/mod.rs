@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use tidegate_admin::{GetHub, PausePipeline, ResumePipeline};
+use tidegate_admin::{GetHub, PausePipeline, ReplayPipeline, ResumePipeline};
 
 use crate::cli::ConfigArgs;
 use tidegate_admin_cli::admin_client::{AdminArgs, json_line, shown};
+use tidegate_admin_cli::parse_time;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -28,6 +29,7 @@ Examples:
                                                what each step makes of a message; nothing is sent
   tidegate hub status --json                   an object from pipeline to in, out, failed, waiting, lag_s, state
   tidegate hub pause hot                       its messages wait at the broker until `hub resume hot`
+  tidegate hub replay hot --from 30m           messages of the last 30 minutes come again; needs hub.bus, and keep = \"24h\"
 
 More: docs/hub.md.";
 
@@ -81,6 +83,16 @@ enum HubAction {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Bring messages to the sinks again that the broker took at a time or later, as far as the bus keeps them
+    Replay {
+        /// The pipeline
+        name: String,
+        /// A time such as 2026-01-02T03:04:05Z, or how long ago, such as 30m
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        from: u64,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
     /// Show what each step of the pipelines of a file makes of a message; nothing is sent
     Try {
         /// The configuration
@@ -126,6 +138,9 @@ pub(crate) fn run(args: &HubArgs) -> Exit {
         Some(HubAction::Resume { name, admin }) => {
             admin.send(&ResumePipeline { name: name.clone() }).map(|_| format!("resumed {}\n", shown(name)))
         }
+        Some(HubAction::Replay { name, from, admin }) => admin
+            .send(&ReplayPipeline { name: name.clone(), from_ms: *from })
+            .map(|_| format!("{} brings messages again from then on\n", shown(name))),
     };
     match done {
         Ok(text) => print_and_exit(&text, Exit::Ok),

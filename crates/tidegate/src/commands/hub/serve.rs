@@ -35,11 +35,7 @@ impl Origin {
     }
 
     fn settings(&self, config: &Config) -> Result<Vec<PipelineSettings>, String> {
-        match (&self.bus, &self.broker) {
-            (Some(bus), way) => config.pipelines_on_bus(bus, way.as_ref()),
-            (None, Some(way)) => config.pipeline_settings(way),
-            (None, None) => Err("name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT".to_owned()),
-        }
+        config.pipelines_beside(self.bus.as_ref(), self.broker.as_ref())
     }
 }
 

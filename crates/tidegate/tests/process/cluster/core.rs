@@ -2,12 +2,19 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{A, B, C, Cluster, failover, until};
+use super::{A, B, Bus, C, Cluster, failover, until};
+use crate::broker::Folder;
 use crate::context::{GROUPS, Node, retained};
 use crate::homes::pause;
+use crate::nats::Nats;
 
 /// What a cluster is told to be the core of mobile nodes as well.
 pub(super) fn core() -> Cluster {
+    core_on(Box::new(Nats::start()))
+}
+
+/// The same on a bus.
+pub(super) fn core_on(bus: Box<dyn Bus>) -> Cluster {
     let groups = format!("context.groups={GROUPS}");
     let settings = [
         "addresses.enabled=true",
@@ -22,7 +29,7 @@ pub(super) fn core() -> Cluster {
         "context.records_max_bytes=1MiB",
         &groups,
     ];
-    Cluster::durable_with(3, "2s", &settings)
+    Cluster::of(3, "2s", Some(Folder::new()), bus, &settings)
 }
 
 /// Has everybody in a group told something until it has reached this node, and nothing more is on its way to it.

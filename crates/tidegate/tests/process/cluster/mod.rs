@@ -1,8 +1,9 @@
-//! Nodes of a cluster as processes of their own, on a real NATS server.
+//! Nodes of a cluster as processes of their own, on a real NATS server, or on a bus that one of them serves.
 
 mod administration;
 mod applications;
 mod core;
+mod directory;
 mod failover;
 mod failures;
 #[cfg(feature = "kafka")]
@@ -14,6 +15,7 @@ mod outage;
 mod placed;
 mod rolling;
 mod tenants;
+mod watched;
 mod wiped;
 
 use std::io::{Read, Write};

@@ -10,9 +10,9 @@ use crate::broker::PATIENCE;
 use crate::homes::pause;
 
 /// Publishes numbers at QoS 2, one after the other, and sends again what was not finished when its connection ends.
-struct Publisher {
-    port: u16,
-    id: String,
+pub(super) struct Publisher {
+    pub(super) port: u16,
+    pub(super) id: String,
 }
 
 const PUBREC: u8 = 0x50;
@@ -46,7 +46,7 @@ impl Publisher {
     }
 
     /// Publishes until it is told to stop; says how many.
-    fn run(&self, stop: &AtomicBool) -> u32 {
+    pub(super) fn run(&self, stop: &AtomicBool) -> u32 {
         let mut stream = self.connect();
         let mut number = 0_u32;
         while !stop.load(Ordering::SeqCst) {
@@ -84,7 +84,7 @@ impl Publisher {
 }
 
 /// Tells somebody to stop when it goes out of scope.
-struct Stop<'a>(&'a AtomicBool);
+pub(super) struct Stop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {

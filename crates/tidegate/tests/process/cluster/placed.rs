@@ -13,13 +13,25 @@ fn runs_at(cluster: &Cluster, line: &str) -> usize {
     })
 }
 
-/// Waits until the pipeline of a node has its subscriptions.
-fn pipeline_is_running(cluster: &Cluster, node: usize) {
-    until("the subscriptions of the pipeline", || {
-        let status = cluster.node(node).get("/api/v1/hub").1;
+/// Waits until a node says that the pipeline has this state at any node.
+fn pipeline_is(cluster: &Cluster, asked: usize, state: &str) {
+    until("the state of the pipeline", || {
+        let status = cluster.node(asked).get("/api/v1/hub").1;
         let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
-        (status["hot"]["state"] == "running").then_some(())
+        (status["hot"]["state"] == state).then_some(())
     });
+}
+
+/// Pauses and resumes the pipeline at a node that does not run it.
+fn order_elsewhere(cluster: &Cluster, runs_at: usize) {
+    let asked = (runs_at + 1) % NAMES.len();
+    for (what, state) in [("pause", "paused"), ("resume", "running")] {
+        let admin = format!("http://{}", cluster.node(asked).address("admin=http://"));
+        let ended = run(&["hub", what, "hot", "--admin", &admin]);
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+        pipeline_is(cluster, asked, state);
+        pipeline_is(cluster, runs_at, state);
+    }
 }
 
 #[test]
@@ -60,7 +72,8 @@ fn one_node_runs_a_bridge_and_a_pipeline_until_it_dies() {
         assert_eq!(carried, expected, "{}", ended.err);
     };
     runs_at(&cluster, bridge);
-    pipeline_is_running(&cluster, runs_at(&cluster, pipeline));
+    pipeline_is(&cluster, A, "running");
+    order_elsewhere(&cluster, runs_at(&cluster, pipeline));
     publish(&cluster, &[A, B, C], 0..6);
     has_all(6);
     let dies = runs_at(&cluster, pipeline);

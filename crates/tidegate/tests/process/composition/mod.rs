@@ -8,6 +8,7 @@ mod stage;
 use features::Feature;
 use stage::Stage;
 
+use crate::broker::Folder;
 use crate::nats::Nats;
 
 /// Of one process with everything.
@@ -57,6 +58,15 @@ fn one_broker_has_everything_at_once() {
     let mut stage = Stage::broker(&nats.address());
     stage.use_all();
     stage.used_just(&BROKER);
+}
+
+#[test]
+fn a_cluster_on_the_embedded_bus_has_everything_at_once() {
+    let folder = Folder::new();
+    let mut stage = Stage::cluster(&format!("embedded://{}", folder.file("bus")));
+    stage.use_all();
+    stage.note(Feature::Embedded);
+    stage.used_just(&[&BROKER[..], &[Feature::Embedded]].concat());
 }
 
 #[test]

@@ -17,12 +17,12 @@ const ELSEWHERE: [Covered; 2] = [
 
 /// Reasons of pairs that no test uses together: the first that fits counts.
 const REASONS: [(&[Feature], &[Feature], &str); 8] = [
-    (&[Embedded], &Feature::ALL, "not built: nodes of a cluster share a bus of NATS or Kafka"),
-    (&[Nats], &[Kafka], "a cluster has one bus"),
-    (&[Nats, Kafka], &[Orchestrator], "a process is a node or an orchestrator: not built"),
+    (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
+    (&[Embedded], &[Kubernetes], "processes of one machine share it, and pods run on several machines"),
+    (&[Embedded, Nats, Kafka], &[Orchestrator], "a process is a node or an orchestrator: not built"),
     (&[Orchestrator], &[Addresses, Points, Groups, Applications], "an orchestrator knows no mobile nodes: not built"),
     (&[Kubernetes], &Feature::ALL, "rendered and checked by `e2e/test_helm.py`, not started by this test"),
-    (&[Manager], &[Nats, Kafka], "a manager starts orchestrators and brokers: not built"),
+    (&[Manager], &[Embedded, Nats, Kafka], "a manager starts orchestrators and brokers: not built"),
     (&[Dns], &Feature::ALL, "names the addresses of orchestrators, whatever they are configured to do"),
     (&[Manager], &Feature::ALL, "by a template of the fleet file, which gives orchestrators any configuration"),
 ];
@@ -32,6 +32,7 @@ fn tests() -> Vec<(&'static str, Vec<Feature>)> {
     let mut tests = vec![
         ("one_broker_has_everything_at_once", BROKER.to_vec()),
         ("an_orchestrator_has_everything_at_once", ORCHESTRATOR.to_vec()),
+        ("a_cluster_on_the_embedded_bus_has_everything_at_once", [&BROKER[..], &[Embedded]].concat()),
         ("a_cluster_on_nats_has_everything_at_once", [&BROKER[..], &[Nats]].concat()),
         ("a_cluster_on_kafka_has_everything_at_once", [&BROKER[..], &[Kafka]].concat()),
     ];

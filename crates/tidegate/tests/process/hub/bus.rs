@@ -86,3 +86,33 @@ fn nothing_acknowledged_is_lost_when_hub_bus_and_broker_die() {
     status(&broker, |it| it["p"]["waiting"] == 0);
     status(&other, |it| it["p"]["waiting"] == 0 && it["p"]["state"] == "running");
 }
+
+#[test]
+fn an_order_at_one_process_of_the_hub_holds_for_all() {
+    let (folder, server, nats) = (Folder::new(), Server::start(), Nats::start());
+    let config = shared(&folder, &nats, &server, "keep = \"1h\"\n");
+    let broker = Broker::start(&["-c", &config, "--data", &folder.file("data")]);
+    let (one, other) = (member(&config, "one"), member(&config, "other"));
+    let order = |at: &Broker, words: &[&str]| {
+        let admin = format!("http://{}", at.address("admin=http://"));
+        let ended = run(&[words, &["--admin", &admin]].concat());
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+        ended.out
+    };
+    let books = Mutex::new(BTreeSet::new());
+    publish_numbers(broker.address("mqtt://"), 0..50, &books);
+    server.wait_for((0..50).collect());
+    order(&one, &["hub", "replay", "p", "--from", "1h"]);
+    server.wait_for((0..50).collect());
+    order(&one, &["hub", "pause", "p"]);
+    status(&other, |it| it["p"]["state"] == "paused");
+    assert!(order(&other, &["why", "pipeline", "p"]).contains("p is paused"));
+    publish_numbers(broker.address("mqtt://"), 50..60, &books);
+    status(&broker, |it| it["p"]["waiting"] == 0);
+    order(&other, &["hub", "resume", "p"]);
+    status(&one, |it| it["p"]["state"] == "running");
+    server.wait_for((50..60).collect());
+    let unknown =
+        run(&["hub", "replay", "p", "--from", "1h", "--admin", &format!("http://{}", broker.address("admin=http://"))]);
+    assert!(unknown.code == Some(1) && unknown.err.contains("keeps no messages"), "{}", unknown.err);
+}

@@ -1,0 +1,66 @@
+//! Records of the bus as earlier versions wrote them: each is read with its exact content, and written again unchanged.
+//! A record that changes gets a new file beside the old one, so that nodes of two versions understand each other.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use tidegate_cluster::{Addresses, Advert, Former, Home, Move, Table};
+
+/// A record of this repository. `UPDATE_FIXTURES=1` writes one that is missing.
+fn record(name: &str, current: &[u8]) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
+        std::fs::write(&path, current).unwrap();
+    }
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; UPDATE_FIXTURES=1 writes it", path.display()))
+}
+
+fn table() -> Table {
+    let mut table = Table::default();
+    table.epoch = 7;
+    table.lives = BTreeMap::from([("a".into(), 3), ("b".into(), 4)]);
+    table.homes[0] = Some(Home { node: "a".into(), since: 2, by: None, former: Vec::new() });
+    let former = vec![Former { node: "c".into(), since: 1, by: Some(5) }];
+    table.homes[63] = Some(Home { node: "b".into(), since: 6, by: Some(9), former });
+    table.moves = vec![Move { id: 11, partitions: vec![1, 2], from: "a".into(), to: "b".into() }];
+    table.given_up = BTreeMap::from([("c".into(), 8)]);
+    table
+}
+
+fn advert() -> Advert {
+    Advert {
+        life: 3,
+        incarnation: 12,
+        after: Some(2),
+        addresses: Addresses {
+            cluster: "10.0.0.1:7000".into(),
+            relay: "10.0.0.1:7001".into(),
+            mqtt: "10.0.0.1:1883".into(),
+            admin: String::new(),
+        },
+        leaving: true,
+        arrived: BTreeSet::from([11]),
+        refused: BTreeSet::from([12, 13]),
+        kept: true,
+        known: Some(Box::new(table())),
+        leads: true,
+        ended: BTreeMap::from([("c".into(), 8)]),
+        restored: BTreeMap::from([(63, 6)]),
+    }
+}
+
+#[test]
+fn a_table_of_0_1_is_read_with_its_exact_content() {
+    let bytes = record("table-0.1.json", &table().to_bytes());
+    assert_eq!(Table::from_bytes(&bytes).unwrap(), table());
+    assert_eq!(table().to_bytes(), bytes, "nodes of 0.1 have to read it");
+}
+
+#[test]
+fn an_advert_of_0_1_is_read_with_its_exact_content() {
+    let bytes = record("advert-0.1.json", &advert().to_bytes());
+    assert_eq!(Advert::from_bytes(&bytes).unwrap(), advert());
+    assert_eq!(advert().to_bytes(), bytes, "nodes of 0.1 have to read it");
+}

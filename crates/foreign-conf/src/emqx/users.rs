@@ -1,0 +1,148 @@
+//! The users of the built-in database, as far as a bootstrap file names them.
+
+use std::io;
+
+use crate::draft::Draft;
+use crate::hash::{Algorithm, Salt, hashed};
+use crate::{Password, User};
+
+/// Takes one authenticator, whose settings have these indexes.
+pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> io::Result<String>) {
+    let find = |draft: &Draft, key: &str| {
+        indexes.iter().copied().find(|index| {
+            let path = &draft.report.entries[*index].path;
+            path == key || path.ends_with(&format!(".{key}")) && !path.ends_with(&format!("_algorithm.{key}"))
+        })
+    };
+    let value = |draft: &Draft, key: &str| find(draft, key).map(|index| draft.report.entries[index].value.clone());
+    let Some(&first) = indexes.first() else { return };
+    if value(draft, "enable").as_deref() == Some("false") {
+        let why = "it is disabled";
+        return indexes.iter().for_each(|index| draft.report.changed(*index, why));
+    }
+    let (mechanism, backend) = (value(draft, "mechanism"), value(draft, "backend"));
+    if mechanism.as_deref() != Some("password_based") || backend.as_deref() != Some("built_in_database") {
+        let at = find(draft, "backend").or(find(draft, "mechanism")).unwrap_or(first);
+        let why = "this provider is not carried: write an [[auth]] of the kind jwt, http or scram by hand, see docs/authentication.md";
+        return draft.closed_by(at, why);
+    }
+    if let Some(index) = find(draft, "user_id_type").filter(|index| draft.report.entries[*index].value != "username") {
+        return draft.closed_by(index, "users are known by their user names here, not by client ids");
+    }
+    let part = |draft: &Draft, key: &str| value(draft, &format!("password_hash_algorithm.{key}"));
+    let algorithm = algorithm(&|key| part(draft, key));
+    let Some(file) = find(draft, "bootstrap_file") else {
+        let why = "its users are in a database of EMQX, which is not read: no client gets in until `tidegate passwd` has written users";
+        return draft.report.refused(first, why);
+    };
+    let path = draft.report.entries[file].value.trim_start_matches("${EMQX_ETC_DIR}/").to_owned();
+    let text = match read(&path) {
+        Ok(text) => text,
+        Err(error) => return draft.closed_by(file, &format!("cannot read {path}: {error}")),
+    };
+    draft.users_line.get_or_insert(file);
+    let plain = value(draft, "bootstrap_type").as_deref() == Some("plain");
+    let rows = if text.trim_start().starts_with('[') { of_json(&text) } else { of_csv(&text) };
+    for (line, row) in rows {
+        let index = draft.report.add(crate::entry::Entry::text(&path, line, &format!("user {}", row.name), ""));
+        let password = if plain {
+            Ok(Password::Plain(row.secret))
+        } else {
+            let salt = row.salt.into_bytes();
+            (algorithm.as_ref().map_err(Clone::clone))
+                .and_then(|it| hashed(*it, &salt, &row.secret))
+                .map(Password::Hash)
+        };
+        take_user(draft, index, &row.name, password);
+        if row.superuser {
+            draft.report.refused(index, "it is a superuser there; here it has the rights of the rules");
+        }
+    }
+}
+
+/// Takes a user, or says why it cannot log in.
+pub(crate) fn take_user(draft: &mut Draft, index: usize, name: &str, password: Result<Password, String>) {
+    match password {
+        _ if name.is_empty() || name.contains([':', '\n', '\r']) || name.starts_with('#') => {
+            draft.report.refused(index, "its name cannot stand in a file of users: it cannot log in");
+        }
+        Ok(password) => {
+            if draft.users.iter().any(|user| user.name == name) {
+                return draft.report.changed(index, "the first user with this name counts");
+            }
+            if matches!(password, Password::Plain(_)) {
+                draft.report.changed(index, "its password is hashed");
+            }
+            draft.users.push(User { name: name.to_owned(), password });
+        }
+        Err(why) => {
+            draft.report.refused(index, &format!("{why}: it cannot log in; give it a password with `tidegate passwd`"));
+        }
+    }
+}
+
+fn algorithm(part: &dyn Fn(&str) -> Option<String>) -> Result<Algorithm, String> {
+    let salt = match part("salt_position").as_deref() {
+        Some("disable") => Salt::None,
+        Some("suffix") => Salt::Suffix,
+        // The default of EMQX.
+        None | Some("prefix") => Salt::Prefix,
+        Some(other) => return Err(format!("a salt at {other:?} is not known")),
+    };
+    match part("name").as_deref() {
+        None | Some("sha256") => Ok(Algorithm::Sha256(salt)),
+        Some("sha512") => Ok(Algorithm::Sha512(salt)),
+        Some("plain") => Ok(Algorithm::Plain),
+        Some("pbkdf2") if part("mac_fun").as_deref() == Some("sha512") => {
+            let rounds =
+                part("iterations").and_then(|rounds| rounds.parse().ok()).ok_or("its iterations are no number")?;
+            Ok(Algorithm::Pbkdf2Sha512 { rounds })
+        }
+        Some(other) => Err(format!("hashes of the kind {other} are not known here")),
+    }
+}
+
+/// A row of a bootstrap file.
+struct Row {
+    name: String,
+    secret: String,
+    salt: String,
+    superuser: bool,
+}
+
+fn of_csv(text: &str) -> Vec<(usize, Row)> {
+    let mut lines = text.lines().enumerate();
+    let Some((_, header)) = lines.find(|(_, line)| !line.trim().is_empty()) else { return Vec::new() };
+    let columns: Vec<&str> = header.trim_start_matches('\u{feff}').split(',').map(str::trim).collect();
+    let mut rows = Vec::new();
+    for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        let cells: Vec<&str> = line.split(',').map(|cell| cell.trim().trim_matches('"')).collect();
+        let cell = |names: &[&str]| {
+            let place = columns.iter().position(|column| names.contains(column));
+            place.and_then(|place| cells.get(place)).map_or_else(String::new, |&cell| cell.to_owned())
+        };
+        let row = Row {
+            name: cell(&["user_id", "username"]),
+            secret: cell(&["password_hash", "password"]),
+            salt: cell(&["salt"]),
+            superuser: cell(&["is_superuser"]) == "true",
+        };
+        rows.push((index + 1, row));
+    }
+    rows
+}
+
+fn of_json(text: &str) -> Vec<(usize, Row)> {
+    let Ok(serde_json::Value::Array(all)) = serde_json::from_str(text) else { return Vec::new() };
+    let row = |value: &serde_json::Value| {
+        let field = |names: &[&str]| {
+            let found = names.iter().find_map(|name| value.get(*name)?.as_str());
+            found.unwrap_or_default().to_owned()
+        };
+        let name = field(&["user_id", "username"]);
+        let line = 1 + text[..text.find(&format!("\"{name}\"")).unwrap_or_default()].matches('\n').count();
+        let superuser = value.get("is_superuser").and_then(serde_json::Value::as_bool) == Some(true);
+        (line, Row { name, secret: field(&["password_hash", "password"]), salt: field(&["salt"]), superuser })
+    };
+    all.iter().map(row).collect()
+}

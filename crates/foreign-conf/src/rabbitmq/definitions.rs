@@ -1,0 +1,182 @@
+//! `definitions.json`: users, their permissions, and their rights on topics.
+
+use data_encoding::BASE64;
+use serde_json::Value;
+
+use crate::draft::{Draft, Report};
+use crate::emqx::take_user;
+use crate::entry::Entry;
+use crate::expression::{self, Expression, Piece};
+use crate::hash::{Algorithm, Salt, hashed};
+use crate::listener::Access;
+use crate::rule::{AccessRule, Action, Rules, everything};
+use crate::{ConvertError, Password};
+
+/// Bytes of the salt at the beginning of a hash.
+const SALT_LEN: usize = 4;
+
+/// The beginning of the names of queues that belong to clients.
+const QUEUE: &str = "mqtt-subscription-";
+
+/// Whether a text is a file of definitions: a JSON object with users and permissions.
+pub(crate) fn is_definitions(text: &str) -> bool {
+    text.starts_with('{')
+        && serde_json::from_str::<Value>(text).is_ok_and(|it| {
+            it.get("users").is_some_and(Value::is_array)
+                && (it.get("permissions").is_some()
+                    || it.get("rabbit_version").is_some()
+                    || it.get("rabbitmq_version").is_some())
+        })
+}
+
+/// Takes the users and rights. `anonymous` is the user whose rights clients without a user name have.
+///
+/// # Errors
+/// When the text is no JSON.
+pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<&str>) -> Result<(), ConvertError> {
+    let all: Value = serde_json::from_str(text).map_err(|error| ConvertError::Json(error.to_string()))?;
+    let list = |key: &str| all.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let field = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let vhost = draft.report.value("mqtt.vhost").unwrap_or("/").to_owned();
+    let exchange = draft.report.value("mqtt.exchange").unwrap_or("amq.topic").to_owned();
+    let mut rules = Rules::default();
+    for user in list("users") {
+        let name = field(&user, "name");
+        let line = 1 + text[..text.find(&format!("\"{name}\"")).unwrap_or_default()].matches('\n').count();
+        let index = draft.report.add(Entry::text(file, line, &format!("user {name}"), ""));
+        draft.users_line.get_or_insert(index);
+        draft.rules_line.get_or_insert(index);
+        if is_local(&draft.report, &name) {
+            draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
+            continue;
+        }
+        let Some(permission) =
+            list("permissions").into_iter().find(|it| field(it, "user") == name && field(it, "vhost") == vhost)
+        else {
+            draft
+                .report
+                .changed(index, &format!("it has no permissions in the virtual host {vhost}, so it cannot log in"));
+            continue;
+        };
+        take_user(draft, index, &name, password(&field(&user, "password_hash"), &field(&user, "hashing_algorithm")));
+        let topics = list("topic_permissions");
+        let topics = topics
+            .iter()
+            .find(|it| field(it, "user") == name && field(it, "vhost") == vhost && field(it, "exchange") == exchange);
+        let topics = topics.map(|it| (field(it, "write"), field(it, "read")));
+        let permission = [field(&permission, "configure"), field(&permission, "write"), field(&permission, "read")];
+        let (these, lacks) = rights(&name, &permission, topics.as_ref(), &exchange);
+        if let Some(why) = lacks {
+            draft.report.refused(index, &why);
+        }
+        if anonymous == Some(&name) {
+            draft.access = Access::UsersAndAnonymous;
+            rules.0.extend(these.iter().cloned().map(|rule| of_anonymous([rule])));
+        }
+        rules.0.extend(these);
+    }
+    draft.rules = Some(rules);
+    Ok(())
+}
+
+/// Whether a user may log in from the machine itself alone; `guest` is so without a setting.
+pub(crate) fn is_local(report: &Report, user: &str) -> bool {
+    if report.value("loopback_users") == Some("none") {
+        return false;
+    }
+    let set = report.find(&format!("loopback_users.{user}")).map(|index| report.entries[index].truth() != Some(false));
+    let listed = report
+        .entries
+        .iter()
+        .any(|entry| !entry.replaced && entry.path.starts_with("loopback_users.") && entry.value == user);
+    listed || set.unwrap_or(user == "guest")
+}
+
+fn password(hash: &str, algorithm: &str) -> Result<Password, String> {
+    let algorithm = match algorithm {
+        "" | "rabbit_password_hashing_sha256" => Algorithm::Sha256(Salt::Prefix),
+        "rabbit_password_hashing_sha512" => Algorithm::Sha512(Salt::Prefix),
+        other => return Err(format!("hashes of the kind {other} are not known here")),
+    };
+    let bytes = BASE64.decode(hash.as_bytes()).map_err(|_| "its hash is not Base64".to_owned())?;
+    let (salt, hash) =
+        bytes.split_at_checked(SALT_LEN).filter(|(_, hash)| !hash.is_empty()).ok_or("it has no password")?;
+    hashed(algorithm, salt, &BASE64.encode(hash)).map(Password::Hash)
+}
+
+/// Rights on everything.
+pub(crate) fn all_rights(user: &str) -> [AccessRule; 1] {
+    [AccessRule { allow: true, users: vec![user.to_owned()], topics: everything(), ..AccessRule::default() }]
+}
+
+/// A rule of a user as one of clients without a user name.
+pub(crate) fn of_anonymous([rule]: [AccessRule; 1]) -> AccessRule {
+    AccessRule { users: Vec::new(), anonymous: Some(true), ..rule }
+}
+
+/// The rules of a user, and the rights in RabbitMQ that they lack.
+fn rights(
+    user: &str,
+    permission: &[String; 3],
+    topics: Option<&(String, String)>,
+    exchange: &str,
+) -> (Vec<AccessRule>, Option<String>) {
+    if user.ends_with('*') {
+        return (Vec::new(), Some("its name would stand for others in a rule: it may do nothing".to_owned()));
+    }
+    let [configure, write, read] = permission.each_ref().map(|text| expression::parse(text));
+    let (Some(configure), Some(write), Some(read)) = (configure, write, read) else {
+        return (Vec::new(), Some("a permission is an expression that is not carried: it may do nothing".to_owned()));
+    };
+    let publishes = write.matches(exchange);
+    let subscribes = read.matches(exchange) && [&configure, &write, &read].into_iter().all(owns_queues);
+    let mut rules = Vec::new();
+    let mut lacks = None;
+    let mut add = |action: Action, text: Option<&String>| {
+        let topics = match text {
+            None => Some(everything()),
+            Some(text) => expression::parse(text).and_then(|it| {
+                let all = it.is_everything();
+                let filters = if action == Action::Subscribe { it.subscriptions() } else { it.filters() };
+                if all { Some(everything()) } else { filters }
+            }),
+        };
+        match topics {
+            Some(topics) => {
+                let topics: Vec<String> = topics.into_iter().filter(|topic| !topic.is_empty()).collect();
+                if !topics.is_empty() {
+                    rules.push(AccessRule {
+                        allow: true,
+                        action,
+                        users: vec![user.to_owned()],
+                        topics,
+                        ..AccessRule::default()
+                    });
+                }
+            }
+            None => {
+                lacks =
+                    Some("a right on topics is an expression that is not carried: nothing is allowed by it".to_owned());
+            }
+        }
+    };
+    // An expression that matches nothing but the empty text allows nothing.
+    let nothing = |text: &str| text.is_empty() || text == "^$";
+    if publishes && topics.is_none_or(|(write, _)| !nothing(write)) {
+        add(Action::Publish, topics.map(|(write, _)| write));
+    }
+    if subscribes && topics.is_none_or(|(_, read)| !nothing(read)) {
+        add(Action::Subscribe, topics.map(|(_, read)| read));
+    }
+    (rules, lacks)
+}
+
+/// Whether all queues of clients match.
+fn owns_queues(expression: &Expression) -> bool {
+    let any = Piece::Any { least: 0 };
+    expression.is_everything()
+        || expression.0.iter().any(|pieces| match pieces.as_slice() {
+            [Piece::Text(text), last] => *last == any && QUEUE.starts_with(text.as_str()),
+            _ => false,
+        })
+}

@@ -1,0 +1,181 @@
+//! The next step of each partition: reading, a search for a time, trimming, releasing.
+
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Bounds, BusError, Position};
+
+use super::partition::{Phase, Search, Share, Token};
+use super::progress::Progress;
+use super::{BATCH, BusAnswer, LogSource};
+use crate::log::{LogSettings, Replay};
+use crate::message::Message;
+use crate::sources::SourceStep;
+use crate::time::wall_clock;
+
+/// How often delivered messages are removed.
+const TRIM_EVERY: Duration = Duration::from_secs(5);
+
+impl LogSource {
+    /// Does what each partition needs next.
+    pub(super) fn work(&mut self, now: Instant) {
+        let mut room = usize::from(self.settings.window);
+        room = room.saturating_sub(self.parts.values().map(|part| part.progress.len()).sum());
+        let numbers: Vec<u32> = self.parts.keys().copied().collect();
+        for number in numbers {
+            let Some(mut part) = self.parts.remove(&number) else { continue };
+            if let Err(error) = self.work_on(number, &mut part, &mut room, now) {
+                tracing::warn!(pipeline = self.settings.pipeline, partition = number, %error, "a partition is read again");
+                // Also when the servers have lost the log: reading begins at the mark, or at the first record.
+                part.reader = None;
+                part.trimming = None;
+                self.error = Some(error.to_string());
+                self.restart(number, &mut part, matches!(error, BusError::Trimmed { .. }));
+            }
+            self.parts.insert(number, part);
+        }
+    }
+
+    /// Begins a partition again, at its mark, or at its first message when the messages behind the mark are gone.
+    fn restart(&mut self, number: u32, part: &mut Share, from_first: bool) {
+        self.forget(number, part.run);
+        self.runs += 1;
+        let (mark, losing, kept) = (part.mark(), part.losing, part.kept);
+        let is_known = !matches!(part.phase, Phase::Asks | Phase::Catches(_));
+        *part = Share::new(self.runs, Instant::now());
+        part.losing = losing;
+        if !is_known {
+            return;
+        }
+        part.kept = kept;
+        // A log that was made again has lower positions, and marks of another generation count there.
+        part.generation = mark.generation + u64::from(from_first);
+        part.progress = Progress::at(if from_first { 0 } else { mark.position });
+        part.phase = Phase::Works;
+    }
+
+    fn work_on(&mut self, number: u32, part: &mut Share, room: &mut usize, now: Instant) -> Result<(), BusError> {
+        let place = LogSettings::place(&self.names, number);
+        match &mut part.phase {
+            Phase::Asks => {
+                part.phase = Phase::Catches(u64::MAX);
+                let run = part.run;
+                self.bus.bounds(&self.states_place(), self.done(move |it| BusAnswer::StatesEnd(number, run, it)))?;
+            }
+            Phase::Catches(end) if self.state_next >= *end => {
+                part.kept = self.state.mark(number);
+                part.generation = part.kept.generation;
+                part.progress = Progress::at(part.kept.position);
+                part.phase = Phase::Works;
+            }
+            Phase::Catches(_) => {}
+            Phase::Seeks(search) => {
+                if let Some(found) = search.turn()? {
+                    part.generation = search.replay;
+                    part.progress = Progress::at(found);
+                    part.phase = Phase::Works;
+                }
+            }
+            Phase::Works if self.state.replay.number > part.generation && !part.losing => {
+                let Replay { number: replay, from } = self.state.replay;
+                self.forget(number, part.run);
+                self.runs += 1;
+                (part.run, part.reader, part.trimming, part.sent) = (self.runs, None, None, None);
+                part.phase = Phase::Seeks(Search::new(replay, from));
+                let run = part.run;
+                self.bus.bounds(&place, self.done(move |it| BusAnswer::Bounds(number, run, it)))?;
+            }
+            Phase::Works => {
+                self.read(number, part, room)?;
+                self.trim(number, part, now)?;
+            }
+        }
+        if part.losing && !part.released && part.is_finished() {
+            part.released = true;
+            if let Some(membership) = &self.membership {
+                membership.release(tidegate_bus::Partition(number));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, number: u32, part: &mut Share, room: &mut usize) -> Result<(), BusError> {
+        if part.losing || *room == 0 {
+            return Ok(());
+        }
+        if part.reader.is_none() {
+            let place = LogSettings::place(&self.names, number);
+            part.reader = Some(self.bus.read(&place, Position(part.progress.done()), self.inbox.wake())?);
+        }
+        let Some(reader) = &mut part.reader else { return Ok(()) };
+        let taken = reader.take(BATCH.min(*room))?;
+        part.read_to = taken.next.0;
+        for record in taken.records {
+            *room = room.saturating_sub(1);
+            let position = record.position.0;
+            part.progress.take(position);
+            if let Some(message) = Message::from_bytes(&record.payload) {
+                let delivery = Token { partition: number, run: part.run, position };
+                self.steps.push_back(SourceStep::Message(Box::new(message), Some(delivery)));
+            } else {
+                let pipeline = self.settings.pipeline.as_str();
+                tracing::warn!(pipeline, partition = number, position, "a record of the log is no message");
+                part.progress.finish(position);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes messages that are delivered and older than a replay may ask for.
+    fn trim(&mut self, number: u32, part: &mut Share, now: Instant) -> Result<(), BusError> {
+        let place = LogSettings::place(&self.names, number);
+        let below = match &mut part.trimming {
+            Some(search) => search.turn()?,
+            None if now < part.trim_at || part.kept.position <= part.trimmed => None,
+            None if self.settings.keep.is_zero() => Some(part.kept.position.min(part.progress.done())),
+            None => {
+                part.trim_at = now + TRIM_EVERY;
+                let kept = u64::try_from(self.settings.keep.as_millis()).unwrap_or(u64::MAX);
+                part.trimming = Some(Search::new(0, wall_clock().saturating_sub(kept)));
+                let run = part.run;
+                self.bus.bounds(&place, self.done(move |it| BusAnswer::Bounds(number, run, it)))?;
+                None
+            }
+        };
+        let Some(below) = below else { return Ok(()) };
+        (part.trimming, part.trim_at) = (None, now + TRIM_EVERY);
+        if below > part.trimmed {
+            part.trimmed = below;
+            // What stays is trimmed the next time.
+            self.bus.trim(&place, Position(below), Box::new(drop))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin_search(
+        &mut self,
+        number: u32,
+        run: u64,
+        outcome: Result<Bounds, BusError>,
+    ) -> Result<(), String> {
+        let place = LogSettings::place(&self.names, number);
+        let Some(part) = self.parts.get_mut(&number).filter(|part| part.run == run) else { return Ok(()) };
+        let kept = part.kept.position.min(part.progress.done());
+        let search = match (&mut part.phase, &mut part.trimming) {
+            (Phase::Seeks(search), _) | (_, Some(search)) if !search.is_begun() => search,
+            _ => return Ok(()),
+        };
+        let begun = outcome.and_then(|bounds| {
+            let reader = self.bus.read(&place, bounds.first, self.inbox.wake())?;
+            search.begin(kept.min(bounds.next.0), reader);
+            Ok(())
+        });
+        begun.map_err(|error| {
+            // The next turn begins again.
+            part.trimming = None;
+            if matches!(part.phase, Phase::Seeks(_)) {
+                part.phase = Phase::Works;
+            }
+            error.to_string()
+        })
+    }
+}

@@ -1,0 +1,299 @@
+//! Subjects of NATS, and streams of `JetStream`.
+//!
+//! Messages of subjects come as they are published, and no server keeps them. Messages of a stream come by a durable
+//! consumer, which keeps unacknowledged messages. Processes that name one group share the messages.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{self, AckKind, consumer::AckPolicy, consumer::pull};
+use futures_util::StreamExt;
+use tokio::runtime::{Builder, Runtime};
+
+use super::inbox::Inbox;
+use super::{Source, SourceStep, Wake};
+use crate::message::Message;
+use crate::time::wall_clock;
+
+/// Time between two attempts to connect.
+const RETRY: Duration = Duration::from_secs(1);
+/// Time after which the server sends a message again that is not acknowledged.
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(60);
+/// How often the server learns that messages are still worked on.
+const PROGRESS_EVERY: Duration = Duration::from_secs(20);
+/// Messages of subjects that wait for the pipeline; further messages are dropped.
+const MAX_WAITING: usize = 10_000;
+/// The header with the topic of a message that a sink of the hub has published.
+const TOPIC_HEADER: &str = "Mqtt-Topic";
+
+/// Which messages, and how the server is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NatsSourceSettings {
+    /// Where it is: `nats://HOST:PORT`, or `tls://HOST:PORT`.
+    pub url: String,
+    /// The subject, with `*` and `>` as wildcards.
+    pub subject: String,
+    /// The stream; without it messages come as they are published.
+    pub stream: Option<String>,
+    /// The queue group, or the durable consumer. Processes with the same one share the messages.
+    pub group: String,
+    /// Messages of the stream that are not acknowledged, at most, of all processes.
+    pub window: u16,
+}
+
+/// What the client says.
+enum Heard {
+    Ready,
+    Trouble(String),
+    Message(Box<Message>, Option<Box<jetstream::Message>>),
+}
+
+/// The source.
+pub(crate) struct Nats {
+    settings: NatsSourceSettings,
+    inbox: Inbox<Heard>,
+    runtime: Option<Runtime>,
+    under_way: BTreeMap<u64, jetstream::Message>,
+    next_token: u64,
+    progress_at: Instant,
+}
+
+impl Nats {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// In words, when the settings are of no use, or the system has no threads left.
+    pub(crate) fn new(settings: &NatsSourceSettings) -> Result<Self, String> {
+        check(settings)?;
+        // The client answers pings in the background, so it needs a thread of its own.
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let inbox = Inbox::default();
+        runtime.spawn(run(settings.clone(), inbox.clone()));
+        Ok(Self {
+            settings: settings.clone(),
+            inbox,
+            runtime: Some(runtime),
+            under_way: BTreeMap::new(),
+            next_token: 0,
+            progress_at: Instant::now() + PROGRESS_EVERY,
+        })
+    }
+
+    fn take(&mut self, heard: Heard) -> SourceStep<u64> {
+        match heard {
+            Heard::Ready => SourceStep::Ready,
+            Heard::Trouble(why) => SourceStep::Trouble(why),
+            Heard::Message(message, None) => SourceStep::Message(message, None),
+            Heard::Message(message, Some(original)) => {
+                self.next_token += 1;
+                self.under_way.insert(self.next_token, *original);
+                SourceStep::Message(message, Some(self.next_token))
+            }
+        }
+    }
+
+    /// Without it the server would send messages again while a sink is away.
+    fn tell_progress(&mut self) {
+        if Instant::now() < self.progress_at {
+            return;
+        }
+        self.progress_at = Instant::now() + PROGRESS_EVERY;
+        let messages: Vec<jetstream::Message> = self.under_way.values().cloned().collect();
+        if let Some(runtime) = self.runtime.as_ref().filter(|_| !messages.is_empty()) {
+            runtime.spawn(async move {
+                for message in messages {
+                    // The server sends it again where this fails.
+                    let _ = message.ack_with(AckKind::Progress).await;
+                }
+            });
+        }
+    }
+}
+
+/// Checks settings.
+///
+/// # Errors
+/// In words.
+pub(crate) fn check(settings: &NatsSourceSettings) -> Result<(), String> {
+    let is_name = |text: &str| !text.is_empty() && !text.contains([' ', '.', '*', '>', '\t']);
+    if settings.subject.is_empty() || settings.subject.contains([' ', '\t']) {
+        return Err(format!("`{}` is no subject", settings.subject));
+    }
+    if let Some(stream) = settings.stream.as_ref().filter(|stream| !is_name(stream)) {
+        return Err(format!("`{stream}` is no name of a stream"));
+    }
+    if is_name(&settings.group) { Ok(()) } else { Err(format!("`{}` is no name of a group", settings.group)) }
+}
+
+/// Takes messages until the runtime ends.
+async fn run(settings: NatsSourceSettings, inbox: Inbox<Heard>) {
+    loop {
+        let outcome = match &settings.stream {
+            Some(stream) => take_stream(&settings, stream, &inbox).await,
+            None => take_subject(&settings, &inbox).await,
+        };
+        if let Err(why) = outcome {
+            inbox.push(Heard::Trouble(why));
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+async fn connect(settings: &NatsSourceSettings) -> Result<async_nats::Client, String> {
+    async_nats::ConnectOptions::new().connect(&settings.url).await.map_err(|error| error.to_string())
+}
+
+async fn take_subject(settings: &NatsSourceSettings, inbox: &Inbox<Heard>) -> Result<(), String> {
+    let client = connect(settings).await?;
+    let subscribed = client.queue_subscribe(settings.subject.clone(), settings.group.clone()).await;
+    let mut messages = subscribed.map_err(|error| error.to_string())?;
+    client.flush().await.map_err(|error| error.to_string())?;
+    inbox.push(Heard::Ready);
+    let (begun, mut number) = (wall_clock(), 0_u64);
+    while let Some(message) = messages.next().await {
+        number += 1;
+        if inbox.len() >= MAX_WAITING {
+            // No server keeps it, as with a slow subscriber of NATS.
+            tracing::debug!(subject = %message.subject, "a message was dropped: too many wait for the pipeline");
+            continue;
+        }
+        let id = format!("nats-{}-{begun:x}-{number}", std::process::id());
+        inbox.push(Heard::Message(Box::new(own(&message, id, wall_clock())), None));
+    }
+    Err("the server has closed the connection".to_owned())
+}
+
+async fn take_stream(settings: &NatsSourceSettings, stream: &str, inbox: &Inbox<Heard>) -> Result<(), String> {
+    let context = jetstream::new(connect(settings).await?);
+    let found = context.get_stream(stream).await.map_err(|error| format!("the stream {stream}: {error}"))?;
+    let config = pull::Config {
+        durable_name: Some(settings.group.clone()),
+        filter_subject: settings.subject.clone(),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACKNOWLEDGE_WITHIN,
+        max_ack_pending: i64::from(settings.window),
+        ..pull::Config::default()
+    };
+    let consumer = found.get_or_create_consumer(&settings.group, config).await;
+    let consumer = consumer.map_err(|error| format!("the consumer {}: {error}", settings.group))?;
+    let mut messages = consumer.messages().await.map_err(|error| error.to_string())?;
+    inbox.push(Heard::Ready);
+    while let Some(message) = messages.next().await {
+        let message = message.map_err(|error| error.to_string())?;
+        let (sequence, time) = match message.info() {
+            Ok(info) => (info.stream_sequence, info.published.unix_timestamp_nanos() / 1_000_000),
+            Err(error) => return Err(format!("a message of the stream cannot be read: {error}")),
+        };
+        let time = u64::try_from(time).unwrap_or_default();
+        let id = format!("{stream}-{sequence}");
+        let own = Message { qos: 1, lasting_id: true, ..own(&message.message, id, time) };
+        inbox.push(Heard::Message(Box::new(own), Some(Box::new(message))));
+    }
+    Err("the consumer has ended".to_owned())
+}
+
+/// The message as a pipeline sees it.
+fn own(message: &async_nats::Message, id: String, timestamp: u64) -> Message {
+    let mut own = Message {
+        id,
+        topic: message.subject.replace('.', "/"),
+        timestamp,
+        payload: message.payload.to_vec(),
+        ..Message::default()
+    };
+    for (name, values) in message.headers.iter().flat_map(async_nats::HeaderMap::iter) {
+        let name: &str = name.as_ref();
+        for value in values.iter().map(async_nats::HeaderValue::as_str) {
+            if name == TOPIC_HEADER {
+                value.clone_into(&mut own.topic);
+            } else if name.eq_ignore_ascii_case("content-type") {
+                own.content_type = Some(value.to_owned());
+            } else if !name.starts_with("Nats-") {
+                own.user_properties.push((name.to_owned(), value.to_owned()));
+            }
+        }
+    }
+    own
+}
+
+impl Source for Nats {
+    type Token = u64;
+
+    fn wake(&self) -> Wake {
+        self.inbox.wake()
+    }
+
+    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<u64> {
+        self.tell_progress();
+        if let Some(heard) = self.inbox.take() {
+            return self.take(heard);
+        }
+        let progress = (!self.under_way.is_empty()).then_some(self.progress_at);
+        self.inbox.wait([deadline, progress].into_iter().flatten().min());
+        SourceStep::Idle
+    }
+
+    fn acknowledge(&mut self, token: u64) {
+        if let (Some(message), Some(runtime)) = (self.under_way.remove(&token), &self.runtime) {
+            // The server sends it again where this fails.
+            runtime.spawn(async move { drop(message.ack().await) });
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.runtime.is_some()
+    }
+
+    fn place(&self) -> String {
+        format!("{} {}", without_credentials(&self.settings.url), self.settings.subject)
+    }
+
+    fn leave(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        }
+    }
+}
+
+/// An address without user and password.
+fn without_credentials(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_becomes_a_topic_and_headers_properties() {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("Content-Type", "text/plain");
+        headers.insert("unit", "C");
+        headers.insert("Nats-Msg-Id", "7");
+        let mut message = async_nats::Message {
+            subject: "plant.a.temp".into(),
+            reply: None,
+            payload: "31".into(),
+            headers: Some(headers.clone()),
+            status: None,
+            description: None,
+            length: 0,
+        };
+        let read = own(&message, "i".into(), 5);
+        assert_eq!((read.topic.as_str(), read.content_type.as_deref()), ("plant/a/temp", Some("text/plain")));
+        assert_eq!(read.user_properties, [("unit".to_owned(), "C".to_owned())]);
+        headers.insert(TOPIC_HEADER, "plant/a b/temp");
+        message.headers = Some(headers);
+        assert_eq!(own(&message, "i".into(), 5).topic, "plant/a b/temp");
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        assert_eq!(without_credentials("nats://u:p@h:4222"), "nats://h:4222");
+        assert_eq!(without_credentials("nats://h"), "nats://h");
+    }
+}

@@ -1,0 +1,26 @@
+//! Why bytes are no frame.
+
+/// Bytes that are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A length that is not possible here.
+    #[error("a frame of {length} bytes where at most {limit} are possible: that is no node of this cluster")]
+    Length {
+        /// What the frame says.
+        length: usize,
+        /// What is possible.
+        limit: usize,
+    },
+    /// A kind that nobody knows.
+    #[error("a frame of the unknown kind {0}")]
+    Kind(u8),
+    /// A body that is not one of its kind.
+    #[error("the bytes end early, or are out of range, where {0} was expected")]
+    Body(&'static str),
+    /// A hello of something else.
+    #[error("it does not speak the protocol of nodes")]
+    NoNode,
+    /// A hello of another version of the protocol.
+    #[error("it speaks version {0} of the link, and this node version {own}; use releases that go together", own = super::LINK_VERSION)]
+    Version(u16),
+}

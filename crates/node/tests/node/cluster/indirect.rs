@@ -1,0 +1,166 @@
+//! Links that go by way of a third node, since the direct connection is cut.
+
+use tidegate_node::{FlightKind, FlightSubject, LinkTls, Node, NodeName, PeerStatus};
+
+use super::proxy::Proxy;
+use super::secured::self_signed;
+use super::world::*;
+
+/// Nodes with a wire between each pair of them in `wired`, the one with the smaller name first.
+fn wired(nodes: &[&str], wired: &[(&str, &str)], tls: fn() -> Option<LinkTls>) -> (World, Vec<Proxy>) {
+    let mut world = World::apart(&[], restless());
+    for node in nodes {
+        let mut settings = settings_of(node, 1, 2);
+        let cluster = settings.cluster.as_mut().unwrap();
+        (cluster.limits, cluster.tls) = (restless(), tls());
+        world.add(node, 1, Node::start(settings).unwrap());
+    }
+    let mut proxies = Vec::new();
+    for (from, to) in wired {
+        let proxy = Proxy::to(world.nodes[*to].handle().cluster_address().unwrap());
+        world.detours.insert(((*from).to_owned(), (*to).to_owned()), proxy.address);
+        proxies.push(proxy);
+    }
+    world.introduce();
+    world.settle();
+    (world, proxies)
+}
+
+/// Waits until the link of one node to another is settled, and goes as it should.
+fn wait_through(world: &World, of: &str, to: &str, through: Option<&str>) {
+    let is = |peer: &PeerStatus| peer.name.as_str() == to && peer.through.as_ref().map(NodeName::as_str) == through;
+    world.wait(of, |status| status.peers.iter().any(is));
+    world.settle();
+}
+
+fn no_tls() -> Option<LinkTls> {
+    None
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "in the place of `no_tls`")]
+fn with_tls() -> Option<LinkTls> {
+    Some(self_signed())
+}
+
+/// Messages cross a cut, and go on crossing while the wire becomes whole; nothing is lost or comes twice.
+fn expect_flow_around_a_cut(tls: fn() -> Option<LinkTls>) {
+    let (world, proxies) = wired(&["a", "b", "c"], &[("a", "b")], tls);
+    let (mut at_a, mut at_b) = (world.connect("a", "at-a"), world.connect("b", "at-b"));
+    let (mut from_a, mut from_b) = (world.connect("a", "from-a"), world.connect("b", "from-b"));
+    subscribe_at(&mut at_a, "from-b", 2);
+    subscribe_at(&mut at_b, "from-a", 2);
+    proxies[0].close();
+    wait_through(&world, "a", "b", Some("c"));
+    wait_through(&world, "b", "a", Some("c"));
+    let mut exchange = |number: u32, qos: u8| {
+        let payload = number.to_string();
+        publish_and_wait(&mut from_a, "from-a", payload.as_bytes(), qos, false);
+        assert_eq!(receive_message(&mut at_b).payload, payload);
+        publish_and_wait(&mut from_b, "from-b", payload.as_bytes(), qos, false);
+        assert_eq!(receive_message(&mut at_a).payload, payload);
+    };
+    (1..=2).for_each(|qos| exchange(u32::from(qos), qos));
+    let carried = world.status("c").total.carried_bytes;
+    assert!(carried > 0);
+    let before = world.status("a").total;
+    assert_eq!(before.indirect, 1);
+    proxies[0].open();
+    let mut number = 10;
+    while world.link("a", "b").through.is_some() || world.link("b", "a").through.is_some() {
+        exchange(number, 1);
+        number += 1;
+    }
+    (1..=2).for_each(|qos| exchange(number + u32::from(qos), qos));
+    let after = world.status("a").total;
+    assert_eq!((after.sessions, after.resets), (before.sessions, before.resets), "the session has gone on");
+    world.expect_well();
+}
+
+#[test]
+fn messages_go_around_a_cut_link_and_back_to_the_direct_one() {
+    expect_flow_around_a_cut(no_tls);
+}
+
+#[test]
+fn messages_go_around_a_cut_link_that_is_encrypted() {
+    expect_flow_around_a_cut(with_tls);
+}
+
+#[test]
+fn large_batches_go_around_a_cut_link_whole() {
+    let (world, proxies) = wired(&["a", "b", "c"], &[("a", "b")], no_tls);
+    proxies[0].close();
+    wait_through(&world, "a", "b", Some("c"));
+    let (mut from, mut to) = (world.connect("a", "from"), world.connect("b", "to"));
+    subscribe_at(&mut to, "t", 0);
+    let message = crate::wire::publish("t", &vec![b'x'; 1_000_000]);
+    for _ in 0..20 {
+        from.send(&message);
+        assert_eq!(receive_message(&mut to).payload.len(), 1_000_000);
+    }
+    let told = told(&world, "a");
+    assert!(told.contains(&"node b, incarnation 1, through node c".to_owned()), "{told:?}");
+    world.expect_well();
+}
+
+#[test]
+fn a_way_has_one_node_in_between_and_no_more() {
+    // Neither `a` nor `c` has a direct connection with `b`, and `c` does not carry for `a` by way of `d`.
+    let (world, proxies) = wired(&["a", "b", "c", "d"], &[("a", "b"), ("b", "c")], no_tls);
+    proxies.iter().for_each(Proxy::close);
+    wait_through(&world, "a", "b", Some("d"));
+    wait_through(&world, "b", "c", Some("d"));
+    assert_eq!(world.status("c").total.carried_bytes, 0);
+    world.expect_well();
+}
+
+#[test]
+fn another_node_carries_when_the_one_that_did_has_gone() {
+    let (mut world, proxies) = wired(&["a", "b", "c", "d"], &[("a", "b")], no_tls);
+    proxies[0].close();
+    world.wait("a", |status| status.peers.iter().any(|peer| peer.through.is_some()));
+    let through = world.link("a", "b").through.unwrap();
+    drop(world.nodes.remove(through.as_str()));
+    let other = if through.as_str() == "c" { "d" } else { "c" };
+    wait_through_without(&world, &through.to_string(), other);
+    let (mut from, mut to) = (world.connect("a", "from"), world.connect("b", "to"));
+    subscribe_at(&mut to, "t", 1);
+    publish_and_wait(&mut from, "t", b"x", 1, false);
+    assert_eq!(receive_message(&mut to).payload, "x");
+    world.wait("a", |status| status.total.indirect >= 2);
+}
+
+/// What the flight recorder of a node tells of its links.
+fn told(world: &World, of: &str) -> Vec<String> {
+    let story = world.nodes[of].handle().why(&FlightSubject::Address("127.0.0.1".parse().unwrap())).unwrap();
+    let told = story.events.iter().filter(|event| matches!(event.kind, FlightKind::NodeLinked | FlightKind::NodeLost));
+    told.map(|event| event.detail.to_string()).collect()
+}
+
+/// Waits until `a` reaches `b` through `other`, while `gone` is away.
+fn wait_through_without(world: &World, gone: &str, other: &str) {
+    use tidegate_node::LinkState::Settled;
+    for (of, to) in [("a", "b"), ("b", "a")] {
+        let is = |peer: &PeerStatus| {
+            let through = peer.through.as_ref().map(NodeName::as_str);
+            peer.name.as_str() == gone || peer.state == Settled && (peer.name.as_str() != to || through == Some(other))
+        };
+        world.wait(of, |status| status.peers.iter().all(is));
+    }
+}
+
+#[test]
+fn a_node_that_leaves_says_goodbye_around_a_cut_link() {
+    for leaving in ["a", "b"] {
+        let (mut world, proxies) = wired(&["a", "b", "c"], &[("a", "b")], no_tls);
+        proxies[0].close();
+        wait_through(&world, "a", "b", Some("c"));
+        let staying = if leaving == "a" { "b" } else { "a" };
+        let resets = world.status(staying).total.resets;
+        let stopped = world.nodes.remove(leaving).unwrap().stop(std::time::Duration::from_secs(60));
+        assert!(stopped.drained);
+        let told = told(&world, staying);
+        assert!(told.contains(&format!("node {leaving}: it has said goodbye")), "{told:?}");
+        assert_eq!(world.status(staying).total.resets, resets);
+    }
+}
