@@ -5,19 +5,17 @@
 //! were allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no
 //! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
 
-use crate::addresses::Nodes;
+use crate::addresses::{Address, Nodes, Right, Statement};
 use crate::desk::Desk;
 use crate::publish::deciding::Deciding;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
-use crate::topics::RouteCache;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
+use crate::topics::{RouteCache, RouteSlot};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_mqtt::{QoS, Will};
 
-use crate::addresses::{Address, Right, Statement};
 use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::engine::Engine;
@@ -29,7 +27,6 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
-use crate::topics::RouteSlot;
 
 /// Who wants to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +200,7 @@ impl Subscribing<'_> {
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
-                self.desk.tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
+                self.desk.reports().tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
                 self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             }
         }
@@ -291,7 +288,7 @@ impl Rules {
             may
         });
         for key in withheld {
-            desk.tell_withheld(key, &topic);
+            desk.reports().tell_withheld(key, &topic);
         }
     }
 
@@ -330,9 +327,9 @@ impl Rules {
         flow.queue = stay.into_iter().collect();
         session.flow = Some(flow);
         for delivery in back {
-            desk.forget_queued(delivery.cost());
-            desk.forget_stored(stored, delivery.number);
-            desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
+            desk.memory.forget_queued(delivery.cost());
+            desk.journal.forget_stored(stored, delivery.number);
+            desk.reports().drop_for(Reason::NotAuthorized, key, delivery.message.topic());
         }
         desk.after_refill(key);
     }

@@ -1,6 +1,9 @@
 //! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what
 //! it stands for.
 
+pub(crate) mod checks;
+
+use crate::audit::checks::{Audit, auditing};
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey};
@@ -32,15 +35,15 @@ impl Engine {
     /// there is.
     pub fn audit(&self) -> Vec<String> {
         let mut found = Findings::default();
-        self.audit_sums(&mut found);
-        self.audit_timers(&mut found);
+        auditing!(self).audit_sums(&mut found);
+        auditing!(self).audit_timers(&mut found);
         self.fetches.audit(&self.desk, &mut |what| found.0.push(what));
         for (key, connection) in self.desk.connections.iter() {
-            self.audit_connection(&mut found, key, connection);
+            auditing!(self).audit_connection(&mut found, key, connection);
         }
         for (key, session) in self.desk.sessions.iter() {
-            self.audit_session(&mut found, SessionKey(key), session);
-            self.audit_flow(&mut found, SessionKey(key), session);
+            auditing!(self).audit_session(&mut found, SessionKey(key), session);
+            auditing!(self).audit_flow(&mut found, SessionKey(key), session);
         }
         self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
         self.endings.audit(&mut |what| found.0.push(what));
@@ -48,25 +51,27 @@ impl Engine {
             .tenants
             .audit(&self.desk, &|tenant| self.endings.subscriptions_of(tenant), &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
-        self.audit_admissions(&mut |what| found.0.push(what));
+        self.admissions.audit(&self.desk, self.links.roster.is_alone(), &mut |what| found.0.push(what));
         self.observers.audit(&mut |what| found.0.push(what));
-        self.audit_principals(&mut |what| found.0.push(what));
+        self.principals.audit(&self.desk.connections, &mut |what| found.0.push(what));
         found.0
     }
+}
 
+impl Audit<'_> {
     fn audit_sums(&self, found: &mut Findings) {
         let desk = &self.desk;
         let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();
         let input = input as u64 + self.principals.held_bytes();
-        found.equal("input_bytes", desk.input_bytes, input);
+        found.equal("input_bytes", desk.memory.input_bytes, input);
         let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         let ending = || self.endings.iter();
         let waiting: usize =
             flows().map(|flow| flow.queue.len()).chain(ending().map(|ending| ending.queue.len())).sum();
-        found.equal("queued_messages", desk.queued_messages, waiting as u64);
+        found.equal("queued_messages", desk.memory.queued_messages, waiting as u64);
         let left = ending().flat_map(|ending| &ending.queue);
         let queued = flows().flat_map(|flow| &flow.queue).chain(left).map(crate::session::Delivery::cost).sum();
-        found.equal("queued_bytes", desk.queued_bytes, queued);
+        found.equal("queued_bytes", desk.memory.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
         let runs: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.runs.memory()).sum();
         let extras = desk.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
@@ -77,7 +82,7 @@ impl Engine {
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
-        found.equal("memory", desk.memory, held);
+        found.equal("memory", desk.memory.held, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
         let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());

@@ -4,6 +4,7 @@
 //! before it is asked.
 
 use crate::connection::table::Connections;
+use crate::memory::MemoryUse;
 use crate::session::table::Sessions;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use tidegate_mqtt::PacketType;
 use crate::addresses::{Receipts, Tallies};
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
+use crate::connection::Connection;
 use crate::connection::output::{Output, OutputPool};
 use crate::connection::to_write::ToWrite;
-use crate::connection::{Connection, Phase};
 use crate::durable::{Crossings, Journal, Key};
 use crate::event::Event;
-use crate::ids::{ConnectionKey, ListenerId, Partitions, Place, SessionKey, ShardId, TenantId};
+use crate::ids::{ConnectionKey, Partitions, Place, SessionKey, ShardId, TenantId};
 use crate::limits::loop_lag::LoopLag;
 use crate::limits::overload::Overload;
 use crate::limits::rate::Published;
@@ -30,7 +31,7 @@ use crate::publish::dead_letter::DeadLetters;
 use crate::session::overflow::OverflowRules;
 use crate::session::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
-use crate::settings::{Holding, ListenerSettings, Settings};
+use crate::settings::{Holding, Settings};
 use crate::telling::Telling;
 use crate::telling::counters::Counters;
 use crate::telling::reason::Reason;
@@ -102,10 +103,10 @@ pub(crate) struct Desk {
     pub dead_letters: Option<DeadLetters>,
     /// Whether someone gave up waiting for a queue that the message at hand was promised to.
     pub gave_up: bool,
-    /// How much of what happens to messages was told.
+    /// The logged and counted events of messages.
     pub telling: Telling,
     pub connections: Connections,
-    /// Partitions that move: nobody of them is served, and what they are owed is kept in memory.
+    /// Partitions that move: their clients are not served, and their messages are kept in memory.
     pub moving: Partitions,
     /// What arrives for them.
     pub transfers: Transfers,
@@ -120,12 +121,8 @@ pub(crate) struct Desk {
     pub connections_by_listener: Vec<u32>,
     /// What clients have published lately, by listener.
     pub published_by_listener: Vec<Published>,
-    /// Bytes of tails, parked packets, topics with aliases, wills, queues and what is kept in flight, and the kernel's
-    /// share of blocked sockets.
-    pub memory: u64,
-    pub queued_messages: u64,
-    pub queued_bytes: u64,
-    pub input_bytes: u64,
+    /// What the shard holds in memory.
+    pub memory: MemoryUse,
     pub sessions_connected: u64,
     pub shared_memberships: u64,
     /// What tenants with a quota have.
@@ -150,11 +147,8 @@ pub(crate) struct Desk {
     pub blocked_connections: u64,
     /// Encoded output per connection beyond which messages wait in the session's queue.
     pub high_water: usize,
-    /// What is to be stored.
+    /// Changes for the store.
     pub journal: Journal,
-    /// Messages that wait in the store alone, and what they will cost in memory.
-    pub stored_messages: u64,
-    pub stored_bytes: u64,
     /// Sessions whose queue is read on when a batch is committed.
     pub to_read: VecDeque<(u64, SessionKey)>,
     /// Messages on their way to other shards that are stored until they have arrived.
@@ -170,6 +164,7 @@ impl Desk {
         let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
         let tenants = TenantUses::new(&settings);
+        let memory = MemoryUse::new(settings.limits.memory_ceiling, settings.queue.memory_bytes);
         let has_addresses = settings.addresses.is_some();
         let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
@@ -196,10 +191,7 @@ impl Desk {
             timers: Schedule::default(),
             connections_by_listener: vec![0; listeners],
             published_by_listener: vec![Published::default(); listeners],
-            memory: 0,
-            queued_messages: 0,
-            queued_bytes: 0,
-            input_bytes: 0,
+            memory,
             sessions_connected: 0,
             shared_memberships: 0,
             tenants,
@@ -214,22 +206,15 @@ impl Desk {
             blocked_connections: 0,
             high_water,
             journal,
-            stored_messages: 0,
-            stored_bytes: 0,
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
             exchanges: Exchanges::new(0, Place::ALONE),
         }
     }
 
-    /// The settings of a connection's listener.
-    pub(crate) fn listener(&self, listener: ListenerId) -> Option<&ListenerSettings> {
-        self.settings.listeners.get(usize::from(listener.0))
-    }
-
     /// Adds a session. The caller has made sure that its client id is new.
     pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
-        self.memory += session.will().map_or(0, Will::cost);
+        self.memory.held += session.will().map_or(0, Will::cost);
         self.tenants.add(session.tenant, Holding::Sessions);
         SessionKey(self.sessions.insert(session))
     }
@@ -241,7 +226,7 @@ impl Desk {
         if let Some(at) = session.flow.as_ref().and_then(|flow| flow.expiry_timer) {
             self.timers.cancel(at, Timer::Expiry(key));
         }
-        self.memory -= session.will().map_or(0, Will::cost);
+        self.memory.held -= session.will().map_or(0, Will::cost);
         if let Some(stored) = session.rare.as_ref().and_then(|rare| rare.stored_will) {
             self.journal.delete(Key::Will(stored));
         }
@@ -307,57 +292,17 @@ impl Desk {
         }
     }
 
-    /// Sets the one timer that a connection has.
-    pub(crate) fn set_connection_timer(&mut self, key: ConnectionKey, deadline: Millis) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.timer != Millis::NEVER {
-            self.timers.cancel(connection.timer, Timer::Connection(key));
-        }
-        connection.timer = deadline;
-        if deadline != Millis::NEVER {
-            self.timers.set(deadline, Timer::Connection(key));
-        }
-    }
-
-    /// Whether the shard holds more bytes than it may.
-    #[inline]
-    pub(crate) fn is_over_ceiling(&self) -> bool {
-        self.would_exceed_ceiling(0)
-    }
-
-    /// Whether the shard would hold more bytes than it may with so many more.
-    #[inline]
-    pub(crate) fn would_exceed_ceiling(&self, more: u64) -> bool {
-        let ceiling = self.settings.limits.memory_ceiling;
-        ceiling != 0 && self.memory + more > ceiling
-    }
-
     /// Gives a session a will instead of the one it has, and returns that.
     pub(crate) fn replace_will(&mut self, key: SessionKey, will: Option<Will>) -> Option<Will> {
         let session = self.sessions.get_mut(key.0)?;
         if will.is_none() && session.rare.is_none() {
             return None;
         }
-        self.memory += will.as_ref().map_or(0, Will::cost);
+        self.memory.held += will.as_ref().map_or(0, Will::cost);
         let before = std::mem::replace(&mut session.rare_mut().will, will);
-        self.memory -= before.as_ref().map_or(0, Will::cost);
+        self.memory.held -= before.as_ref().map_or(0, Will::cost);
         self.sessions.store_will(&mut self.journal, key);
         before
-    }
-
-    /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well.
-    /// Queues stop growing at the ceiling, and those who come to empty them have to get in.
-    #[inline]
-    pub(crate) fn is_far_over_ceiling(&self) -> bool {
-        let ceiling = self.settings.limits.memory_ceiling;
-        ceiling != 0 && self.memory > ceiling.saturating_add(ceiling / 4)
-    }
-
-    /// The session of an open connection.
-    #[inline]
-    pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
-        let connection = self.connections.get(key)?;
-        if connection.phase == Phase::Open { connection.session } else { None }
     }
 
     /// Gives memory back after a peak.
@@ -403,4 +348,59 @@ pub(crate) fn open_output<'a>(
 ) -> &'a mut Output {
     to_write.note(connection, key);
     connection.output.get_or_insert_with(|| pool.take())
+}
+
+impl Connections {
+    /// Sets the one timer that a connection has.
+    pub(crate) fn set_connection_timer(&mut self, timers: &mut Schedule<Timer>, key: ConnectionKey, deadline: Millis) {
+        let Some(connection) = self.get_mut(key) else { return };
+        if connection.timer != Millis::NEVER {
+            timers.cancel(connection.timer, Timer::Connection(key));
+        }
+        connection.timer = deadline;
+        if deadline != Millis::NEVER {
+            timers.set(deadline, Timer::Connection(key));
+        }
+    }
+}
+
+/// The parts of a shard that count and report what happens to messages: dropped, denied, delayed or delivered. No
+/// queue changes by it.
+pub(crate) struct Reporting<'d> {
+    pub settings: &'d Settings,
+    pub shard: ShardId,
+    /// The time of the packet or timer at hand.
+    pub now: Millis,
+    pub has_addresses: bool,
+    pub sessions: &'d Sessions,
+    pub connections: &'d Connections,
+    pub counters: &'d mut Counters,
+    pub dead_letters: &'d mut Option<DeadLetters>,
+    pub events: &'d mut VecDeque<Event>,
+    pub telling: &'d mut Telling,
+    pub receipts: &'d mut Receipts,
+    pub tallies: &'d mut Tallies,
+    pub timers: &'d mut Schedule<Timer>,
+}
+
+impl Desk {
+    /// The parts that count and report what happens to messages.
+    #[inline]
+    pub(crate) fn reports(&mut self) -> Reporting<'_> {
+        Reporting {
+            settings: &self.settings,
+            shard: self.shard,
+            now: self.journal.now.monotonic,
+            has_addresses: self.has_addresses,
+            sessions: &self.sessions,
+            connections: &self.connections,
+            counters: &mut self.counters,
+            dead_letters: &mut self.dead_letters,
+            events: &mut self.events,
+            telling: &mut self.telling,
+            receipts: &mut self.receipts,
+            tallies: &mut self.tallies,
+            timers: &mut self.timers,
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
+use crate::cluster::ending::ending;
 use crate::groups::dealing::dealing;
 use crate::publish::answering::answering;
 use crate::retained::fetching::fetching;
-use crate::session::ending::ending;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,11 +15,10 @@ use crate::cluster::peers::Peers;
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
 use crate::desk::{Desk, Timer, high_water};
-use crate::durable::JournalBatch;
-use crate::durable::Recovery;
+use crate::durable::{JournalBatch, Recovery};
 use crate::event::Event;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
+use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
 use crate::image::Handover;
 use crate::limits::usage::Usage;
 use crate::link::{Batch, Links};
@@ -102,13 +101,6 @@ pub struct Engine {
     pub(crate) working_off: bool,
 }
 
-/// Numbers for assigned client ids, unguessable enough not to collide with what clients name themselves.
-#[derive(Debug)]
-pub(crate) struct AssignedNames {
-    pub seed: u64,
-    pub next: u64,
-}
-
 /// Where clients are sent.
 #[derive(Debug)]
 pub(crate) struct Redirecting {
@@ -171,29 +163,30 @@ impl Engine {
     pub fn open_connection(&mut self, now: Now, listener: ListenerId) -> Result<ConnectionKey, Reason> {
         let refused = if self.stopping {
             Some(Reason::ServerShuttingDown)
-        } else if self.desk.is_far_over_ceiling() {
+        } else if self.desk.memory.is_far_over_ceiling() {
             Some(Reason::MemoryCeiling)
         } else {
             let open = self.desk.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
-            let limit = self.desk.listener(listener).map_or(0, |listener| listener.max_connections);
+            let limit = self.desk.settings.listener(listener).map_or(0, |listener| listener.max_connections);
             (limit != 0 && open >= limit).then_some(Reason::TooManyConnections)
         };
         if let Some(reason) = refused {
             self.desk.counters.connects_refused[reason.number()] += 1;
             return Err(reason);
         }
-        let of_settings = || self.desk.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+        let of_settings =
+            || self.desk.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
         let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
         let tenant = known.unwrap_or_else(of_settings);
         let mut connection = Connection::new(listener, tenant, now.monotonic);
-        connection.is_of_hub = self.desk.listener(listener).is_some_and(|listener| listener.for_hub);
+        connection.is_of_hub = self.desk.settings.listener(listener).is_some_and(|listener| listener.for_hub);
         let key = self.desk.connections.insert(connection);
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;
         }
         self.desk.counters.sockets_opened += 1;
         let deadline = now.monotonic.plus(self.settings.limits.connect_timeout_ms);
-        self.desk.set_connection_timer(key, deadline);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
         Ok(key)
     }
 
@@ -213,19 +206,19 @@ impl Engine {
 
     /// Forgets a connection whose transport the shell has closed after [`Event::Close`].
     pub fn release_connection(&mut self, key: ConnectionKey) {
-        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
         let Some(connection) = self.desk.connections.remove(key) else { return };
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(connection.listener.0)) {
             *open = open.saturating_sub(1);
         }
         if connection.blocked {
-            self.desk.memory -= KERNEL_BUFFER_BYTES;
+            self.desk.memory.held -= KERNEL_BUFFER_BYTES;
             self.desk.blocked_connections -= 1;
             self.desk.high_water = high_water(&self.settings, self.desk.blocked_connections);
         }
         if let Some(tail) = &connection.tail {
-            self.desk.memory -= tail.len() as u64;
-            self.desk.input_bytes -= tail.len() as u64;
+            self.desk.memory.held -= tail.len() as u64;
+            self.desk.memory.input_bytes -= tail.len() as u64;
         }
         if let Some(output) = connection.output {
             self.desk.pool.put(output);
@@ -257,10 +250,10 @@ impl Engine {
             // A socket that takes no more holds a full kernel buffer, which is memory like any other.
             connection.blocked = !done;
             if done {
-                self.desk.memory -= KERNEL_BUFFER_BYTES;
+                self.desk.memory.held -= KERNEL_BUFFER_BYTES;
                 self.desk.blocked_connections -= 1;
             } else {
-                self.desk.memory += KERNEL_BUFFER_BYTES;
+                self.desk.memory.held += KERNEL_BUFFER_BYTES;
                 self.desk.blocked_connections += 1;
             }
             self.desk.high_water = high_water(&self.settings, self.desk.blocked_connections);
@@ -313,7 +306,7 @@ impl Engine {
         if self.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
-            || self.has_waiting_publishers()
+            || self.turn_share.has_work(&self.fan_outs, &self.desk.to_write)
             || !self.endings.is_empty()
             || !self.desk.hungry.is_empty()
         {
@@ -385,13 +378,13 @@ impl Engine {
             shared_subscriptions: desk.shared_memberships,
             retained_messages: self.retained.values.len(),
             retained_bytes: self.retained.values.bytes(),
-            queued_messages: desk.queued_messages,
-            queued_bytes: desk.queued_bytes,
-            stored_messages: desk.stored_messages,
-            stored_bytes: desk.stored_bytes,
+            queued_messages: desk.memory.queued_messages,
+            queued_bytes: desk.memory.queued_bytes,
+            stored_messages: desk.memory.stored_messages,
+            stored_bytes: desk.memory.stored_bytes,
             inflight_messages,
             absent_messages,
-            input_bytes: desk.input_bytes,
+            input_bytes: desk.memory.input_bytes,
             link_bytes: self.links.bytes(),
             kept_deals: self.groups.kept.len() as u64,
         }
@@ -462,7 +455,7 @@ impl Engine {
     /// retained messages, subscriptions, and what goes to other shards. Costs the same whatever there is.
     pub fn held_bytes(&self) -> u64 {
         let sessions = self.desk.sessions.len() as u64 * SESSION_BYTES;
-        self.desk.memory + self.retained.values.bytes() + self.index.bytes() + self.links.bytes() + sessions
+        self.desk.memory.held + self.retained.values.bytes() + self.index.bytes() + self.links.bytes() + sessions
     }
 
     /// Gives memory back after a peak: every container keeps as much as it holds. Looks at every session.

@@ -210,3 +210,10 @@ impl fmt::Display for ShardId {
 pub(crate) fn hash_name(tenant: TenantId, name: &str) -> u64 {
     hash_bytes(u64::from(tenant.0), name.as_bytes())
 }
+
+/// Numbers for assigned client ids, unguessable enough not to collide with what clients name themselves.
+#[derive(Debug)]
+pub(crate) struct AssignedNames {
+    pub seed: u64,
+    pub next: u64,
+}

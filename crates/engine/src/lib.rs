@@ -88,6 +88,7 @@ mod ids;
 mod image;
 mod limits;
 mod link;
+mod memory;
 mod message;
 mod now;
 mod observers;

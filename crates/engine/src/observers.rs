@@ -7,8 +7,7 @@
 mod topics;
 
 use crate::desk::Desk;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -362,7 +361,7 @@ impl Engine {
             ObserverAnswer::Later => Some(it.observer.refusal),
             ObserverAnswer::Never { client_id, topic } => {
                 let reason = Reason::ObserverRejected;
-                self.desk.tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
+                self.desk.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
                 Some(reason)
             }
         };

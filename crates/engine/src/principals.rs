@@ -5,21 +5,18 @@
 //! connections, without a transport: everything that makes a client wait makes it wait too, and other shards confirm to
 //! it. What it publishes meanwhile is held, within its bounds.
 
-use crate::access::Rules;
+use crate::access::{Rules, Subject};
+use crate::connection::parking::parking;
 use crate::connection::table::Connections;
-use crate::desk::Desk;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::desk::{Desk, Timer};
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::Deciding;
-use crate::publish::parking::parking;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
-use crate::access::Subject;
 use crate::connection::identity::Identity;
 use crate::connection::{Connection, Outcome, Phase};
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
@@ -243,7 +240,7 @@ impl Engine {
         } else if message.expires_at <= now.monotonic {
             Some(Reason::MessageExpired)
         } else {
-            self.desk.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
+            self.desk.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
         };
         if let Some(reason) = refused {
             answering!(self).refuse_publication(PrincipalId(key), *number, reason);
@@ -297,8 +294,8 @@ impl Engine {
         }
         registered.held_bytes = bytes;
         registered.held.push_back(held);
-        self.desk.memory += cost;
-        self.desk.input_bytes += cost;
+        self.desk.memory.held += cost;
+        self.desk.memory.input_bytes += cost;
     }
 
     /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
@@ -311,27 +308,12 @@ impl Engine {
                 let Some(registered) = self.principals.all.get_mut(&key) else { return };
                 registered.held_bytes += cost;
                 registered.held.push_front(held);
-                self.desk.memory += cost;
-                self.desk.input_bytes += cost;
+                self.desk.memory.held += cost;
+                self.desk.memory.input_bytes += cost;
                 return;
             }
             self.observers.end_giving_up(key);
             self.after_frame(now);
-        }
-    }
-
-    /// Every answer that a principal waits for is one of its pending acknowledgements.
-    pub(crate) fn audit_principals(&self, wrong: &mut dyn FnMut(String)) {
-        for (key, registered) in &self.principals.all {
-            let extra = self.desk.connections.get(*key).and_then(|connection| connection.extra.as_ref());
-            let pending = extra.map_or(0, |extra| extra.acks.len());
-            if pending != registered.answering.len() {
-                let name = &registered.principal.name;
-                wrong(format!("{name:?} waits for {} answers, and {pending} are pending", registered.answering.len()));
-            }
-            if !registered.held.is_empty() && !self.desk.connections.is_parked(*key) {
-                wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
-            }
         }
     }
 }
@@ -343,8 +325,8 @@ impl Answering<'_> {
         let held = registered.held.pop_front()?;
         let cost = held.cost();
         registered.held_bytes -= cost;
-        self.desk.memory -= cost;
-        self.desk.input_bytes -= cost;
+        self.desk.memory.held -= cost;
+        self.desk.memory.input_bytes -= cost;
         Some(held)
     }
 
@@ -468,5 +450,22 @@ impl Principals {
     /// Whether the principal of a connection is a part of the broker.
     pub(crate) fn is_broker(&self, key: ConnectionKey) -> bool {
         self.get(key).is_some_and(|principal| principal.kind == PrincipalKind::Broker)
+    }
+}
+
+impl Principals {
+    /// Every answer that a principal waits for is one of its pending acknowledgements.
+    pub(crate) fn audit(&self, connections: &Connections, wrong: &mut dyn FnMut(String)) {
+        for (key, registered) in &self.all {
+            let extra = connections.get(*key).and_then(|connection| connection.extra.as_ref());
+            let pending = extra.map_or(0, |extra| extra.acks.len());
+            if pending != registered.answering.len() {
+                let name = &registered.principal.name;
+                wrong(format!("{name:?} waits for {} answers, and {pending} are pending", registered.answering.len()));
+            }
+            if !registered.held.is_empty() && !connections.is_parked(*key) {
+                wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
+            }
+        }
     }
 }

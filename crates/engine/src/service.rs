@@ -13,8 +13,8 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
 use crate::publish::deliver::Terms;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 
 /// A message that a part of the broker publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]

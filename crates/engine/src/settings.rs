@@ -4,12 +4,14 @@ mod address;
 mod policy;
 
 pub(crate) mod fleet_topics;
+pub(crate) mod uplinks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::uplinks::UplinkSettings;
+
 use crate::ids::{ListenerId, TenantId};
-use crate::orchestrator::uplink::UplinkSettings;
 use tidegate_mqtt::QoS;
 
 pub use address::{AddressSettings, ReportCheck};
@@ -465,5 +467,12 @@ impl Default for Settings {
             tenant_quotas: BTreeMap::new(),
             tenant_ledger: None,
         }
+    }
+}
+
+impl Settings {
+    /// The settings of a connection's listener.
+    pub(crate) fn listener(&self, listener: ListenerId) -> Option<&ListenerSettings> {
+        self.listeners.get(usize::from(listener.0))
     }
 }

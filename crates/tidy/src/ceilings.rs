@@ -30,8 +30,8 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("config::Config", 102),
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
-    ceiling("engine::Desk", 101),
-    ceiling("engine::Engine", 412),
+    ceiling("engine::Desk", 59),
+    ceiling("engine::Engine", 234),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),
@@ -61,7 +61,7 @@ pub const CIRCLES: &[Ceiling] = &[
 ];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 64), ceiling("node", 28)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 63), ceiling("node", 28)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {
@@ -70,7 +70,6 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "engine",
         "audit",
         "image",
-        "observers",
         "service",
         "retained",
         "limits",
@@ -79,9 +78,9 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "groups",
         "cluster",
         "publish",
-        "connection",
-        "principals",
         "observers",
+        "principals",
+        "connection",
         "access",
         "addresses",
         "subscribe",
@@ -94,6 +93,7 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "timers",
         "event",
         "topics",
+        "memory",
         "settings",
         "slab",
         "ids",
@@ -101,5 +101,5 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "now",
         "wire",
     ],
-    count: 219,
+    count: 213,
 }];

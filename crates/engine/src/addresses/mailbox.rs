@@ -7,22 +7,17 @@
 //! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
 use crate::addresses::Nodes;
+use crate::cluster::ending::SessionEnding;
 use crate::desk::Desk;
-use crate::durable::Journal;
-use crate::durable::Key;
-use crate::durable::StoredSession;
-use crate::engine::Engine;
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
+use crate::durable::{Journal, Key, StoredSession};
+use crate::groups::dealing::{Dealing, dealing};
 use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
-use crate::session::Flow;
-use crate::session::ending::Ending;
 use crate::session::packet_ids::{ReceivedIds, State};
-use crate::session::{Delivery, Session, Standing};
-use crate::settings::AddressSettings;
-use crate::settings::Settings;
+use crate::session::reading::Reading;
+use crate::session::{Delivery, Flow, Session, Standing};
+use crate::settings::{AddressSettings, Settings};
 use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 use std::sync::Arc;
@@ -56,7 +51,7 @@ pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session
     settings.is_some_and(|addresses| addresses.is_addressed(session, message.topic()))
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
     /// way of what any session was owed.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
@@ -68,7 +63,7 @@ impl Ending<'_> {
         subscribing!(self).remove_subscriptions(now, key);
         subscribing!(self).set_standing(now, key, Standing::Mailbox);
         dealing!(self).empty_into_mailbox(now, key, reason);
-        self.desk.watch_expiry(key);
+        self.desk.sessions.watch_expiry(&mut self.desk.timers, key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.expiry_seconds = 0;
         session.settle();
@@ -80,7 +75,7 @@ impl Ending<'_> {
     }
 }
 
-impl Engine {
+impl Reading<'_> {
     /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
     /// that has ended.
     pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
@@ -102,7 +97,7 @@ impl Dealing<'_> {
         self.desk.to_unpark.append(&mut flow.blocking);
         self.desk.blockers.remove(&key.0);
         begin_anew(&mut flow, stored, &mut self.desk.journal);
-        self.desk.memory -= std::mem::take(&mut flow.inflight_bytes);
+        self.desk.memory.held -= std::mem::take(&mut flow.inflight_bytes);
         let settings = Arc::clone(&self.desk.settings);
         let addresses = settings.addresses.as_ref();
         let forget = |journal: &mut Journal, numbers| {
@@ -134,7 +129,7 @@ impl Dealing<'_> {
                 self.desk.journal.delete_entry(stored, numbers);
                 self.desk.journal.put_adopted(stored, &delivery);
             }
-            self.desk.count_queued(delivery.cost());
+            self.desk.memory.count_queued(delivery.cost());
             flow.queue_bytes += delivery.cost();
             kept.push(delivery);
         }
@@ -144,9 +139,9 @@ impl Dealing<'_> {
                 continue;
             }
             let cost = delivery.cost();
-            self.desk.forget_queued(cost);
+            self.desk.memory.forget_queued(cost);
             flow.queue_bytes -= cost;
-            self.desk.forget_stored(stored, delivery.number);
+            self.desk.journal.forget_stored(stored, delivery.number);
             queued.push(delivery);
         }
         flow.queue = kept.into_iter().collect();

@@ -3,6 +3,7 @@
 //! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
 //! know travels with the message: to other shards, into the store, and back.
 
+use crate::desk::Reporting;
 use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
@@ -11,13 +12,12 @@ use std::fmt::Write;
 use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 
 use super::{Address, encoded};
-use crate::desk::Desk;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::dead_letter::put_user_property;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 
 /// Receipts that wait for the end of what is being worked on; what comes beyond is not told.
 pub(super) const WAITING_MAX: usize = 4096;
@@ -224,7 +224,7 @@ impl Publishing<'_> {
     }
 }
 
-impl Desk {
+impl Reporting<'_> {
     /// Tells the sender of a message what has become of it, where it was addressed to the client of a session and the
     /// sender wants to know.
     #[inline]

@@ -75,7 +75,7 @@ impl Desk {
         if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
             return false;
         }
-        self.forget_stored(stored, delivery.number);
+        self.journal.forget_stored(stored, delivery.number);
         self.counters.drop_message(Reason::SessionDiscarded);
         true
     }

@@ -104,7 +104,7 @@ impl Reach<'_> {
             Some(Address::Node(id)) => {
                 let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
                 if here && !self.desk.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
-                    self.desk.tell_unknown(&id, publication);
+                    self.desk.reports().tell_unknown(&id, publication);
                 }
             }
             Some(several @ (Address::Group(_) | Address::All)) => {
@@ -120,7 +120,7 @@ impl Reach<'_> {
                 let mut shards = Shards(self.links.roster.living(route.remote_bits()));
                 shards.add(self.place.shard);
                 let awaited = entered.then_some(shards);
-                self.desk.begin_tally(now, publication, counted, source.origin, awaited);
+                self.desk.reports().begin_tally(now, publication, counted, source.origin, awaited);
             }
             Some(Address::Receipts(_)) | None => {}
         }

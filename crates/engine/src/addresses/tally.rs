@@ -3,11 +3,11 @@
 //! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the
 //! sender: when all have counted, from time to time as long as something changes, and when nothing can change any more.
 
+use crate::desk::{Reporting, Timer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::receipts::{Asked, Fate, Receipt, quoted};
 use crate::cluster::roster::Shards;
-use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::{ShardId, TenantId};
 use crate::link::record::Record;
@@ -148,7 +148,7 @@ impl Tallies {
     }
 }
 
-impl Desk {
+impl Reporting<'_> {
     /// A message to several nodes has entered here, or come from another shard: those among its receivers that it is
     /// for are counted.
     pub(super) fn begin_tally(
@@ -180,7 +180,7 @@ impl Desk {
     /// A node's part in a message has come to something.
     pub(super) fn note_fate(&mut self, number: u64, node: &str, fate: Fate) {
         if self.tallies.note(number, node, fate) {
-            self.tell_counts_later(self.journal.now.monotonic);
+            self.tell_counts_later(self.now);
         }
     }
 
@@ -254,7 +254,7 @@ impl Engine {
         let changed = self.desk.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
         let numbers: Vec<u64> = changed.map(|(number, _)| *number).collect();
         for number in numbers {
-            self.desk.tell_counts_of(number);
+            self.desk.reports().tell_counts_of(number);
         }
     }
 
@@ -265,7 +265,7 @@ impl Engine {
         whole.changed |= whole.parts.insert(from, counts) != Some(counts);
         let now = self.desk.journal.now.monotonic;
         if from != self.place.shard {
-            self.desk.tell_counts_later(now);
+            self.desk.reports().tell_counts_later(now);
         }
     }
 }

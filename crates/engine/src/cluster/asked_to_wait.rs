@@ -4,11 +4,11 @@
 //! whom each shard has asked: those go on without it.
 
 use crate::connection::Connection;
+use crate::connection::parking::Parking;
 use crate::connection::table::Connections;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
-use crate::publish::parking::Parking;
 
 impl Parking<'_> {
     /// A shard has a publisher of this one wait.

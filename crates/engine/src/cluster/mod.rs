@@ -5,13 +5,16 @@
 //! to ask again.
 
 pub(crate) mod asked_to_wait;
+pub(crate) mod ending;
 pub(crate) mod exchanges;
 pub(crate) mod outgoing;
 pub(crate) mod peering;
 pub(crate) mod peers;
+mod records;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
+use crate::cluster::ending::ending;
 use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::cluster::peering::peering;
 use crate::cluster::peers::Peers;
@@ -31,9 +34,7 @@ use crate::publish::answering::answering;
 use crate::publish::deciding::deciding;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::BlockedPublisher;
-use crate::session::ending::ending;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use crate::telling::reason::Reason;
 use crate::topics::{Route, SubscriptionIndex};
 
@@ -153,7 +154,7 @@ impl Engine {
         self.desk.sessions.doubt_exchanges();
         self.desk.overload.give_up_shard(peer);
         self.desk.loop_lag.give_up_shard(peer);
-        self.desk.give_up_blocking(|publisher| publisher.shard == peer);
+        self.desk.sessions.give_up_blocking(&mut self.desk.blockers, |publisher| publisher.shard == peer);
         self.groups.leave_groups_of(peer);
         self.groups.kept.lose_deals_of(now, &mut self.desk, peer);
         self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);

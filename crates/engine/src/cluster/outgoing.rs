@@ -5,10 +5,9 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
+use crate::cluster::ending::SessionEnding;
 use crate::desk::Desk;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
-use crate::session::ending::Ending;
+use crate::publish::publishing::{Publishing, publishing};
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::QoS;
@@ -23,9 +22,8 @@ use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::publish::dispatch::Source;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
-use crate::topics::RouteSlot;
+use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Tickets with this connection index belong to outgoing messages.
@@ -168,7 +166,7 @@ fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
     if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
     /// nodes.
     pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
@@ -229,7 +227,7 @@ impl Ending<'_> {
     fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
-            self.desk.discard(Reason::MessageExpired, &it.message);
+            self.desk.reports().discard(Reason::MessageExpired, &it.message);
             self.outgoing.remove_outgoing(self.desk, number);
             return true;
         }
@@ -313,7 +311,7 @@ impl Publishing<'_> {
 impl Outgoing {
     fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
         self.bytes += it.cost();
-        desk.memory += it.cost();
+        desk.memory.held += it.cost();
         self.by_number.insert(number, it);
     }
 
@@ -331,7 +329,7 @@ impl Outgoing {
     fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
         let Some(it) = self.by_number.remove(&number) else { return };
         self.bytes -= it.cost();
-        desk.memory -= it.cost();
+        desk.memory.held -= it.cost();
         if let Some(ticket) = it.ticket {
             self.by_ticket.remove(&ticket);
         }

@@ -4,7 +4,7 @@
 //! its own, and never the same one to two lives of a node at once: so a number stands for one life of one shard.
 
 use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
-use crate::publish::is_own_topic;
+use crate::topics::is_own_topic;
 
 /// The shards of a cluster and what each of them works, as one process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

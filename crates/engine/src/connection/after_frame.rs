@@ -1,8 +1,8 @@
 //! What a packet or a batch has caused beyond its own connection.
 
+use crate::connection::parking::parking;
 use crate::engine::Engine;
 use crate::now::Now;
-use crate::publish::parking::parking;
 use crate::publish::publishing::publishing;
 
 impl Engine {

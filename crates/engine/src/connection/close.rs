@@ -1,13 +1,11 @@
 //! How connections and sessions end: reasons, expiry, and what was still owed.
 
-use crate::connection::connecting::Connecting;
-use crate::connection::connecting::connecting;
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
+use crate::cluster::ending::{SessionEnding, ending};
+use crate::connection::connecting::{Connecting, connecting};
+use crate::groups::dealing::{Dealing, dealing};
+use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::publish::answering::answering;
 use crate::publish::publishing::publishing;
-use crate::session::ending::Ending;
-use crate::session::ending::ending;
 use crate::subscribe::subscribing::subscribing;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -20,9 +18,9 @@ use crate::connection::connect::keep_alive_deadline;
 use crate::connection::input::Refused;
 use crate::desk::Timer;
 use crate::durable::Key;
-use crate::engine::{Engine, Redirecting};
+use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
-use crate::ids::{ConnectionKey, ListenerId, PRINCIPAL_LISTENER, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
 use crate::session::ended::EndedSession;
@@ -78,7 +76,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key).filter(unheard) else { return false };
         connection.phase = Phase::Closing;
         connection.extra = None;
-        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
         true
     }
@@ -110,7 +108,9 @@ impl Engine {
 
     /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
     pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
-        if let Some(session) = self.desk.session_of(key).and_then(|session| self.desk.sessions.get(session.0)) {
+        if let Some(session) =
+            self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0))
+        {
             let client_id = session.client_id.to_string();
             let detail = refused.detail.clone();
             self.desk.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
@@ -157,30 +157,6 @@ impl Engine {
         self.end_connection(now, key, reason, detail);
     }
 
-    /// What clients whose home is elsewhere are told when this server drains; their connections are not the engine's.
-    pub fn drain_reference(&self) -> Option<&str> {
-        self.redirecting.as_ref()?.reference.as_deref()
-    }
-
-    /// What clients of a listener are told to use instead of this server.
-    pub(crate) fn reference_for(&self, listener: ListenerId) -> Option<String> {
-        if let Some(reference) = self.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
-            return Some(reference.to_string());
-        }
-        self.desk.listener(listener).and_then(|listener| listener.server_reference.clone())
-    }
-
-    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections
-    /// of the others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
-    pub fn begin_redirecting(&mut self, reference: Option<String>) {
-        self.redirecting = Some(Redirecting { reference: reference.map(String::into_boxed_str) });
-    }
-
-    /// Takes clients again.
-    pub fn end_redirecting(&mut self) {
-        self.redirecting = None;
-    }
-
     /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
     /// were.
     pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
@@ -215,28 +191,28 @@ impl Engine {
         let connection_listener = connection.listener;
         let session = connection.session.take();
         if let Some(extra) = connection.extra.take() {
-            self.desk.memory -= extra.aliases_in.bytes();
+            self.desk.memory.held -= extra.aliases_in.bytes();
             self.end_admission(key, &extra);
             if let Some(rate) = &extra.rate {
                 self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
             }
             if let Some(packet) = extra.packet_left {
-                self.desk.memory -= packet.bytes() as u64;
-                self.desk.input_bytes -= packet.bytes() as u64;
+                self.desk.memory.held -= packet.bytes() as u64;
+                self.desk.memory.input_bytes -= packet.bytes() as u64;
             }
             if let Some(parked) = extra.parked {
                 self.desk.timers.cancel(parked.until, Timer::Parked(key));
-                self.desk.memory -= parked.bytes.len() as u64;
-                self.desk.input_bytes -= parked.bytes.len() as u64;
+                self.desk.memory.held -= parked.bytes.len() as u64;
+                self.desk.memory.input_bytes -= parked.bytes.len() as u64;
             }
         }
         self.uplinks.forget_waiting(key);
         self.observers.forget_waiting(key);
         let of_uplink = connection_listener == UPLINK_LISTENER;
-        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
         if of_uplink {
-            self.lose_uplink(now, key, reason, detail.as_deref());
+            uplinking!(self).lose_uplink(now, key, reason, detail.as_deref());
             return;
         }
         let Some(session) = session else {
@@ -251,7 +227,7 @@ impl Engine {
             self.desk.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
         }
         // A relayed client whose edge has ended comes back by another one.
-        let relayed = self.desk.listener(connection_listener).is_some_and(|listener| listener.relayed);
+        let relayed = self.desk.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);
         let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
         ending!(self).detach_session(now, session, reason, sent_on);
     }
@@ -273,11 +249,11 @@ impl Engine {
                 } else if connection.paused && connection.is_parked() {
                     // Its silence is our doing; it is asked again later.
                     let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
-                    self.desk.set_connection_timer(key, later);
+                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, later);
                 } else if deadline <= now.monotonic {
                     self.close_connection(now, key, Reason::KeepAliveTimeout, None);
                 } else {
-                    self.desk.set_connection_timer(key, deadline);
+                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
                 }
             }
         }
@@ -294,7 +270,7 @@ impl Engine {
     }
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// A session has lost its connection; where its client was sent on, what it misses by that is kept for a while.
     fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
@@ -408,12 +384,12 @@ impl Dealing<'_> {
             EndedSession { key, tenant, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
-            self.desk.forget_tail(&tail);
+            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
             self.desk.counters.dropped[reason.number()] += tail.messages;
         }
         self.desk.blockers.remove(&key.0);
         self.desk.to_unpark.append(&mut flow.blocking);
-        self.desk.memory -= flow.inflight_bytes;
+        self.desk.memory.held -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
             // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
             // A broker is no such receiver: by its id the message is delivered once whoever gets it.
@@ -432,7 +408,7 @@ impl Dealing<'_> {
         for delivery in flow.queue {
             if delivery.group.is_some() {
                 // The session is deleted from the store in this turn, so its group must have the message in this turn.
-                self.desk.forget_queued(delivery.cost());
+                self.desk.memory.forget_queued(delivery.cost());
                 self.settle_queued(now, key, &ending.client_id, &delivery, reason);
             } else {
                 ending.queue.push_back(delivery);
@@ -478,13 +454,13 @@ impl Dealing<'_> {
 
     /// Drops a message of a session that is not there any more.
     fn give_up(&mut self, client_id: &str, reason: Reason, delivery: &Delivery) {
-        self.desk.discard(reason, &delivery.message);
+        self.desk.reports().discard(reason, &delivery.message);
         let message = &delivery.message;
         if self.desk.has_addresses && !message.properties().is_empty() {
             let (topic, properties, fate) = (message.topic(), message.properties(), Fate::Dropped(reason));
-            self.desk.tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
+            self.desk.reports().tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
         }
-        self.desk.tell_given_up(reason, client_id, delivery.message.topic());
+        self.desk.reports().tell_given_up(reason, client_id, delivery.message.topic());
     }
 
     fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {

@@ -4,11 +4,9 @@ mod check;
 mod conn_ack;
 mod grant;
 
-use crate::connection::connecting::Connecting;
-use crate::connection::connecting::connecting;
+use crate::cluster::ending::{SessionEnding, ending};
+use crate::connection::connecting::{Connecting, connecting};
 use crate::publish::publishing::publishing;
-use crate::session::ending::Ending;
-use crate::session::ending::ending;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
 
@@ -197,7 +195,7 @@ impl Engine {
     }
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
     /// node whose session has ended.
     fn session_to_resume(
@@ -275,7 +273,8 @@ impl Connecting<'_> {
 
     /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
     fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        let listener =
+            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
         let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
         let is_node = named && self.desk.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
         if is_node { Standing::Node } else { Standing::Client }
@@ -341,7 +340,7 @@ impl Connecting<'_> {
         self.desk.sessions_connected += 1;
         self.desk.meters.connect(payer, now.monotonic);
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
-        self.desk.set_connection_timer(key, deadline);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
     }
 
     fn will_of(&self, session: SessionKey, will: &tidegate_mqtt::Will<'_>) -> Will {

@@ -2,7 +2,7 @@
 
 use crate::access::Rules;
 use crate::desk::Desk;
-use crate::engine::AssignedNames;
+use crate::ids::AssignedNames;
 use crate::link::Links;
 use crate::orchestrator::homes::HomesInForce;
 use crate::topics::SubscriptionIndex;

@@ -108,7 +108,7 @@ impl EndedSession {
     /// Drops a queued message.
     fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
         let Some(delivery) = self.queue.pop_front() else { return };
-        context.desk.forget_queued(delivery.cost());
+        context.desk.memory.forget_queued(delivery.cost());
         dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
     }
 }

@@ -1,7 +1,6 @@
 //! Authentication in several steps, and once more in an open connection ([MQTT-4.12]).
 
-use crate::connection::connecting::Connecting;
-use crate::connection::connecting::connecting;
+use crate::connection::connecting::{Connecting, connecting};
 use std::sync::Arc;
 
 use tidegate_mqtt::{Auth, Frame, PacketType, ReasonCode, Version};
@@ -142,7 +141,7 @@ impl Connecting<'_> {
         connection.extra_mut().proof_ends = ends;
         let timer = connection.timer;
         if let Some(ends) = ends.filter(|ends| *ends < timer) {
-            self.desk.set_connection_timer(key, ends);
+            self.desk.connections.set_connection_timer(&mut self.desk.timers, key, ends);
         }
     }
 }

@@ -1,14 +1,13 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
 use crate::connection::connecting::connecting;
-use crate::publish::parking::Parking;
-use crate::publish::parking::parking;
+use crate::connection::parking::{Parking, parking};
 use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
 
-use crate::connection::{Connection, Parked, Phase};
+use crate::connection::{Connection, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -110,8 +109,8 @@ impl Engine {
                 self.keep_tail(now, key, &bytes[taken..]);
             }
             Some(mut tail) => {
-                self.desk.memory += bytes.len() as u64;
-                self.desk.input_bytes += bytes.len() as u64;
+                self.desk.memory.held += bytes.len() as u64;
+                self.desk.memory.input_bytes += bytes.len() as u64;
                 tail.extend_from_slice(bytes);
                 self.take_frames_of_tail(now, key, tail);
             }
@@ -126,12 +125,12 @@ impl Engine {
         let taken = self.take_frames(now, key, &tail);
         let payer = self.desk.connections.note_arrival(now, key, taken);
         self.desk.meters.count_input(payer, taken);
-        self.desk.memory -= taken as u64;
-        self.desk.input_bytes -= taken as u64;
+        self.desk.memory.held -= taken as u64;
+        self.desk.memory.input_bytes -= taken as u64;
         let rest = tail.len() - taken;
         let Some(connection) = self.desk.connections.get_mut(key) else {
-            self.desk.memory -= rest as u64;
-            self.desk.input_bytes -= rest as u64;
+            self.desk.memory.held -= rest as u64;
+            self.desk.memory.input_bytes -= rest as u64;
             return;
         };
         if rest > 0 {
@@ -152,13 +151,13 @@ impl Engine {
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.tail = Some(Box::new(rest.to_vec()));
-        self.desk.memory += rest.len() as u64;
-        self.desk.input_bytes += rest.len() as u64;
+        self.desk.memory.held += rest.len() as u64;
+        self.desk.memory.input_bytes += rest.len() as u64;
         self.check_tail(now, key);
     }
 
     fn check_tail(&mut self, now: Now, key: ConnectionKey) {
-        let over_ceiling = self.desk.is_far_over_ceiling();
+        let over_ceiling = self.desk.memory.is_far_over_ceiling();
         let limit = self.settings.limits.pipelined_bytes as usize;
         let Some(connection) = self.desk.connections.get(key) else { return };
         let waiting = connection.tail.as_ref().map_or(0, |tail| tail.len());
@@ -190,7 +189,7 @@ impl Engine {
             if rest.is_empty() {
                 return taken;
             }
-            let max = match self.desk.listener(connection.listener) {
+            let max = match self.desk.settings.listener(connection.listener) {
                 Some(listener) => listener.max_packet_size,
                 None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
@@ -244,7 +243,7 @@ impl Engine {
         self.desk.counters.packets_in[packet_type as usize] += 1;
         match packet_type {
             PacketType::Publish => {
-                let listener = self.desk.listener(connection.listener);
+                let listener = self.desk.settings.listener(connection.listener);
                 let limits_rate =
                     listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
                 if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
@@ -285,7 +284,7 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let disconnect = Disconnect::decode(version, frame.first_byte, frame.body)?;
-        let session = self.desk.session_of(key).and_then(|session| self.desk.sessions.get_mut(session.0));
+        let session = self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get_mut(session.0));
         if let Some(seconds) = disconnect.session_expiry_interval
             && let Some(session) = session
         {
@@ -322,7 +321,7 @@ impl Engine {
     #[cold]
     fn is_repetition(&self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
         let Ok(raw) = RawPublish::decode(version, frame.first_byte, frame.body) else { return false };
-        let session = self.desk.session_of(key).and_then(|session| self.desk.sessions.get(session.0));
+        let session = self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0));
         let received = session.and_then(|session| session.flow.as_ref()).map(|flow| &flow.received);
         frame.packet_type() == PacketType::Publish
             && raw.qos == QoS::ExactlyOnce
@@ -388,8 +387,8 @@ impl Engine {
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.take()) else { return };
         self.groups.dealers.waiting.remove(&key);
         self.desk.timers.cancel(parked.until, Timer::Parked(key));
-        self.desk.memory -= parked.bytes.len() as u64;
-        self.desk.input_bytes -= parked.bytes.len() as u64;
+        self.desk.memory.held -= parked.bytes.len() as u64;
+        self.desk.memory.input_bytes -= parked.bytes.len() as u64;
         if connection_listener == PRINCIPAL_LISTENER {
             return self.resume_principal(now, key);
         }
@@ -428,52 +427,6 @@ impl Parking<'_> {
             connection.paused = true;
             self.desk.events.push_back(Event::PauseReading { key });
         }
-    }
-
-    /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
-    pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
-        let limit = self.settings.limits.parked_bytes as usize;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
-        let paused = connection.paused;
-        let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return Flow::Hold };
-        if !parked.bytes.is_empty() && parked.bytes.len() + whole.len() > limit {
-            if !paused {
-                connection.paused = true;
-                self.desk.events.push_back(Event::PauseReading { key });
-            }
-            return Flow::Hold;
-        }
-        parked.bytes.extend_from_slice(whole);
-        self.desk.memory += whole.len() as u64;
-        self.desk.input_bytes += whole.len() as u64;
-        Flow::Next
-    }
-
-    /// A full queue asks a publisher to wait, here or on its own shard.
-    pub(crate) fn park_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
-        if publisher.shard == self.place.shard {
-            self.park(now, publisher.connection);
-        } else {
-            self.links.send(publisher.shard, Record::Park { connection: publisher.connection });
-        }
-    }
-
-    /// One more queue or link that this publisher waits for.
-    pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
-        let latest = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.phase != Phase::Open || connection.leaving {
-            return;
-        }
-        let extra = connection.extra_mut();
-        if let Some(parked) = &mut extra.parked {
-            parked.waits += 1;
-            return;
-        }
-        let until = latest.min(extra.withheld_until);
-        extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until, askers: Vec::new() }));
-        self.desk.timers.set(until, Timer::Parked(key));
-        self.desk.counters.publishers_parked += 1;
     }
 }
 

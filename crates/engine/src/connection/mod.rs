@@ -10,6 +10,8 @@ pub(crate) mod enhanced;
 pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod output;
+pub(crate) mod parking;
+mod redirecting;
 pub(crate) mod suspension;
 pub(crate) mod table;
 pub(crate) mod to_write;

@@ -3,9 +3,8 @@
 //! Nothing that promises anything may be written meanwhile, since another node may have taken the place. So all output
 //! is withheld but answers to pings, and what clients send is kept as packets of those are who have to wait.
 
+use crate::connection::parking::{Parking, parking};
 use crate::connection::table::Connections;
-use crate::publish::parking::Parking;
-use crate::publish::parking::parking;
 use tidegate_mqtt::{PacketType, split_frame};
 
 use crate::connection::Phase;
@@ -37,7 +36,7 @@ impl Parking<'_> {
     fn suspended(&self) -> Vec<(ConnectionKey, PartitionId)> {
         let waiting = self.desk.connections.iter().filter(|(_, connection)| connection.is_suspended());
         let of = |key: ConnectionKey| {
-            let session = self.desk.sessions.get(self.desk.session_of(key)?.0)?;
+            let session = self.desk.sessions.get(self.desk.connections.session_of(key)?.0)?;
             Some((key, partition_of(session.tenant, &session.client_id)))
         };
         waiting.filter_map(|(key, _)| of(key)).collect()

@@ -1,9 +1,9 @@
 //! The connections of a shard.
 
+use crate::connection::{Connection, Phase};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use std::ops::{Deref, DerefMut};
 
-use crate::connection::Connection;
-use crate::ids::{ConnectionKey, TenantId};
 use crate::now::Now;
 use crate::slab::GenSlab;
 
@@ -43,5 +43,14 @@ impl Connections {
         let connection = self.get_mut(key).filter(|_| taken > 0)?;
         connection.last_seen = now.monotonic;
         Some(connection.payer)
+    }
+}
+
+impl Connections {
+    /// The session of an open connection.
+    #[inline]
+    pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
+        let connection = self.get(key)?;
+        if connection.phase == Phase::Open { connection.session } else { None }
     }
 }

@@ -1,7 +1,6 @@
 //! Wills: whether a connection that has ended leaves one, and when it is published.
 
-use crate::session::ending::Ending;
-use crate::session::ending::ending;
+use crate::cluster::ending::{SessionEnding, ending};
 use std::sync::Arc;
 
 use crate::desk::Timer;
@@ -12,7 +11,7 @@ use crate::now::Now;
 use crate::session::Will;
 use crate::telling::reason::Reason;
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// Decides about the will of a connection that has ended ([MQTT-3.1.2-8], [MQTT-3.14.4-3]).
     pub(crate) fn schedule_will(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
@@ -45,7 +44,7 @@ impl Ending<'_> {
         let mut publication = will.message.publication();
         if !self.rules.may_publish(self.desk, key, publication.topic, publication.qos, publication.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
-            self.desk.tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
+            self.desk.reports().tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
             return;
         }
         if let Some(seconds) = will.expiry_seconds {

@@ -7,18 +7,14 @@
 //! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
 //! delivered by the next one, before it serves anybody.
 
-use crate::cluster::exchanges::Exchanges;
+use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
 use crate::desk::Desk;
-use crate::durable::Journal;
-use crate::durable::Recovery;
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
+use crate::durable::{Journal, Recovery};
+use crate::groups::dealing::{Dealing, dealing};
 use crate::link::Links;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
 use std::collections::BTreeMap;
 
-use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::engine::Engine;
 use crate::groups::group_partition;
 use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
@@ -26,9 +22,9 @@ use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::publish::dispatch::{Reach, Source};
-use crate::publish::is_own_topic;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::QoS;
 

@@ -1,10 +1,11 @@
 //! The changes of a turn, gathered for the store.
 
+use crate::durable::Numbers;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::publish::is_own_topic;
 use crate::settings::Durability;
+use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -286,4 +287,14 @@ const SPARE_BYTES: usize = 64 * 1024;
 pub(crate) struct Mark {
     sequence: u64,
     len: usize,
+}
+
+impl Journal {
+    /// A message that waited is not owed any more.
+    #[inline]
+    pub(crate) fn forget_stored(&mut self, session: Option<StoredSession>, number: u64) {
+        if let Some(stored) = session {
+            self.delete_entry(stored, Numbers { entry: number, separate: false });
+        }
+    }
 }

@@ -1,9 +1,8 @@
 //! Taking in what a store holds, before any client is served.
 
-use crate::desk::Desk;
-use crate::session::ending::ending;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::cluster::ending::ending;
+use crate::desk::{Desk, Timer};
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -12,7 +11,6 @@ use tidegate_mqtt::PacketId;
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::cluster::exchanges::{Exchange, Got};
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::hash::NameHasher;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
@@ -20,10 +18,9 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
-use crate::publish::is_own_topic;
 use crate::session::packet_ids::{Inflight, State};
 use crate::session::{FilterList, InFlight, Membership, Session};
-use crate::topics::{Subscriber, SubscriberOptions};
+use crate::topics::{Subscriber, SubscriberOptions, is_own_topic};
 use crate::wire::{WireError, WireReader};
 
 use super::crossing::Replay;
@@ -32,7 +29,6 @@ use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord};
 use super::records::{delivery, end, read_message, read_subscription};
 use super::restoring::{RestoredEntry, Restoring};
-use super::route::malformed;
 use super::session_record::SessionRecord;
 
 /// Why what a store holds was not taken in.
@@ -136,7 +132,7 @@ impl Restoration {
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
     fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
-        restoring.leave_tail(desk.queue_share());
+        restoring.leave_tail(desk.memory.queue_share());
         let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
         if restoring.entries.values().any(shares) {
             self.pending.push((stored, restoring));
@@ -214,18 +210,18 @@ impl Restoration {
         flow.queue_bytes = queue_bytes;
         if let Some(tail) = restoring.tail {
             self.done.messages += tail.messages;
-            desk.stored_messages += tail.messages;
-            desk.stored_bytes += tail.bytes;
+            desk.memory.stored_messages += tail.messages;
+            desk.memory.stored_bytes += tail.bytes;
             flow.tail = Some(Box::new(tail));
         }
         flow.note_taken_in();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
-        desk.queued_messages += waiting;
-        desk.queued_bytes += queue_bytes;
-        desk.memory += queue_bytes + inflight_bytes;
-        desk.count_runs(restoring.key);
-        desk.watch_expiry(restoring.key);
+        desk.memory.queued_messages += waiting;
+        desk.memory.queued_bytes += queue_bytes;
+        desk.memory.held += queue_bytes + inflight_bytes;
+        desk.sessions.count_runs(&mut desk.memory, restoring.key);
+        desk.sessions.watch_expiry(&mut desk.timers, restoring.key);
         missing
     }
 }
@@ -446,4 +442,14 @@ impl Subscribing<'_> {
         }
         Ok(())
     }
+}
+
+/// What cannot be read, with its key.
+pub(super) fn malformed(key: &[u8], error: WireError) -> RestoreError {
+    use std::fmt::Write;
+    let key = key.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    RestoreError::Malformed { key, error }
 }

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::keys::Key;
-use super::restore::RestoreError;
+use super::restore::{RestoreError, malformed};
 use super::session_record::client_of;
 use crate::cluster::outgoing::client_of_outgoing;
 use crate::hash::NameHasher;
 use crate::ids::{Place, ShardId, partition_of};
-use crate::wire::WireError;
 
 /// Which shard takes which pair in: pairs are shown to it in the order of their keys.
 #[derive(Debug)]
@@ -69,14 +68,4 @@ impl RestoreRoute {
             Key::Foreign => Takers::None,
         })
     }
-}
-
-/// What cannot be read, with its key.
-pub(super) fn malformed(key: &[u8], error: WireError) -> RestoreError {
-    use std::fmt::Write;
-    let key = key.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    RestoreError::Malformed { key, error }
 }

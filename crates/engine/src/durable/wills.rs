@@ -2,8 +2,8 @@
 //! will that the client was promised with its CONNACK is published by the restart ([MQTT-3.1.2-8]). Wills of sessions
 //! that last are stored with these.
 
+use crate::cluster::ending::SessionEnding;
 use crate::durable::Journal;
-use crate::session::ending::Ending;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 
@@ -44,7 +44,7 @@ impl Sessions {
     }
 }
 
-impl Ending<'_> {
+impl SessionEnding<'_> {
     /// Takes in the will of a client that was connected when the process ended: as a session that ends at once.
     pub(super) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
         let record = SessionRecord::read(value, now)?;

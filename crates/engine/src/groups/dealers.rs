@@ -10,18 +10,16 @@
 //! the home is out of reach, and this process stands in for it, whoever has members deals, until the home is ready
 //! again.
 
-use crate::cluster::exchanges::Exchanges;
+use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
 use crate::cluster::peering::Peering;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
 use crate::publish::answering::answering;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use std::collections::BTreeSet;
 
 use super::joins::LateJoin;
-use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::cluster::roster::Roster;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId};
 use crate::link::dealing_word::DealingWord;

@@ -8,7 +8,7 @@
 mod bound;
 mod taken_over;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Timer};
 use crate::groups::Groups;
 use crate::groups::dealing::Dealing;
 use crate::link::Links;
@@ -20,7 +20,6 @@ use std::rc::Rc;
 use tidegate_mqtt::QoS;
 
 use super::{Receiver, group_partition};
-use crate::desk::Timer;
 use crate::durable::{Key, Way};
 use crate::ids::{ShardId, TenantId};
 use crate::link::promised::Promised;
@@ -249,7 +248,7 @@ impl Kept {
         if self.bytes + message.cost() > desk.settings.limits.kept_deal_bytes {
             desk.gave_up = true;
             desk.counters.deals_not_kept += 1;
-            return desk.discard_publication(Reason::NoGroupMember, publication);
+            return desk.reports().discard_publication(Reason::NoGroupMember, publication);
         }
         self.keep_message(now, desk, message, group, None, 0, 1);
     }
@@ -305,7 +304,7 @@ impl Kept {
             let way = Way::Deal { share: share.clone(), filter: filter.clone(), client, id };
             stored = desk.journal.put_crossing(&message.publication(), &way);
         }
-        desk.memory += message.cost();
+        desk.memory.held += message.cost();
         let (since, order) = (now.monotonic, self.added);
         let deal = Deal { share, filter, message, at, client, stored, hops, doubt: Doubt::None, since, order };
         self.add(id, deal);
@@ -323,7 +322,7 @@ impl Kept {
     /// Nobody has to keep this message any more.
     pub(crate) fn forget_deal(&mut self, desk: &mut Desk, id: u64) -> Option<MessageRef> {
         let deal = self.remove(id)?;
-        desk.memory -= deal.message.cost();
+        desk.memory.held -= deal.message.cost();
         if deal.stored != 0 {
             desk.journal.delete(Key::Crossing(deal.stored));
         }
@@ -349,7 +348,7 @@ impl Groups {
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
             Some((share, filter)) => self.kept.wait_for_member(now, desk, (&share, &filter), publication),
-            None => desk.discard_publication(Reason::NoGroupMember, publication),
+            None => desk.reports().discard_publication(Reason::NoGroupMember, publication),
         }
     }
 }
@@ -409,7 +408,7 @@ impl Dealing<'_> {
         let mut publication = message.publication();
         if message.is_expired(now.monotonic) {
             self.groups.kept.forget_deal(self.desk, id);
-            return self.desk.discard_publication(Reason::MessageExpired, &mut publication);
+            return self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication);
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
         let partition = group_partition(tenant, &share, &filter);
@@ -425,7 +424,7 @@ impl Dealing<'_> {
         let Some(key) = self.groups.find(group) else {
             if last {
                 self.groups.kept.forget_deal(self.desk, id);
-                self.desk.discard_publication(Reason::NoGroupMember, &mut publication);
+                self.desk.reports().discard_publication(Reason::NoGroupMember, &mut publication);
             }
             return;
         };

@@ -1,7 +1,6 @@
 //! A member leaves a shared group: its seat is given up, and what waits for it goes back to the group.
 
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
+use crate::groups::dealing::{Dealing, dealing};
 use crate::subscribe::subscribing::Subscribing;
 use std::rc::Rc;
 
@@ -69,8 +68,8 @@ impl Dealing<'_> {
             if let Some(flow) = session.flow.as_mut() {
                 flow.queue_bytes -= cost;
             }
-            self.desk.forget_queued(cost);
-            self.desk.forget_stored(stored, delivery.number);
+            self.desk.memory.forget_queued(cost);
+            self.desk.journal.forget_stored(stored, delivery.number);
             let membership = delivery.group.as_ref().unwrap_or(membership);
             self.give_back(now, membership, key, &mut delivery.message.publication());
         }

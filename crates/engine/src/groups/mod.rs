@@ -13,14 +13,11 @@ mod returns;
 pub(crate) mod shared_group;
 
 use crate::cluster::peering::Peering;
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
-use crate::ids::hash_name;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::groups::dealing::{Dealing, dealing};
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
+use crate::publish::answering::{Answering, answering};
 use crate::session::table::Sessions;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use crate::telling::reason::Reason;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,7 +30,6 @@ pub(crate) use self::returns::Returned;
 use crate::desk::Desk;
 use crate::groups::shared_group::{Group, Member};
 use crate::hash::hash_bytes;
-use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
@@ -306,7 +302,7 @@ impl Dealing<'_> {
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
             // It was taken before their limits were known.
-            None if too_large => self.desk.discard_publication(Reason::FleetPacketLimit, publication),
+            None if too_large => self.desk.reports().discard_publication(Reason::FleetPacketLimit, publication),
             Some(place) => self.hand(now, key, place, publication, source, 0),
             None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
         }
@@ -412,7 +408,7 @@ impl Desk {
         if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {
             return true;
         }
-        let bounds = self.bounds_of(to, publication.topic);
+        let bounds = self.overflow.bounds_of(&self.sessions, to, publication.topic);
         if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             flow.full_at = Some(bounds);
             flow.gave_back = true;

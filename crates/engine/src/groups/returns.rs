@@ -1,11 +1,10 @@
 //! Messages of groups on their way to members of other shards, and back.
 
 use crate::groups::dealing::Dealing;
-use crate::ids::hash_name;
+use crate::ids::{SessionKey, ShardId, hash_name, partition_of};
 use tidegate_mqtt::QoS;
 
 use super::{RETURNS_MAX, Taker, group_partition};
-use crate::ids::{SessionKey, ShardId, partition_of};
 use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
 use crate::message::Publication;
@@ -124,10 +123,10 @@ impl Dealing<'_> {
                 } else if self.links.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
                     self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
                 } else {
-                    self.desk.discard_publication(Reason::NoGroupMember, publication);
+                    self.desk.reports().discard_publication(Reason::NoGroupMember, publication);
                 }
             }
-            _ => self.desk.discard_publication(Reason::NoGroupMember, publication),
+            _ => self.desk.reports().discard_publication(Reason::NoGroupMember, publication),
         }
     }
 

@@ -3,13 +3,14 @@
 use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
 use crate::addresses::Nodes;
-use crate::cluster::exchanges::Exchanges;
-use crate::cluster::exchanges::{Exchange, ExchangeName, Got};
+use crate::cluster::exchanges::{Exchange, ExchangeName, Exchanges, Got};
 use crate::connection::connecting::connecting;
 use crate::desk::Desk;
 use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId};
+use crate::image::imaging::{Imaging, imaging};
+use crate::image::leaving::{Moving, moving};
 use crate::now::{Millis, Now};
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::{InflightEntry, State};
@@ -55,7 +56,7 @@ impl Engine {
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
             if let Some(session) = self.desk.sessions.get(key.0) {
-                self.put_session(&mut out, now, *key, session);
+                imaging!(self).put_session(&mut out, now, *key, session);
             }
         }
         self.retained.take_retained(&mut self.desk, &mut out, now, partition);
@@ -67,7 +68,7 @@ impl Engine {
         self.retained.put_removed(&mut out, partition);
         self.retained.forget_removed(&mut self.desk, partition);
         for key in sessions {
-            self.forget_session(now, key);
+            moving!(self).forget_session(now, key);
         }
         self.after_frame(now);
         Ok(seal(out))
@@ -79,7 +80,9 @@ impl Engine {
         self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
         self.handover.exporting = false;
     }
+}
 
+impl Imaging<'_> {
     pub(super) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
         let rare = session.rare.as_deref();
         out.put_u16(session.tenant.0);
@@ -116,7 +119,9 @@ impl Engine {
         let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);
         put_flow(out, now, session.flow.as_deref(), exchanges);
     }
+}
 
+impl Moving<'_> {
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
     pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
         connecting!(self).cancel_session_timers(key);
@@ -130,13 +135,13 @@ impl Engine {
             self.desk.journal.delete(Key::Session(stored));
         }
         if let Some(tail) = session.flow.as_ref().and_then(|flow| flow.tail.as_deref()) {
-            self.desk.forget_tail(tail);
+            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         }
-        self.desk.memory -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
+        self.desk.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         if let Some(flow) = &session.flow {
             // There is no queue here any more whose room they could wait for.
             self.desk.to_unpark.extend(&flow.blocking);
-            flow.queue.iter().for_each(|delivery| self.desk.forget_queued(delivery.cost()));
+            flow.queue.iter().for_each(|delivery| self.desk.memory.forget_queued(delivery.cost()));
         }
     }
 }

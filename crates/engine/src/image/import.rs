@@ -5,22 +5,20 @@ use super::read_session::{SessionImage, SubscriptionImage};
 use super::{ImageError, open};
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::connection::FetchRequest;
-use crate::desk::Desk;
-use crate::desk::Timer;
+use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::image::leaving::{Moving, moving};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::publish::deciding::deciding;
-use crate::publish::is_own_topic;
 use crate::retained::RetainedStore;
 use crate::session::table::Sessions;
 use crate::settings::Holding;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
-use crate::topics::Subscriber;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
+use crate::topics::{Subscriber, is_own_topic};
 use crate::wire::{WireError, WireReader};
 
 impl Engine {
@@ -38,7 +36,7 @@ impl Engine {
         if partition.0 >= PARTITIONS || !self.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
-        let sessions = self.desk.sessions.read_sessions(&mut reader, now, partition)?;
+        let sessions = read_sessions(now, partition, &mut reader, &self.desk.sessions)?;
         let mut retained = Vec::new();
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
@@ -58,7 +56,7 @@ impl Engine {
             self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, by);
         }
         for session in sessions {
-            self.adopt_session(now, session);
+            moving!(self).adopt_session(now, session);
         }
         for message in retained {
             self.retained.adopt_retained(now, &mut self.desk, &self.homes, &self.uplinks.brokers.config, message);
@@ -72,7 +70,9 @@ impl Engine {
         self.after_frame(now);
         Ok(partition)
     }
+}
 
+impl Moving<'_> {
     fn adopt_session(&mut self, now: Now, image: SessionImage) {
         let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
         self.settings.fit_standing(now, &mut session);
@@ -80,9 +80,9 @@ impl Engine {
         let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &mut session.flow {
             flow.note_taken_in();
-            self.desk.queued_messages += flow.queue.len() as u64;
-            self.desk.queued_bytes += flow.queue_bytes;
-            self.desk.memory += flow.queue_bytes + flow.inflight_bytes;
+            self.desk.memory.queued_messages += flow.queue.len() as u64;
+            self.desk.memory.queued_bytes += flow.queue_bytes;
+            self.desk.memory.held += flow.queue_bytes + flow.inflight_bytes;
         }
         let key = self.desk.insert_session(session);
         if let Some(at) = ends_at {
@@ -91,7 +91,7 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
-        self.desk.watch_expiry(key);
+        self.desk.sessions.watch_expiry(&mut self.desk.timers, key);
         let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
             stored.push((filter.clone(), options.bits(), subscription_id));
@@ -120,28 +120,26 @@ impl Engine {
     }
 }
 
-impl Sessions {
-    fn read_sessions(
-        &self,
-        reader: &mut WireReader<'_>,
-        now: Now,
-        partition: PartitionId,
-    ) -> Result<Vec<SessionImage>, ImageError> {
-        let mut sessions = Vec::new();
-        let mut names = std::collections::BTreeSet::new();
-        for _ in 0..reader.u32("a number of sessions")? {
-            let image = SessionImage::read(reader, now)?;
-            let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
-            if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
-                return Err(WireError { reading: "a client id of this partition" }.into());
-            }
-            if self.find_session(tenant, client_id).is_some() {
-                return Err(ImageError::SessionExists(client_id.to_string()));
-            }
-            sessions.push(image);
+fn read_sessions(
+    now: Now,
+    partition: PartitionId,
+    reader: &mut WireReader<'_>,
+    known: &Sessions,
+) -> Result<Vec<SessionImage>, ImageError> {
+    let mut sessions = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for _ in 0..reader.u32("a number of sessions")? {
+        let image = SessionImage::read(reader, now)?;
+        let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
+        if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
+            return Err(WireError { reading: "a client id of this partition" }.into());
         }
-        Ok(sessions)
+        if known.find_session(tenant, client_id).is_some() {
+            return Err(ImageError::SessionExists(client_id.to_string()));
+        }
+        sessions.push(image);
     }
+    Ok(sessions)
 }
 
 impl Subscribing<'_> {

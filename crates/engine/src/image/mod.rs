@@ -8,7 +8,9 @@
 mod error;
 mod export;
 mod fields;
+pub(crate) mod imaging;
 mod import;
+pub(crate) mod leaving;
 mod moving;
 mod owed;
 mod read_session;

@@ -5,16 +5,16 @@
 //! docs/orchestrators.md.
 
 use super::{ImageError, Owed, begin, seal};
+use crate::cluster::ending::ending;
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
 use crate::groups::dealing::dealing;
-use crate::ids::Place;
-use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
+use crate::ids::{PartitionId, Partitions, Place, SessionKey, TenantId};
+use crate::image::imaging::{Imaging, imaging};
+use crate::image::leaving::{Moving, moving};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
-use crate::session::ending::ending;
-use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
@@ -58,7 +58,7 @@ impl Engine {
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
         self.desk.moving = self.desk.moving.without(partitions);
         self.handover.rest = None;
-        self.release_transfers(now, partitions);
+        moving!(self).release_transfers(now, partitions);
         ending!(self).publish_held(now);
         dealing!(self).deal_waiting(now);
         self.after_frame(now);
@@ -124,38 +124,18 @@ impl Engine {
         let (mut images, mut others) = (Vec::new(), others);
         for partition in own {
             // Counted behind the image, in the same turn.
-            let image = self.image_of(now, partition, std::mem::take(&mut others));
+            let image = imaging!(self).image_of(now, partition, std::mem::take(&mut others));
             images.push(PartitionImage { partition, image, owed: self.owed(partition) });
         }
         self.handover.begin_rest(partitions, false);
         Ok(Snapshot::Taken(images))
     }
 
-    /// The image of a partition of which nothing is forgotten, with what is known here of groups of some others.
-    fn image_of(&self, now: Now, partition: PartitionId, others: Partitions) -> Vec<u8> {
-        let mut out = begin();
-        out.put_u16(partition.0);
-        let sessions = self.desk.sessions.sessions_of(partition);
-        out.put_u32(sessions.len() as u32);
-        for key in &sessions {
-            if let Some(session) = self.desk.sessions.get(key.0) {
-                self.put_session(&mut out, now, *key, session);
-            }
-        }
-        self.retained.put_retained(&mut out, now, partition);
-        self.desk.exchanges.put_marks(&mut out, partition);
-        self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
-        self.desk.exchanges.put_dealt_before(&mut out, others);
-        self.outgoing.put_outgoing(&mut out, now, partition);
-        self.retained.put_removed(&mut out, partition);
-        seal(out)
-    }
-
     /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained
     /// messages stay: every orchestrator has those that its clients subscribe to.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
         self.desk.journal.now = now;
-        let aside = self.abandon_transfers(partitions);
+        let aside = moving!(self).abandon_transfers(partitions);
         self.send_on_all_of(now, partitions);
         self.desk.exchanges.note_left(partitions);
         let own = self.place.own(partitions).into_iter().collect();
@@ -165,7 +145,7 @@ impl Engine {
         for partition in self.place.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
             for key in self.desk.sessions.sessions_of(partition) {
-                self.forget_session(now, key);
+                moving!(self).forget_session(now, key);
             }
         }
         dealing!(self).give_back_aside(now, aside);
@@ -228,6 +208,45 @@ impl Engine {
         self.desk.journal.is_on().then(|| self.desk.journal.awaited_batch())
     }
 
+    /// Ends the connections of a partition's clients; MQTT 5 clients are told to use `reference` instead.
+    pub(super) fn close_clients_of(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        reason: Reason,
+        reference: Option<&str>,
+    ) {
+        for key in self.desk.sessions.sessions_of(partition) {
+            if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
+                self.close_towards(now, connection, reason, None, reference);
+            }
+        }
+    }
+}
+
+impl Imaging<'_> {
+    /// The image of a partition of which nothing is forgotten, with what is known here of groups of some others.
+    fn image_of(&self, now: Now, partition: PartitionId, others: Partitions) -> Vec<u8> {
+        let mut out = begin();
+        out.put_u16(partition.0);
+        let sessions = self.desk.sessions.sessions_of(partition);
+        out.put_u32(sessions.len() as u32);
+        for key in &sessions {
+            if let Some(session) = self.desk.sessions.get(key.0) {
+                self.put_session(&mut out, now, *key, session);
+            }
+        }
+        self.retained.put_retained(&mut out, now, partition);
+        self.desk.exchanges.put_marks(&mut out, partition);
+        self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
+        self.desk.exchanges.put_dealt_before(&mut out, others);
+        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.retained.put_removed(&mut out, partition);
+        seal(out)
+    }
+}
+
+impl Moving<'_> {
     /// Writes a session that was taken in as a whole.
     pub(super) fn store_adopted(&mut self, key: SessionKey, subscriptions: &[(String, u8, u32)]) {
         if !self.desk.journal.is_on() {
@@ -237,7 +256,7 @@ impl Engine {
         for (filter, options, id) in subscriptions {
             self.desk.sessions.store_subscription(&mut self.desk.journal, key, filter, *options, *id);
         }
-        let desk = &mut self.desk;
+        let desk = &mut *self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return };
         let (Some(stored), Some(flow)) = (session.stored, session.flow.as_mut()) else { return };
         let journal = &mut desk.journal;
@@ -273,35 +292,12 @@ impl Engine {
         flow.queue = waiting.collect();
         flow.next_number = number;
     }
-
-    /// Ends the connections of a partition's clients; MQTT 5 clients are told to use `reference` instead.
-    pub(super) fn close_clients_of(
-        &mut self,
-        now: Now,
-        partition: PartitionId,
-        reason: Reason,
-        reference: Option<&str>,
-    ) {
-        for key in self.desk.sessions.sessions_of(partition) {
-            if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
-                self.close_towards(now, connection, reason, None, reference);
-            }
-        }
-    }
 }
 
 impl Place {
     /// Those that are at home on this shard.
-    pub(crate) fn own(&self, partitions: Partitions) -> Vec<PartitionId> {
+    pub(crate) fn own(self, partitions: Partitions) -> Vec<PartitionId> {
         partitions.iter().filter(|partition| self.owns(*partition)).collect()
-    }
-}
-
-impl Sessions {
-    /// Whether a session is one of these partitions.
-    pub(crate) fn is_among(&self, session: SessionKey, partitions: Partitions) -> bool {
-        let session = self.get(session.0);
-        session.is_some_and(|session| session.is_of(partitions))
     }
 }
 

@@ -63,7 +63,7 @@ impl RetainedStore {
     pub(super) fn retained_of(&self, partition: PartitionId) -> impl Iterator<Item = (crate::TenantId, &str)> {
         let all = self.values.iter().map(|(tenant, topic, _)| (tenant, topic));
         all.filter(move |(tenant, topic)| {
-            partition_of(*tenant, topic) == partition && !crate::publish::is_own_topic(topic)
+            partition_of(*tenant, topic) == partition && !crate::topics::is_own_topic(topic)
         })
     }
 }

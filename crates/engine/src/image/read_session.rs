@@ -14,10 +14,9 @@ use crate::durable::Numbers;
 use crate::ids::{ListenerId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
-use crate::publish::is_own_topic;
 use crate::session::packet_ids::{Inflight, State};
 use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
-use crate::topics::SubscriberOptions;
+use crate::topics::{SubscriberOptions, is_own_topic};
 use crate::wire::{WireError, WireReader};
 
 /// A session that was read and not yet taken in.

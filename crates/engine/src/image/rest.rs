@@ -3,20 +3,19 @@
 //! that each comes once and in its order.
 
 use crate::desk::Desk;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::image::leaving::{Moving, moving};
+use crate::publish::publishing::{Publishing, publishing};
 use std::collections::BTreeSet;
 
 use super::fields::{put_message, read_message};
 use super::{ImageError, begin, open, seal};
 use crate::engine::Engine;
-use crate::ids::{Partitions, Place, SessionKey, TenantId};
+use crate::ids::{Partitions, Place, TenantId};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::id::MessageId;
-use crate::orchestrator::uplink::id::SeenIds;
+use crate::orchestrator::uplink::id::{MessageId, SeenIds};
 use crate::publish::dispatch::{Source, reach};
-use crate::session::table::Sessions;
+use crate::session::Session;
 use crate::settings::fleet_topics::of_brokers;
 use crate::topics::{Route, RouteSlot};
 use crate::wire::WireWrite;
@@ -122,7 +121,7 @@ impl Handover {
     }
 }
 
-impl Engine {
+impl Moving<'_> {
     /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
     /// who come are to get later, or have got already, goes to all others now. Says whether it has been delivered.
     #[cold]
@@ -134,7 +133,7 @@ impl Engine {
         message: &MessageRef,
     ) -> bool {
         let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
-        if self.handover.concerns_rest(self.place, &self.desk, self.cache.get(slot).1) {
+        if self.handover.concerns_rest(self.place, self.desk, self.cache.get(slot).1) {
             if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
                 passed_over = passed_over.with(rest.partitions);
             }
@@ -143,11 +142,29 @@ impl Engine {
         if passed_over.is_empty() {
             return false;
         }
-        self.deliver_only(now, message, |sessions, session| !sessions.is_among(session, passed_over));
+        self.deliver_only(now, message, |session| !session.is_some_and(|session| session.is_of(passed_over)));
         publishing!(self).deal_live(now, message);
         true
     }
 
+    /// Delivers to those sessions of this shard that are meant.
+    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
+        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let slot = publishing!(self).route_of(tenant, topic);
+        let (_, route) = self.cache.get(slot);
+        let targets: Vec<_> = route
+            .targets()
+            .iter()
+            .filter(|target| is_meant(self.desk.sessions.get(target.session.0)))
+            .copied()
+            .collect();
+        let mut publication = message.publication().named(tenant, topic);
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
+    }
+}
+
+impl Engine {
     /// Stops noting and gives out what was noted; `None` when it was too much, or nothing was to be noted.
     pub fn take_rest(&mut self) -> Option<Vec<u8>> {
         self.handover.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
@@ -198,23 +215,12 @@ impl Engine {
         self.desk.journal.now = now;
         let mut messages = 0;
         each_noted(now, sifted, |_, message| {
-            self.deliver_only(now, message, |sessions, session| sessions.is_among(session, partitions));
+            moving!(self)
+                .deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
             messages += 1;
         })?;
         self.after_frame(now);
         Ok(messages)
-    }
-
-    /// Delivers to those sessions of this shard that are meant.
-    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(&Sessions, SessionKey) -> bool) {
-        let Some((tenant, topic)) = of_brokers(&self.settings, message.topic()) else { return };
-        let slot = publishing!(self).route_of(tenant, topic);
-        let (_, route) = self.cache.get(slot);
-        let targets: Vec<_> =
-            route.targets().iter().filter(|target| is_meant(&self.desk.sessions, target.session)).copied().collect();
-        let mut publication = message.publication().named(tenant, topic);
-        let source = Source::inside(self.place.shard, now);
-        reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
     }
 }
 

@@ -31,6 +31,7 @@ impl Engine {
         let settings = Arc::new(settings);
         self.desk.overflow = OverflowRules::new(&settings);
         self.desk.high_water = high_water(&settings, self.desk.blocked_connections);
+        self.desk.memory.ceiling = settings.limits.memory_ceiling;
         self.desk.settings = Arc::clone(&settings);
         self.settings = settings;
     }

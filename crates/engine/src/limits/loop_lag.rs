@@ -8,7 +8,7 @@
 //!
 //! Nothing is counted while turns are short.
 
-use crate::publish::parking::Parking;
+use crate::connection::parking::Parking;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::{Desk, Timer};
@@ -123,7 +123,7 @@ impl Desk {
             self.counters.held_for_lag += 1;
             self.to_park.push(publisher);
             if publisher.shard == self.shard {
-                self.tell_delayed(Delay::LoopLag, publisher.connection);
+                self.reports().tell_delayed(Delay::LoopLag, publisher.connection);
             }
         }
     }

@@ -41,7 +41,7 @@ impl Desk {
     #[inline]
     pub(crate) fn note_queued(&mut self, to: SessionKey, publisher: Option<BlockedPublisher>) {
         let ceiling = self.settings.limits.memory_ceiling;
-        if ceiling != 0 && self.memory - self.input_bytes > ceiling - ceiling / 8 {
+        if ceiling != 0 && self.memory.held - self.memory.input_bytes > ceiling - ceiling / 8 {
             self.hold_publisher(to, publisher);
         }
     }
@@ -54,7 +54,7 @@ impl Desk {
         if self.overload.waiting.insert(publisher) {
             self.to_park.push(publisher);
             if publisher.shard == self.shard {
-                self.tell_delayed(Delay::Memory, publisher.connection);
+                self.reports().tell_delayed(Delay::Memory, publisher.connection);
             }
         }
     }
@@ -63,7 +63,7 @@ impl Desk {
     #[inline]
     pub(crate) fn has_memory_again(&self) -> bool {
         let Overload { waiting, given_up } = &self.overload;
-        let held = self.memory - self.input_bytes;
+        let held = self.memory.held - self.memory.input_bytes;
         (*given_up || !waiting.is_empty()) && held <= self.settings.limits.memory_ceiling / 4 * 3
     }
 

@@ -1,12 +1,12 @@
 //! How fast a client, all clients of a listener, and a tenant may publish. Beyond it PUBLISH packets wait; nothing is
 //! dropped.
 
+use crate::connection::parking::Parking;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Delay;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
-use crate::publish::parking::Parking;
 use crate::settings::ListenerSettings;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -138,7 +138,7 @@ impl Parking<'_> {
         self.desk.timers.set(until, Timer::Rate(key));
         if before == Millis::NEVER {
             self.desk.counters.rate_limited += 1;
-            self.desk.tell_delayed(delay, key);
+            self.desk.reports().tell_delayed(delay, key);
             self.park(now, key);
         }
     }

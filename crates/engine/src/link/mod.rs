@@ -11,16 +11,14 @@ pub(crate) mod envelope;
 pub(crate) mod exchange_word;
 pub(crate) mod fleet_word;
 mod marks;
-pub(crate) mod peers;
 pub(crate) mod promised;
 pub(crate) mod record;
 pub(crate) mod transfer_word;
 
-use crate::cluster::roster::Roster;
+use crate::cluster::roster::{Roster, Shards};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::cluster::roster::Shards;
 use crate::ids::{ConnectionKey, MAX_SHARDS, Place, ShardId};
 use crate::message::Publication;
 use crate::now::Millis;

@@ -3,23 +3,23 @@
 //! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
 //! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
 
+use crate::cluster::ending::ending;
+use crate::connection::parking::parking;
 use crate::desk::Desk;
-use crate::ids::Place;
-use crate::orchestrator::uplink::FleetConfig;
+use crate::ids::{
+    ConnectionKey, PARTITIONS, PartitionId, Partitions, Place, SessionKey, ShardId, TenantId, partition_of,
+};
+use crate::orchestrator::uplink::{FleetConfig, UPLINK_LISTENER};
 use crate::publish::answering::answering;
-use crate::publish::parking::parking;
-use crate::session::ending::ending;
 use tidegate_mqtt::Version;
 
 use crate::connection::Phase;
 use crate::connection::input::Flow;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::UPLINK_LISTENER;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 
 /// Where the clients of a partition are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +229,7 @@ impl Engine {
     fn send_to_place(&mut self, now: Now, key: ConnectionKey, place: u16) -> Flow {
         let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
         let (version, listener) = (connection.version, connection.listener);
-        if self.desk.listener(listener).is_some_and(|listener| listener.relayed) {
+        if self.desk.settings.listener(listener).is_some_and(|listener| listener.relayed) {
             // The place that sent it here has another table. One of both is older, and it must not go round in circles.
             self.refuse_connect(now, key, Reason::NotServedHere, String::new());
             return Flow::Next;

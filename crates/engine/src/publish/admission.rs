@@ -4,13 +4,11 @@
 //! A PUBLISH that has to wait, for other shards' answers or for room, is put back to the packets that its publisher has
 //! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
 
+use crate::connection::parking::{Parking, parking};
 use crate::connection::table::Connections;
 use crate::durable::Journal;
 use crate::publish::answering::answering;
-use crate::publish::deciding::Deciding;
-use crate::publish::deciding::deciding;
-use crate::publish::parking::Parking;
-use crate::publish::parking::parking;
+use crate::publish::deciding::{Deciding, deciding};
 use crate::publish::publishing::publishing;
 use std::collections::BTreeMap;
 
@@ -110,7 +108,7 @@ impl Desk {
                 continue;
             }
             let own = target.options.no_local() && not_to == Some(target.session);
-            let bounds = self.bounds_of(target.session, wanted.topic);
+            let bounds = self.overflow.bounds_of(&self.sessions, target.session, wanted.topic);
             if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {
                 continue;
             }
@@ -137,7 +135,7 @@ impl Desk {
     /// Whether a session's queue can take a message without dropping any, after what has expired has left it.
     pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
         if !self.has_queue_room(to, wanted) {
-            let bounds = self.bounds_of(to, wanted.topic);
+            let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
             self.has_room_after_expiry(now, to, &bounds, wanted.cost);
             self.is_over_ceiling_after_expiry(now, to);
         }
@@ -147,7 +145,7 @@ impl Desk {
     /// Whether a session's queue could take a message now without dropping any.
     fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
         let Some(session) = self.sessions.get(to.0) else { return false };
-        let bounds = self.bounds_of(to, wanted.topic);
+        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
         let (reserved, reserved_bytes) = self.reservations.of(to);
         let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
         let away = session.connection.is_none();
@@ -155,7 +153,8 @@ impl Desk {
         if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
             return false;
         }
-        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost) && !(queues && self.is_over_ceiling())
+        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
+            && !(queues && self.memory.is_over_ceiling())
     }
 }
 
@@ -345,7 +344,7 @@ impl Parking<'_> {
         self.start_withholding(now, key);
         let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
         let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
-        self.desk.tell_delayed(delay, key);
+        self.desk.reports().tell_delayed(delay, key);
         for _ in 0..full.max(1) {
             self.park_for(now, key, shard);
         }
@@ -392,21 +391,6 @@ impl Engine {
             }
         }
     }
-
-    /// Every question has someone who waits for its answer.
-    pub(crate) fn audit_admissions(&self, wrong: &mut dyn FnMut(String)) {
-        self.desk.reservations.audit(wrong);
-        for (number, asked) in &self.admissions.asked {
-            let connection = self.desk.connections.get(asked.connection);
-            let extra = connection.and_then(|connection| connection.extra.as_ref());
-            if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
-                wrong(format!("room number {number} was asked for and nobody waits for it"));
-            }
-        }
-        if self.links.roster.is_alone() && self.desk.reservations.len() > 0 {
-            wrong("room is kept although nobody else could be asked".into());
-        }
-    }
 }
 
 impl Connections {
@@ -431,4 +415,21 @@ impl Journal {
 /// The shards of a set of bits.
 fn shards_of(bits: u64) -> impl Iterator<Item = ShardId> {
     (0..64_u16).filter(move |shard| bits & (1 << shard) != 0).map(ShardId)
+}
+
+impl Admissions {
+    /// Each question has a publisher that waits for its answer.
+    pub(crate) fn audit(&self, desk: &Desk, is_alone: bool, wrong: &mut dyn FnMut(String)) {
+        desk.reservations.audit(wrong);
+        for (number, asked) in &self.asked {
+            let connection = desk.connections.get(asked.connection);
+            let extra = connection.and_then(|connection| connection.extra.as_ref());
+            if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
+                wrong(format!("room number {number} was asked for and no publisher waits for it"));
+            }
+        }
+        if is_alone && desk.reservations.len() > 0 {
+            wrong("room is reserved although there is no other shard".into());
+        }
+    }
 }

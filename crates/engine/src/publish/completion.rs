@@ -104,7 +104,7 @@ impl Answering<'_> {
             Answer::PubRec(outcome) => {
                 if outcome.is_err() {
                     self.forget_received(key, packet_id);
-                } else if let Some(session) = self.desk.session_of(key) {
+                } else if let Some(session) = self.desk.connections.session_of(key) {
                     self.desk.sessions.note_exchange_answered(&self.desk.transfers, session, packet_id);
                 }
                 self.send_pub_rec(key, packet_id, outcome, promises);

@@ -1,12 +1,12 @@
 //! What was dropped is published once more, below a topic of its own, for whoever cares.
 
+use crate::desk::{Desk, Reporting};
 use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tidegate_mqtt::{QoS, TopicName};
 
-use crate::desk::Desk;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::MessageId;
@@ -83,6 +83,14 @@ enum Noted {
 }
 
 impl Desk {
+    /// Whether dead letters wait to be published.
+    #[inline]
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
+    }
+}
+
+impl Reporting<'_> {
     /// Counts a message that is not delivered, and keeps it as a dead letter if that is wanted.
     #[inline]
     pub(crate) fn discard(&mut self, reason: Reason, message: &MessageRef) {
@@ -102,12 +110,6 @@ impl Desk {
         } else {
             self.counters.drop_message(reason);
         }
-    }
-
-    /// Whether dead letters wait to be published.
-    #[inline]
-    pub(crate) fn has_dead_letters(&self) -> bool {
-        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
     }
 }
 

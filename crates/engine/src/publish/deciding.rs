@@ -5,9 +5,8 @@ use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::desk::Desk;
-use crate::engine::AssignedNames;
 use crate::groups::Groups;
-use crate::ids::Place;
+use crate::ids::{AssignedNames, Place};
 use crate::link::Links;
 use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;
@@ -19,9 +18,7 @@ use crate::publish::turn_share::TurnShare;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::settings::Settings;
-use crate::topics::Route;
-use crate::topics::RouteCache;
-use crate::topics::SubscriptionIndex;
+use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that the stages of the pipeline look at, and the room that they reserve.
 pub(crate) struct Deciding<'e> {

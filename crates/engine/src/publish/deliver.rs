@@ -8,7 +8,7 @@ use crate::addresses::Fate;
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
 use crate::desk::{Desk, open_output};
-use crate::durable::{Numbers, StoredSession};
+use crate::durable::Numbers;
 use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::Millis;
@@ -85,7 +85,7 @@ impl Desk {
         if connection.max_packet_out != u32::MAX || connection.aliases_out {
             let len = layouts.packet_len(publication, &shape, now);
             if len > connection.max_packet_out as usize {
-                self.discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
+                self.reports().discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
                 return;
             }
             shape.alias = choose_alias(connection, publication.topic, len);
@@ -99,7 +99,7 @@ impl Desk {
             let kept = keep.then(|| delivery(publication, terms, qos, number));
             let numbers = Numbers { entry: number, separate: false };
             let Some((id, cost)) = await_answer(now, flow, qos, InFlight { delivery: kept, numbers }) else { return };
-            self.memory += cost;
+            self.memory.held += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
                 self.journal.put_entry(stored, number, publication, terms, qos, Some(id), false);
@@ -135,7 +135,7 @@ impl Desk {
         let sent_on_until = session.rare.as_ref().and_then(|rare| rare.sent_on_until);
         let is_expected = sent_on_until.is_some_and(|until| until > self.journal.now.monotonic);
         if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_uplink && !is_expected {
-            self.discard_publication_for(Reason::OfflineQos0, to, publication);
+            self.reports().discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
         }
         self.enqueue(now, publication, to, terms, qos);
@@ -151,11 +151,13 @@ impl Desk {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
-        if !self.transfers.are_none() && self.attend_transfer(to, &delivery) {
+        if !self.transfers.are_none()
+            && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
+        {
             return;
         }
         if !terms.metered {
-            let bounds = self.bounds_of(to, publication.topic);
+            let bounds = self.overflow.bounds_of(&self.sessions, to, publication.topic);
             delivery.latest = bounds.policy == OverflowPolicy::KeepLast;
             let arriving = Arriving { to, delivery: &delivery, publisher: terms.publisher, bounds };
             if !self.make_room(now, &arriving) {
@@ -164,7 +166,7 @@ impl Desk {
         }
         let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
         if away && (self.transfers.are_none() || !self.sessions.is_told_elsewhere(&self.transfers, to)) {
-            self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
+            self.reports().tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
             self.note_expiry(to, publication.expires_at);
@@ -182,35 +184,12 @@ impl Desk {
         }
         let replaced = flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
-        self.count_queued(cost);
+        self.memory.count_queued(cost);
         if let Some(older) = replaced {
             self.drop_replaced(to, &older);
         }
         self.note_expiry(to, publication.expires_at);
         self.note_queued(to, terms.publisher);
-    }
-
-    /// A message that waited is not owed any more.
-    #[inline]
-    pub(crate) fn forget_stored(&mut self, session: Option<StoredSession>, number: u64) {
-        if let Some(stored) = session {
-            self.journal.delete_entry(stored, Numbers { entry: number, separate: false });
-        }
-    }
-
-    /// Adds one message's cost to the sums.
-    #[inline]
-    pub(crate) fn count_queued(&mut self, cost: u64) {
-        self.queued_messages += 1;
-        self.queued_bytes += cost;
-        self.memory += cost;
-    }
-
-    /// Takes one message's cost out of the sums.
-    pub(crate) fn forget_queued(&mut self, cost: u64) {
-        self.queued_messages -= 1;
-        self.queued_bytes -= cost;
-        self.memory -= cost;
     }
 
     /// The queue of a connected client has a message that may be sent at once.
@@ -245,7 +224,7 @@ impl Desk {
             let Some(next) = flow.queue.pop_front(share, window) else { break };
             let cost = next.cost();
             flow.queue_bytes -= cost;
-            self.forget_queued(cost);
+            self.memory.forget_queued(cost);
             if next.is_expired(now) {
                 self.drop_expired(to, &next);
                 continue;
@@ -277,8 +256,8 @@ impl Desk {
         let len = layouts.packet_len(&mut publication, &shape, now);
         let stored = session.stored.filter(|_| next.number != 0);
         if len > connection.max_packet_out as usize {
-            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
-            self.forget_stored(stored, next.number);
+            self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
+            self.journal.forget_stored(stored, next.number);
             return;
         }
         shape.alias = choose_alias(connection, publication.topic, len);
@@ -288,7 +267,7 @@ impl Desk {
             let numbers = Numbers { entry: next.number, separate: true };
             let kept = InFlight { delivery: keep.then(|| next.clone()), numbers };
             let Some((id, cost)) = await_answer(now, flow, qos, kept) else { return };
-            self.memory += cost;
+            self.memory.held += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
                 self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
@@ -299,7 +278,7 @@ impl Desk {
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
         if qos == QoS::AtMostOnce {
-            self.forget_stored(stored, next.number);
+            self.journal.forget_stored(stored, next.number);
         } else if stored.is_some()
             && qos == QoS::ExactlyOnce
             && let Some(batch) = self.journal.hold(key)
@@ -316,7 +295,7 @@ impl Desk {
         self.counters.count_sent(qos, publication.payload.len());
         self.meters.of(payer).messages_out += 1;
         if qos == QoS::AtMostOnce {
-            self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
+            self.reports().tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
         }
     }
 
@@ -346,7 +325,7 @@ impl Desk {
             }
         };
         if empty {
-            self.end_waiting(to);
+            self.sessions.end_waiting(&mut self.timers, to);
         }
         if empty && fetching {
             self.hungry.push(to);

@@ -1,7 +1,7 @@
 //! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
 
 use crate::groups::dealing::dealing;
-use crate::ids::hash_name;
+use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::publish::publishing::Publishing;
 use tidegate_mqtt::QoS;
 
@@ -11,20 +11,18 @@ use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::desk::Desk;
 use crate::durable::Way;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::deliver::Terms;
-use crate::publish::is_own_topic;
 use crate::publish::layouts::Layouts;
 use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
-use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
+use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
 
 /// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
@@ -323,7 +321,9 @@ impl Reach<'_> {
         if publication.retain && !self.links.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
-                self.desk.note_fresh(target.session, publication.topic, qos);
+                if let Some(session) = self.desk.sessions.get_mut(target.session.0) {
+                    session.note_fresh(&self.desk.settings, publication.topic, qos);
+                }
             }
         }
         for target in targets {

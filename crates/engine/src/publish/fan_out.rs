@@ -6,7 +6,8 @@
 //! does not, and nobody gets it twice. A message of a higher QoS or one that is retained reaches everybody at once: its
 //! acknowledgement and what is stored for it speak for all receivers.
 
-use crate::publish::parking::Parking;
+use crate::connection::parking::Parking;
+use crate::connection::to_write::ToWrite;
 use crate::publish::publishing::publishing;
 use std::collections::VecDeque;
 
@@ -100,16 +101,18 @@ impl Parking<'_> {
     }
 }
 
-impl Engine {
-    /// Whether messages under way may reach more receivers now.
-    pub(crate) fn can_fan_out(&self) -> bool {
-        !self.fan_outs.is_empty() && self.desk.to_write.in_line() < FAN_OUT_STEP
+impl FanOuts {
+    /// True if messages under way may reach more receivers now.
+    pub(crate) fn can_go_on(&self, to_write: &ToWrite) -> bool {
+        !self.is_empty() && to_write.in_line() < FAN_OUT_STEP
     }
+}
 
+impl Engine {
     /// Takes messages under way to more receivers, a bounded number of them.
     pub(crate) fn run_fan_outs(&mut self, now: Now) {
         let mut left = FAN_OUT_STEP;
-        while left > 0 && self.can_fan_out() {
+        while left > 0 && self.fan_outs.can_go_on(&self.desk.to_write) {
             let Some(fan_out) = self.fan_outs.under_way.pop_front() else { return };
             left -= self.fan_out(now, fan_out, left);
             self.after_frame(now);
@@ -145,7 +148,7 @@ impl Engine {
         let part = &rest[..rest.len().min(most)];
         if message.is_expired(now.monotonic) {
             for target in part {
-                self.desk.discard_for(Reason::MessageExpired, target.session, &message);
+                self.desk.reports().discard_for(Reason::MessageExpired, target.session, &message);
             }
         } else {
             reach!(self).deliver_to(now, route, part, &mut publication, &fan_out.source);
@@ -158,7 +161,7 @@ impl Engine {
             }
             _ => {
                 self.fan_outs.bytes -= message.cost();
-                self.desk.memory -= message.cost();
+                self.desk.memory.held -= message.cost();
             }
         }
         reached

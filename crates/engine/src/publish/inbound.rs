@@ -1,13 +1,12 @@
 //! A PUBLISH on its way in.
 
 use crate::connection::table::Connections;
-use crate::topics::RouteCache;
+use crate::topics::{RouteCache, RouteSlot};
 use tidegate_mqtt::RawPublish;
 
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::topics::RouteSlot;
 
 /// A PUBLISH whose topic is known and valid, with everything that the stages of the pipeline ask for.
 #[derive(Clone, Copy, Debug)]

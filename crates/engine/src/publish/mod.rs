@@ -12,25 +12,23 @@ pub(crate) mod fan_out;
 pub(crate) mod inbound;
 pub(crate) mod layouts;
 pub(crate) mod origin;
-pub(crate) mod parking;
 pub(crate) mod pipeline;
 pub(crate) mod publishing;
 pub(crate) mod stages;
 pub(crate) mod turn_share;
 mod with_properties;
 
+use crate::connection::parking::Parking;
+use crate::durable::{Journal, Key, Mark};
 use crate::publish::answering::Answering;
 use crate::publish::deciding::Deciding;
-use crate::publish::parking::Parking;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
+use crate::session::table::Sessions;
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::connection::input::Refused;
 use crate::connection::table::Connections;
 use crate::connection::{Answer, Outcome};
-use crate::desk::Desk;
-use crate::durable::{Key, Mark};
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
@@ -59,7 +57,7 @@ impl Engine {
         }
         let Some(connection) = self.desk.connections.get(key) else { return Ok(Progress::Taken) };
         let Some(session) = connection.session else { return Ok(Progress::Taken) };
-        let Some(listener) = self.desk.listener(connection.listener) else { return Ok(Progress::Taken) };
+        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(Progress::Taken) };
         let (tenant, payer) = (connection.tenant, connection.payer);
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
@@ -110,7 +108,7 @@ impl Engine {
             return Ok(());
         }
         let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
-        let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
+        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(()) };
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
         if self.desk.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
             return Ok(());
@@ -170,7 +168,7 @@ impl Deciding<'_> {
 impl Answering<'_> {
     /// Whether a QoS 2 message of a broker is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
     pub(crate) fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
-        if self.desk.take_packet_id(session, id) {
+        if self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id) {
             return true;
         }
         let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
@@ -203,7 +201,7 @@ impl Answering<'_> {
 
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
-        let Some(session) = self.desk.session_of(key) else { return };
+        let Some(session) = self.desk.connections.session_of(key) else { return };
         self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
@@ -226,7 +224,7 @@ impl Parking<'_> {
     /// The publisher waits until the links that it has filled have drained.
     #[cold]
     pub(crate) fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
-        self.desk.tell_delayed(Delay::Link, key);
+        self.desk.reports().tell_delayed(Delay::Link, key);
         while full != 0 {
             let shard = ShardId(full.trailing_zeros() as u16);
             full &= full - 1;
@@ -250,7 +248,7 @@ impl Publishing<'_> {
         let told =
             refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
         if let Some((reason, session)) = told.zip(session) {
-            self.desk.tell_denied(Attempt::Retain, session, publication.topic, reason);
+            self.desk.reports().tell_denied(Attempt::Retain, session, publication.topic, reason);
         }
         refused
     }
@@ -266,28 +264,14 @@ impl Connections {
     }
 }
 
-impl Desk {
+impl Sessions {
     /// The packet identifier of a QoS 2 message is taken; false if it was before.
-    pub(crate) fn take_packet_id(&mut self, session: SessionKey, id: PacketId) -> bool {
-        let Some(session) = self.sessions.get_mut(session.0) else { return false };
+    pub(crate) fn take_packet_id(&mut self, journal: &mut Journal, session: SessionKey, id: PacketId) -> bool {
+        let Some(session) = self.get_mut(session.0) else { return false };
         let is_new = session.flow_mut().received.insert(id);
         if let Some(stored) = session.stored.filter(|_| is_new) {
-            self.journal.put_received(stored, id, None);
+            journal.put_received(stored, id, None);
         }
         is_new
     }
-}
-
-/// Whether only the broker itself publishes to a topic. Clients may to `$SYS/broker/connection/NAME/state`: there a
-/// bridge tells both of its brokers whether it is connected, by its will, too, so that one that might not would never
-/// come in.
-#[inline]
-pub(crate) fn is_own_topic(topic: &str) -> bool {
-    (topic.starts_with("$SYS/") || topic == "$SYS") && !is_bridge_state(topic)
-}
-
-#[cold]
-fn is_bridge_state(topic: &str) -> bool {
-    let name = topic.strip_prefix("$SYS/broker/connection/").and_then(|rest| rest.strip_suffix("/state"));
-    name.is_some_and(|name| !name.is_empty() && !name.contains('/'))
 }

@@ -2,11 +2,11 @@
 //!
 //! What an answer of a stage means for the publisher is decided here and nowhere else.
 
-use crate::ids::hash_name;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::connection::parking::parking;
+use crate::ids::{ConnectionKey, TenantId, hash_name};
+use crate::orchestrator::uplink::uplinking::uplinking;
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::deciding;
-use crate::publish::parking::parking;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 use super::inbound::Inbound;
@@ -14,7 +14,6 @@ use super::stages::{Deferral, ORDER, Rejection, StageSet, Step};
 use crate::connection::Outcome;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
-use crate::ids::{ConnectionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
@@ -96,7 +95,7 @@ impl Engine {
             Deferral::Line => parking!(self).wait_for_next_turn(now, key, Share::Wide),
             Deferral::Fleet => {
                 parking!(self).start_withholding(now, key);
-                self.desk.tell_delayed(Delay::Queue(None), key);
+                self.desk.reports().tell_delayed(Delay::Queue(None), key);
                 self.uplinks.add_waiting(key);
                 parking!(self).park(now, key);
             }
@@ -109,7 +108,7 @@ impl Engine {
             Deferral::Answers => parking!(self).park(now, key),
             Deferral::Observer(id) => {
                 let name = self.observers.name(id).unwrap_or_default().to_owned();
-                self.desk.tell_delayed(Delay::Observer(name), key);
+                self.desk.reports().tell_delayed(Delay::Observer(name), key);
                 if self.observers.wait(id, key) {
                     parking!(self).park(now, key);
                 }
@@ -127,13 +126,13 @@ impl Engine {
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
         let (now, key, topic) = (it.now, it.key, self.cache.topic_of(it));
         if reason == Reason::QueueFullReject {
-            self.desk.discard_publication(reason, &mut it.publication(&topic));
+            self.desk.reports().discard_publication(reason, &mut it.publication(&topic));
         } else {
             self.desk.counters.drop_message(reason);
         }
         parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
         let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.desk.tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
+        self.desk.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
         let Some(connection) = self.desk.connections.get(key) else { return };
         let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
         // A principal has no connection that could end.
@@ -173,7 +172,7 @@ impl Engine {
         self.desk.gave_up = false;
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
         self.links.exchange = None;
-        self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
+        self.desk.memory.held += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
@@ -199,7 +198,7 @@ impl Engine {
             parking!(self).wait_for_links(now, key, full_links);
         }
         if tenant == TenantId::UPLINK {
-            self.check_gate_now_and_then(now);
+            uplinking!(self).check_gate_now_and_then(now);
         }
     }
 }
@@ -211,7 +210,7 @@ impl Answering<'_> {
     fn begin_answer(&mut self, it: &Inbound<'_>) -> Option<Ticket> {
         let id = it.raw.packet_id?;
         if let Some(session) = it.session.filter(|_| it.raw.qos == QoS::ExactlyOnce) {
-            self.desk.take_packet_id(session, id);
+            self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id);
         }
         Some(self.desk.connections.next_ticket(it.key))
     }

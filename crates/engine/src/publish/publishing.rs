@@ -3,8 +3,8 @@
 use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::desk::Desk;
-use crate::engine::AssignedNames;
 use crate::groups::Groups;
+use crate::ids::AssignedNames;
 use crate::link::Links;
 use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;

@@ -8,7 +8,8 @@
 //! What messages to many have reached counts by itself, until the line of connections that they have left to be written
 //! has come to its end: those who make it long wait for that, and nobody else does.
 
-use crate::publish::parking::Parking;
+use crate::connection::parking::Parking;
+use crate::publish::fan_out::{FAN_OUT_STEP, FanOuts};
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::connection::Connection;
@@ -17,7 +18,6 @@ use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
-use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN};
 use crate::subscribe::subscribing::subscribing;
 
@@ -189,17 +189,18 @@ impl Desk {
     }
 }
 
-impl Engine {
-    /// Whether publishers may go on in the next turn, or messages under way.
-    pub(crate) fn has_waiting_publishers(&self) -> bool {
-        let share = &self.turn_share;
-        let wide = || !share.waiting_wide.is_empty() && self.fan_outs.is_empty();
-        !share.waiting.is_empty()
-            || self.has_steps()
-            || self.can_fan_out()
-            || (wide() && share.has_caught_up(&self.desk.to_write))
+impl TurnShare {
+    /// True if publishers, packets of many filters or messages under way go on in the next turn.
+    pub(crate) fn has_work(&self, fan_outs: &FanOuts, to_write: &ToWrite) -> bool {
+        let wide = || !self.waiting_wide.is_empty() && fan_outs.is_empty();
+        !self.waiting.is_empty()
+            || self.has_packets()
+            || fan_outs.can_go_on(to_write)
+            || (wide() && self.has_caught_up(to_write))
     }
+}
 
+impl Engine {
     /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
     /// each after the other.
     pub(crate) fn begin_turn(&mut self, now: Now) {

@@ -72,7 +72,8 @@ impl Engine {
     }
 
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        let listener =
+            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
         listener.is_some_and(|listener| listener.check_payload_format)
     }
 
@@ -84,7 +85,7 @@ impl Engine {
         topic: &[u8],
     ) -> Result<RouteSlot, Refused> {
         let Some(connection) = self.desk.connections.get(key) else { return publishing!(self).slot_of(tenant, topic) };
-        let max = self.desk.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        let max = self.desk.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
         if alias.get() > max {
             return Err(Refused::new(
                 Reason::InvalidTopicAlias,
@@ -112,8 +113,8 @@ impl Engine {
             let before = aliases.bytes();
             aliases.set(alias, name, max);
             let after = aliases.bytes();
-            self.desk.memory = self.desk.memory + after - before;
-            if after > before && self.desk.is_over_ceiling() {
+            self.desk.memory.held = self.desk.memory.held + after - before;
+            if after > before && self.desk.memory.is_over_ceiling() {
                 return Err(Refused::new(Reason::MemoryCeiling, ""));
             }
         }

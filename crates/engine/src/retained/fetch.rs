@@ -6,10 +6,11 @@ mod moved;
 
 use crate::cluster::roster::Roster;
 use crate::link::Links;
-use crate::retained::RetainedStore;
 use crate::retained::fetching::Fetching;
+use crate::retained::{RetainedStore, ScanEnd};
 use crate::session::table::Sessions;
-use crate::topics::SubscriptionIndex;
+use crate::settings::Settings;
+use crate::topics::{SubscriberOptions, SubscriptionIndex};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -24,10 +25,8 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
-use crate::retained::ScanEnd;
 use crate::session::Session;
 use crate::telling::reason::Reason;
-use crate::topics::SubscriberOptions;
 
 /// All fetches of a shard.
 #[derive(Debug, Default)]
@@ -153,7 +152,7 @@ impl Fetches {
 impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
-        let Some(session) = self.desk.session_of(key).filter(|_| !requests.is_empty()) else { return };
+        let Some(session) = self.desk.connections.session_of(key).filter(|_| !requests.is_empty()) else { return };
         for request in requests {
             // The client may have unsubscribed while its SUBACK waited.
             if self.index.is_subscribed(&self.desk.sessions, session, &request.filter)
@@ -252,7 +251,7 @@ impl Fetching<'_> {
         }
         if !self.rules.may_receive(self.desk, fetch.session, publication.topic) {
             let to = fetch.session;
-            self.desk.drop_for(Reason::NotAuthorized, to, publication.topic);
+            self.desk.reports().drop_for(Reason::NotAuthorized, to, publication.topic);
             return;
         }
         if session
@@ -480,13 +479,12 @@ fn settle_fetches(session: &mut Session) {
     }
 }
 
-impl Desk {
+impl Session {
     /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
-    pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str, qos: QoS) {
-        let keeps = qos != QoS::AtMostOnce || self.settings.queue.keep_qos0_offline;
-        let Some(session) = self.sessions.get_mut(session.0) else { return };
+    pub(crate) fn note_fresh(&mut self, settings: &Settings, topic: &str, qos: QoS) {
+        let keeps = qos != QoS::AtMostOnce || settings.queue.keep_qos0_offline;
         // What is not kept for a client that is away will not reach it live.
-        let Some(rare) = session.rare.as_mut().filter(|_| keeps || session.connection.is_some()) else { return };
+        let Some(rare) = self.rare.as_mut().filter(|_| keeps || self.connection.is_some()) else { return };
         if (!rare.fetches.is_empty() || rare.fetches_expected > 0) && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
             rare.fresh_topics.insert(topic.into());
         }

@@ -6,14 +6,13 @@ use super::strays::Strays;
 use crate::cluster::roster::Roster;
 use crate::desk::Desk;
 use crate::durable::{Key, STORED_NAME_MAX};
-use crate::message::MessageRef;
-use crate::message::Publication;
+use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::FleetConfig;
-use crate::publish::is_own_topic;
 use crate::settings::Settings;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 
 /// The retained messages of a shard.
 #[derive(Debug)]

@@ -4,24 +4,22 @@
 //! the home, or whoever has taken its place, is reached, it is sent what was kept here and removed here, each with its
 //! version. The home keeps the newest; when it has confirmed that, the copy here is forgotten.
 
-use crate::cluster::roster::Roster;
+use crate::cluster::roster::{Roster, Shards};
 use crate::desk::Desk;
-use crate::ids::Place;
+use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::retained::RetainedStore;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::removed::Removed;
-use crate::cluster::roster::Shards;
 use crate::durable::Key;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, PartitionId, Partitions, ShardId, TenantId, partition_of};
 use crate::link::envelope::{Passage, RETAIN_AT_HOME, Ticket, VERSIONED};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
-use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::QoS;
 

@@ -1,6 +1,8 @@
 //! What subscribers acknowledge, and what is sent again when they come back.
 
+use crate::memory::MemoryUse;
 use crate::orchestrator::uplink::Uplinks;
+use crate::session::table::Sessions;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -89,7 +91,7 @@ impl Acknowledging<'_> {
             let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
             ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
         finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
         if !self.pings.is_empty() {
@@ -119,7 +121,9 @@ impl Acknowledging<'_> {
         state: State,
         code: ReasonCode,
     ) -> Result<(), WrongType> {
-        let Some(answered) = self.desk.take_answered(now, by, id, state)? else { return Ok(()) };
+        let Some(answered) = self.desk.sessions.take_answered(&mut self.desk.memory, now, by, id, state)? else {
+            return Ok(());
+        };
         let left =
             answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
         if !left {
@@ -143,7 +147,7 @@ impl Acknowledging<'_> {
             let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
             ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         if code.is_error() {
             let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
             finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
@@ -174,7 +178,7 @@ impl Acknowledging<'_> {
             Some(id) => id,
             None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
         finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
         self.desk.refill(now.monotonic, self.layouts, session);
@@ -193,7 +197,7 @@ impl Acknowledging<'_> {
             Some(id) => id,
             None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
         let known = session.flow.as_mut().is_some_and(|flow| {
@@ -260,46 +264,11 @@ impl Desk {
             self.journal.put_sent(stored, entry.item.numbers.entry, id, State::AwaitPubComp, order);
         }
         flow.inflight_bytes -= kept;
-        self.memory -= kept;
+        self.memory.held -= kept;
         if let Some(delivery) = dropped {
-            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
+            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
         }
         Ok(Some(kept))
-    }
-
-    /// Ends the flight of a message that its receiver has answered and returns it. `None` for a packet identifier that is
-    /// not in flight: a client may have answered twice around a reconnect.
-    ///
-    /// # Errors
-    ///
-    /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
-    #[inline]
-    fn take_answered(
-        &mut self,
-        now: Millis,
-        by: SessionKey,
-        id: PacketId,
-        state: State,
-    ) -> Result<Option<Answered>, WrongType> {
-        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
-        let (stored, of_uplink) = (session.stored, session.is_uplink());
-        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
-        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
-        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
-        let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };
-        if awaited != state && !downgraded(awaited) {
-            return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
-        }
-        if at >= flow.inflight.len() - flow.to_resend {
-            // The client remembers it from before: it need not be sent again.
-            flow.to_resend -= 1;
-        }
-        let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
-        let kept = delivery.as_ref().map_or(0, Delivery::cost);
-        flow.inflight_bytes -= kept;
-        self.memory -= kept;
-        flow.waiting_since = now;
-        Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
     }
 
     /// Ends a message that its receiver has answered: deletes it from the store and reports its outcome.
@@ -310,11 +279,11 @@ impl Desk {
             self.journal.delete_entry(stored, numbers);
         }
         if let Some(delivery) = delivery.as_ref().filter(|_| !code.is_error()) {
-            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
+            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
         }
         if code.is_error() {
             match &delivery {
-                Some(delivery) => self.discard_for(Reason::RefusedByReceiver, by, &delivery.message),
+                Some(delivery) => self.reports().discard_for(Reason::RefusedByReceiver, by, &delivery.message),
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
         }
@@ -394,14 +363,14 @@ impl Desk {
         };
         if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
             // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
-            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
+            self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
             let Some(session) = self.sessions.get_mut(to.0) else { return };
             let stored = session.stored;
             if let Some(flow) = session.flow.as_mut() {
                 let finished = flow.inflight.finish(id).unwrap_or_default();
                 let kept = finished.delivery.map_or(0, |delivery| delivery.cost());
                 flow.inflight_bytes -= kept;
-                self.memory -= kept;
+                self.memory.held -= kept;
                 if let Some(stored) = stored {
                     self.journal.delete_entry(stored, finished.numbers);
                 }
@@ -422,5 +391,43 @@ impl Desk {
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
         self.meters.of(payer).messages_out += 1;
+    }
+}
+
+impl Sessions {
+    /// Ends the flight of a message that its receiver has answered and returns it. `None` for a packet identifier that is
+    /// not in flight: a client may have answered twice around a reconnect.
+    ///
+    /// # Errors
+    ///
+    /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
+    #[inline]
+    fn take_answered(
+        &mut self,
+        memory: &mut MemoryUse,
+        now: Millis,
+        by: SessionKey,
+        id: PacketId,
+        state: State,
+    ) -> Result<Option<Answered>, WrongType> {
+        let Some(session) = self.get_mut(by.0) else { return Ok(None) };
+        let (stored, of_uplink) = (session.stored, session.is_uplink());
+        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
+        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
+        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
+        let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };
+        if awaited != state && !downgraded(awaited) {
+            return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
+        }
+        if at >= flow.inflight.len() - flow.to_resend {
+            // The client remembers it from before: it need not be sent again.
+            flow.to_resend -= 1;
+        }
+        let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
+        let kept = delivery.as_ref().map_or(0, Delivery::cost);
+        flow.inflight_bytes -= kept;
+        memory.held -= kept;
+        flow.waiting_since = now;
+        Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
     }
 }

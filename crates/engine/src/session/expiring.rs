@@ -8,7 +8,9 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
 use crate::session::overflow::Bounds;
+use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
+use crate::timers::Schedule;
 
 /// Expired messages of one queue that are worked off in one turn; the others are due in the next.
 const EXPIRED_PER_TURN: u64 = 1024;
@@ -26,32 +28,7 @@ impl Desk {
     #[inline]
     pub(crate) fn note_expiry(&mut self, to: SessionKey, expires_at: Millis) {
         if expires_at != Millis::NEVER {
-            self.watch_expiry(to);
-        }
-    }
-
-    /// Sets the timer of a queue to its next expiry, if that is earlier than what it is set to.
-    #[cold]
-    pub(crate) fn watch_expiry(&mut self, to: SessionKey) {
-        let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else { return };
-        let tail = flow.tail.as_ref().map_or(Millis::NEVER, |tail| tail.runs.next_expiry());
-        let at = tick_after(flow.queue.next_expiry().min(tail));
-        if at < flow.expiry_timer.unwrap_or(Millis::NEVER) {
-            if let Some(before) = flow.expiry_timer.replace(at) {
-                self.timers.cancel(before, Timer::Expiry(to));
-            }
-            self.timers.set(at, Timer::Expiry(to));
-        }
-    }
-
-    /// A queue has run empty: nothing in it expires any more, and nothing has to wait behind it.
-    #[inline]
-    pub(crate) fn end_waiting(&mut self, to: SessionKey) {
-        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        let Some(flow) = flow.filter(|flow| flow.queue.is_empty() && flow.tail.is_none()) else { return };
-        flow.keeps_qos0 &= flow.to_resend > 0;
-        if let Some(at) = flow.expiry_timer.take() {
-            self.timers.cancel(at, Timer::Expiry(to));
+            self.sessions.watch_expiry(&mut self.timers, to);
         }
     }
 
@@ -73,7 +50,7 @@ impl Desk {
 
     /// Whether the shard is above its memory ceiling also after what has expired in this queue has left it.
     pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
-        while self.is_over_ceiling() {
+        while self.memory.is_over_ceiling() {
             if self.expire_next(now, to) == 0 {
                 return true;
             }
@@ -88,7 +65,7 @@ impl Desk {
         match flow.queue.pop_expired(now) {
             Some(delivery) => {
                 flow.queue_bytes -= delivery.cost();
-                self.forget_queued(delivery.cost());
+                self.memory.forget_queued(delivery.cost());
                 self.drop_expired(to, &delivery);
                 1
             }
@@ -99,9 +76,9 @@ impl Desk {
     /// A message that was taken from a queue has expired.
     pub(crate) fn drop_expired(&mut self, to: SessionKey, delivery: &Delivery) {
         let message: &MessageRef = &delivery.message;
-        self.discard_for(Reason::MessageExpired, to, message);
+        self.reports().discard_for(Reason::MessageExpired, to, message);
         let stored = self.sessions.get(to.0).and_then(|session| session.stored);
-        self.forget_stored(stored, delivery.number);
+        self.journal.forget_stored(stored, delivery.number);
     }
 }
 
@@ -119,7 +96,7 @@ impl Engine {
         }
         self.desk.after_refill(to);
         if done {
-            self.desk.watch_expiry(to);
+            self.desk.sessions.watch_expiry(&mut self.desk.timers, to);
         } else if let Some(flow) = self.desk.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             let next = now.monotonic.plus(1);
             flow.expiry_timer = Some(next);
@@ -128,6 +105,33 @@ impl Engine {
         let session = self.desk.sessions.get_mut(to.0);
         if let Some(session) = session.filter(|session| session.connection.is_none()) {
             session.settle();
+        }
+    }
+}
+
+impl Sessions {
+    /// Sets the timer of a queue to its next expiry, if that is earlier than what it is set to.
+    #[cold]
+    pub(crate) fn watch_expiry(&mut self, timers: &mut Schedule<Timer>, to: SessionKey) {
+        let Some(flow) = self.get_mut(to.0).and_then(|session| session.flow.as_mut()) else { return };
+        let tail = flow.tail.as_ref().map_or(Millis::NEVER, |tail| tail.runs.next_expiry());
+        let at = tick_after(flow.queue.next_expiry().min(tail));
+        if at < flow.expiry_timer.unwrap_or(Millis::NEVER) {
+            if let Some(before) = flow.expiry_timer.replace(at) {
+                timers.cancel(before, Timer::Expiry(to));
+            }
+            timers.set(at, Timer::Expiry(to));
+        }
+    }
+
+    /// A queue has run empty: nothing in it expires any more, and nothing has to wait behind it.
+    #[inline]
+    pub(crate) fn end_waiting(&mut self, timers: &mut Schedule<Timer>, to: SessionKey) {
+        let flow = self.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let Some(flow) = flow.filter(|flow| flow.queue.is_empty() && flow.tail.is_none()) else { return };
+        flow.keeps_qos0 &= flow.to_resend > 0;
+        if let Some(at) = flow.expiry_timer.take() {
+            timers.cancel(at, Timer::Expiry(to));
         }
     }
 }

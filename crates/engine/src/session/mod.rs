@@ -2,13 +2,13 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod ended;
-pub(crate) mod ending;
 pub(crate) mod expiring;
 pub(crate) mod filters;
 pub(crate) mod overflow;
 pub(crate) mod packet_ids;
 pub(crate) mod priority;
 pub(crate) mod queue;
+pub(crate) mod reading;
 pub(crate) mod reservations;
 pub(crate) mod table;
 pub(crate) mod tail;

@@ -12,9 +12,11 @@ use crate::desk::Desk;
 use crate::event::{Event, LogEvent};
 use crate::ids::SessionKey;
 use crate::now::Millis;
-use crate::session::{BlockedPublisher, Delivery};
+use crate::session::table::Sessions;
+use crate::session::{BlockedPublisher, Delivery, Session};
 use crate::settings::OverflowPolicy;
 use crate::telling::reason::Reason;
+use std::collections::VecDeque;
 
 pub(crate) use rules::{Bounds, OverflowRules, may_reject};
 
@@ -29,20 +31,6 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl Desk {
-    /// What holds for a message of a topic in a session's queue. Of a queue in the store, what is in memory may be as
-    /// much as that of any other.
-    #[inline]
-    pub(crate) fn bounds_of(&self, to: SessionKey, topic: &str) -> Bounds {
-        let Some(session) = self.sessions.get(to.0) else { return self.overflow.default_bounds() };
-        let bounds = self.overflow.bounds(&session.client_id, topic, session.stored.is_some());
-        if session.stored.is_none() {
-            return bounds;
-        }
-        let tail = session.flow.as_ref().and_then(|flow| flow.tail.as_ref()).map_or(0, |tail| tail.bytes);
-        let in_memory = self.overflow.bounds(&session.client_id, topic, false).max_bytes;
-        Bounds { max_bytes: bounds.max_bytes.min(in_memory.saturating_add(tail)), ..bounds }
-    }
-
     /// Whether the new delivery may enter the queue, after the policy did what it does.
     pub(crate) fn make_room(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
@@ -77,8 +65,8 @@ impl Desk {
         let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
         let older = exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten();
         match &older {
-            Some(older) => self.discard_for(Reason::MemoryCeiling, to, &older.message),
-            None => self.discard_arriving(Reason::MemoryCeiling, arriving),
+            Some(older) => self.reports().discard_for(Reason::MemoryCeiling, to, &older.message),
+            None => self.reports().discard_arriving(Reason::MemoryCeiling, arriving),
         }
         older.is_some()
     }
@@ -91,24 +79,41 @@ impl Desk {
         let least = flow.queue.pop_least(priority)?;
         let cost = least.cost();
         flow.queue_bytes -= cost;
-        self.forget_queued(cost);
-        self.forget_stored(stored, least.number);
+        self.memory.forget_queued(cost);
+        self.journal.forget_stored(stored, least.number);
         Some(least)
     }
+}
 
-    /// Tells the log who holds a queue up: once per time that it fills.
-    fn tell_queue_full(&mut self, now: Millis, to: SessionKey, reason: Reason) {
-        let Some(session) = self.sessions.get_mut(to.0) else { return };
-        let flow = session.flow_mut();
+impl OverflowRules {
+    /// What holds for a message of a topic in a session's queue. Of a queue in the store, what is in memory may be as
+    /// much as that of any other.
+    #[inline]
+    pub(crate) fn bounds_of(&self, sessions: &Sessions, to: SessionKey, topic: &str) -> Bounds {
+        let Some(session) = sessions.get(to.0) else { return self.default_bounds() };
+        let bounds = self.bounds(&session.client_id, topic, session.stored.is_some());
+        if session.stored.is_none() {
+            return bounds;
+        }
+        let tail = session.flow.as_ref().and_then(|flow| flow.tail.as_ref()).map_or(0, |tail| tail.bytes);
+        let in_memory = self.bounds(&session.client_id, topic, false).max_bytes;
+        Bounds { max_bytes: bounds.max_bytes.min(in_memory.saturating_add(tail)), ..bounds }
+    }
+}
+
+impl Session {
+    /// Logs what holds the queue up: once per time that it fills.
+    fn tell_queue_full(&mut self, events: &mut VecDeque<Event>, now: Millis, reason: Reason) {
+        let flow = self.flow_mut();
         if std::mem::replace(&mut flow.full_told, true) {
             return;
         }
-        let client_id = session.client_id.to_string();
-        let connected = session.connection.is_some();
-        let flow = session.flow_mut();
+        let client_id = self.client_id.to_string();
+        let connected = self.connection.is_some();
+        let flow = self.flow_mut();
         let oldest_packet_id = flow.inflight.iter().next().map(|entry| entry.id().get());
         let waits = connected && oldest_packet_id.is_some();
-        self.events.push_back(Event::Log(LogEvent::QueueFull {
+        events.push_back(Event::Log(LogEvent::QueueFull {
             client_id,
             reason,
             connected,

@@ -12,8 +12,10 @@ use crate::durable::{EntryRead, entries_from, read_entry};
 use crate::engine::Engine;
 use crate::event::{Event, LoadedQueue, WantedQueue};
 use crate::ids::{SessionKey, TenantId};
+use crate::memory::MemoryUse;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::session::reading::{Reading, reading};
 use crate::session::table::Sessions;
 use crate::session::{Delivery, Flow};
 use crate::telling::reason::Reason;
@@ -42,9 +44,6 @@ pub(crate) struct Tail {
 
 /// Bytes asked for at once.
 const LOAD_BYTES: usize = 256 * 1024;
-/// The share of a queue while the shard holds more than half of what it may.
-const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
-
 impl Flow {
     /// Messages that wait, and their bytes, in memory or not.
     #[inline]
@@ -55,14 +54,6 @@ impl Flow {
 }
 
 impl Desk {
-    /// Bytes that a queue may hold in memory.
-    pub(crate) fn queue_share(&self) -> u64 {
-        let ceiling = self.settings.limits.memory_ceiling;
-        let scarce = ceiling != 0 && self.memory > ceiling / 2;
-        let share = self.settings.queue.memory_bytes;
-        if scarce { share.min(SCARCE_SHARE_BYTES) } else { share }
-    }
-
     /// Writes a message that a stored session is owed behind what its queue holds in memory, if it belongs there; says
     /// whether it did.
     pub(crate) fn enqueue_in_store(
@@ -72,7 +63,7 @@ impl Desk {
         terms: &crate::publish::deliver::Terms<'_>,
         delivery: &Delivery,
     ) -> bool {
-        let share = self.queue_share();
+        let share = self.memory.queue_share();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let Some(stored) = session.stored else { return false };
         let Some(flow) = session.flow.as_mut() else { return false };
@@ -95,15 +86,15 @@ impl Desk {
         let wide = std::mem::replace(&mut publication.wide, false);
         self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
         publication.wide = wide;
-        self.stored_messages += 1;
-        self.stored_bytes += cost;
-        self.count_runs(to);
+        self.memory.stored_messages += 1;
+        self.memory.stored_bytes += cost;
+        self.sessions.count_runs(&mut self.memory, to);
         true
     }
 
     /// Asks for the next part of a queue when little of it is left in memory.
     pub(crate) fn read_ahead(&mut self, to: SessionKey) {
-        let share = self.queue_share();
+        let share = self.memory.queue_share();
         let Some(session) = self.sessions.get(to.0) else { return };
         let low = session.flow.as_ref().is_some_and(|flow| flow.queue_bytes <= share / 2);
         if session.connection.is_some() && low {
@@ -144,32 +135,17 @@ impl Desk {
         tail.messages -= messages;
         tail.bytes -= bytes;
         let over = tail.messages == 0 && !tail.loading;
-        self.stored_messages -= messages;
-        self.stored_bytes -= bytes;
+        self.memory.stored_messages -= messages;
+        self.memory.stored_bytes -= bytes;
         if over && let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.take()) {
-            self.forget_tail(&tail);
+            self.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         }
-        self.count_runs(to);
+        self.sessions.count_runs(&mut self.memory, to);
         self.counters.dropped[Reason::MessageExpired.number()] += messages;
         for number in run.first..=run.last {
-            self.forget_stored(stored, number);
+            self.journal.forget_stored(stored, number);
         }
         messages
-    }
-
-    /// Counts the memory of what is known of the end of a queue.
-    pub(crate) fn count_runs(&mut self, to: SessionKey) {
-        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
-        let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
-        self.memory = self.memory - before + tail.counted;
-    }
-
-    /// Takes the end of a queue out of the sums.
-    pub(crate) fn forget_tail(&mut self, tail: &Tail) {
-        self.stored_messages -= tail.messages;
-        self.stored_bytes -= tail.bytes;
-        self.memory -= tail.counted;
     }
 }
 
@@ -199,15 +175,15 @@ impl Engine {
         for (pair_key, value) in &loaded.entries {
             match read_entry(pair_key, value, now, loaded.tenant) {
                 Some(read) if read.session.0.get() == loaded.session => {
-                    taken += self.take_read(now.monotonic, key, read);
+                    taken += reading!(self).take_read(now.monotonic, key, read);
                 }
                 _ => {
-                    self.give_up_tail(key);
+                    reading!(self).give_up_tail(key);
                     break;
                 }
             }
         }
-        self.desk.count_runs(key);
+        self.desk.sessions.count_runs(&mut self.desk.memory, key);
         self.go_on_after_read(now, key, taken);
     }
 
@@ -216,18 +192,38 @@ impl Engine {
         let Some(key) = self.desk.sessions.wanted_by(tenant, client_id, session) else { return };
         match failure {
             ReadFailure::Busy => self.desk.read_later(key),
-            ReadFailure::Lost => self.give_up_tail(key),
+            ReadFailure::Lost => reading!(self).give_up_tail(key),
         }
         self.after_frame(now);
     }
 
+    fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
+        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
+        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+        tail.loading = false;
+        // What was committed after the store had looked tells nothing about what it saw.
+        let (left, seen) = (tail.messages, tail.seen);
+        if left == 0 {
+            reading!(self).drop_tail(key);
+        } else if taken == 0 && seen {
+            // Everything is committed, and there is less than was written.
+            reading!(self).give_up_tail(key);
+        } else if taken == 0 {
+            self.desk.read_later(key);
+        }
+        self.desk.refill(now.monotonic, &mut self.layouts, key);
+        self.after_frame(now);
+    }
+}
+
+impl Reading<'_> {
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
     fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
         let allowed =
-            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(&self.desk, key, delivery.message.topic()));
+            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(self.desk, key, delivery.message.topic()));
         let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
-        let desk = &mut self.desk;
+        let desk = &mut *self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };
         let stored = session.stored;
         let Some(flow) = session.flow.as_mut() else { return 0 };
@@ -241,44 +237,26 @@ impl Engine {
         tail.messages -= 1;
         let out = cost.min(tail.bytes);
         tail.bytes -= out;
-        desk.stored_messages -= 1;
-        desk.stored_bytes -= out;
+        desk.memory.stored_messages -= 1;
+        desk.memory.stored_bytes -= out;
         if delivery.is_expired(now) {
             desk.drop_expired(key, &delivery);
             return 1;
         }
         if !allowed || !owed {
             let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
-            desk.drop_for(reason, key, delivery.message.topic());
-            desk.forget_stored(stored, number);
+            desk.reports().drop_for(reason, key, delivery.message.topic());
+            desk.journal.forget_stored(stored, number);
             return 1;
         }
         let expires_at = delivery.message.expires_at;
         flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
-        desk.queued_messages += 1;
-        desk.queued_bytes += cost;
-        desk.memory += cost;
+        desk.memory.queued_messages += 1;
+        desk.memory.queued_bytes += cost;
+        desk.memory.held += cost;
         desk.note_expiry(key, expires_at);
         1
-    }
-
-    fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
-        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
-        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
-        tail.loading = false;
-        // What was committed after the store had looked tells nothing about what it saw.
-        let (left, seen) = (tail.messages, tail.seen);
-        if left == 0 {
-            self.drop_tail(key);
-        } else if taken == 0 && seen {
-            // Everything is committed, and there is less than was written.
-            self.give_up_tail(key);
-        } else if taken == 0 {
-            self.desk.read_later(key);
-        }
-        self.desk.refill(now.monotonic, &mut self.layouts, key);
-        self.after_frame(now);
     }
 
     fn give_up_tail(&mut self, key: SessionKey) {
@@ -290,7 +268,7 @@ impl Engine {
     fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
         let tail = self.desk.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
         // A part that was read may have cost a little more or less than it was reckoned with.
-        self.desk.forget_tail(&tail);
+        self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         Some(*tail)
     }
 }
@@ -322,6 +300,16 @@ impl Desk {
             self.to_read.pop_front();
             self.read_ahead(key);
         }
+    }
+}
+
+impl Sessions {
+    /// Counts the memory of what is known of the end of a queue.
+    pub(crate) fn count_runs(&mut self, memory: &mut MemoryUse, to: SessionKey) {
+        let flow = self.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+        let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
+        memory.held = memory.held - before + tail.counted;
     }
 }
 

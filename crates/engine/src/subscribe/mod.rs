@@ -5,24 +5,21 @@ pub(crate) mod steps;
 pub(crate) mod subscribing;
 
 use crate::connection::table::Connections;
-use crate::durable::Journal;
+use crate::durable::{Journal, STORED_NAME_MAX};
+use crate::engine::Engine;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
-use crate::topics::SubscriptionIndex;
+use crate::topics::{FilterKey, Subscriber, SubscriberOptions, SubscriptionIndex, is_own_topic};
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 use crate::connection::FetchRequest;
-use crate::durable::STORED_NAME_MAX;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
-use crate::publish::is_own_topic;
 use crate::settings::Holding;
 use crate::settings::fleet_topics::is_too_long_at_brokers;
 use crate::telling::reason::Reason;
-use crate::topics::{FilterKey, Subscriber, SubscriberOptions};
 
 /// One filter of a SUBSCRIBE packet.
 struct Request<'a> {
@@ -58,7 +55,8 @@ impl SubAckWaits {
 
 impl Engine {
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        let listener =
+            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
     }
 }
@@ -228,7 +226,7 @@ impl Subscribing<'_> {
         if self.desk.journal.full && session.stored.is_some() {
             return Some(Reason::StoreFull);
         }
-        if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
+        if self.desk.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
             return Some(Reason::MemoryCeiling);
         }
         let claimed = self.desk.tenants.claim(request.tenant, Holding::Subscriptions);

@@ -5,13 +5,12 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
+use crate::connection::parking::{Parking, parking};
+use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::publish::answering::answering;
-use crate::publish::parking::Parking;
-use crate::publish::parking::parking;
 use crate::retained::fetching::fetching;
 use crate::session::table::Sessions;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use tidegate_mqtt::{
     Frame, PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter, TopicError,
     TopicFilter, TopicFilters, TopicFiltersIter, Unsubscribe, Version,
@@ -127,7 +126,7 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
         let kind = Kind::Subscribe(Asked {
             tenant,
@@ -156,7 +155,7 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let (packet_id, ticket) = (unsubscribe.packet_id, self.desk.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind: Kind::Unsubscribe, promises: false };
         let refusals = Refusals::new(self.desk.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
@@ -180,8 +179,8 @@ impl Engine {
             answering!(self).answer(now, key, packet_id, answer, waits, steps.promises);
         } else {
             let bytes: Box<[u8]> = filters.rest().into();
-            self.desk.memory += bytes.len() as u64;
-            self.desk.input_bytes += bytes.len() as u64;
+            self.desk.memory.held += bytes.len() as u64;
+            self.desk.memory.input_bytes += bytes.len() as u64;
             // One wait is that for the other steps.
             let waits = 1 + steps.take_waits();
             parking!(self).park(now, key);
@@ -192,10 +191,66 @@ impl Engine {
             self.turn_share.add_packet(key);
             debug_assert!(extra_has(self.desk.connections.get_mut(key), ticket), "the answer has another place");
         }
-        self.end_decided_waits(now);
+        uplinking!(self).end_decided_waits(now);
         parking!(self).wait_for_full_links(now, key);
     }
 
+    /// Takes the next steps of packets, each after the other, as far as the turn allows.
+    pub(crate) fn run_steps(&mut self, now: Now) {
+        for _ in 0..self.turn_share.packets_waiting() {
+            if !self.turn_share.has_filter_work() {
+                return;
+            }
+            let Some(key) = self.turn_share.next_packet() else { return };
+            if self.take_step(now, key) {
+                self.unpark(now, key);
+                self.after_frame(now);
+            }
+            if self.turn_share.is_gone(key) {
+                self.handle_transport_closed(now, key);
+            }
+        }
+    }
+
+    /// Takes a step of a packet; says whether it was the last.
+    fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return false };
+        if connection.is_suspended() {
+            // It goes on when the connection does.
+            return false;
+        }
+        let Some(extra) = connection.extra.as_mut() else { return false };
+        let Some(mut packet) = extra.packet_left.take() else { return false };
+        let ticket = packet.steps.ticket;
+        let Some(mut answer) = extra.acks.take_answer(ticket.sequence) else { return false };
+        let bytes = packet.bytes.get(packet.at..).unwrap_or_default();
+        let mut filters = match packet.steps.kind {
+            Kind::Subscribe(_) => Filters::Subscribe(Subscriptions::checked(bytes, packet.steps.version).iter()),
+            Kind::Unsubscribe => Filters::Unsubscribe(TopicFilters::checked(bytes).iter()),
+        };
+        let done = self.take_filters(now, key, &mut packet.steps, &mut filters, &mut answer);
+        packet.at = packet.bytes.len() - filters.rest().len();
+        let waits =
+            if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
+        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
+            return false;
+        };
+        extra.acks.put_answer(ticket.sequence, answer, waits);
+        if done {
+            self.desk.memory.held -= packet.bytes.len() as u64;
+            self.desk.memory.input_bytes -= packet.bytes.len() as u64;
+            answering!(self).confirm(now, ticket, None, packet.steps.promises);
+        } else {
+            extra.packet_left = Some(packet);
+            self.turn_share.add_packet(key);
+        }
+        uplinking!(self).end_decided_waits(now);
+        parking!(self).wait_for_full_links(now, key);
+        done
+    }
+}
+
+impl Engine {
     /// Works off filters of a packet as far as the turn allows; says whether none is left.
     fn take_filters(
         &mut self,
@@ -276,7 +331,7 @@ impl Engine {
             Ok(()) => granted_code(options.qos.min(asked.max_qos)),
             Err(reason) => {
                 self.desk.counters.requests_refused[reason.number()] += 1;
-                self.desk.tell_denied(Attempt::Subscribe, session, text, reason);
+                self.desk.reports().tell_denied(Attempt::Subscribe, session, text, reason);
                 answer.refusals.add(text, reason);
                 reason.code()
             }
@@ -285,65 +340,6 @@ impl Engine {
             asked.expects = true;
             fetching!(self).expect_fetches(session, &answer.fetches);
         }
-    }
-
-    /// Whether packets wait whose next step may be taken.
-    pub(crate) fn has_steps(&self) -> bool {
-        self.turn_share.has_packets()
-    }
-
-    /// Takes the next steps of packets, each after the other, as far as the turn allows.
-    pub(crate) fn run_steps(&mut self, now: Now) {
-        for _ in 0..self.turn_share.packets_waiting() {
-            if !self.turn_share.has_filter_work() {
-                return;
-            }
-            let Some(key) = self.turn_share.next_packet() else { return };
-            if self.take_step(now, key) {
-                self.unpark(now, key);
-                self.after_frame(now);
-            }
-            if self.turn_share.is_gone(key) {
-                self.handle_transport_closed(now, key);
-            }
-        }
-    }
-
-    /// Takes a step of a packet; says whether it was the last.
-    fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return false };
-        if connection.is_suspended() {
-            // It goes on when the connection does.
-            return false;
-        }
-        let Some(extra) = connection.extra.as_mut() else { return false };
-        let Some(mut packet) = extra.packet_left.take() else { return false };
-        let ticket = packet.steps.ticket;
-        let Some(mut answer) = extra.acks.take_answer(ticket.sequence) else { return false };
-        let bytes = packet.bytes.get(packet.at..).unwrap_or_default();
-        let mut filters = match packet.steps.kind {
-            Kind::Subscribe(_) => Filters::Subscribe(Subscriptions::checked(bytes, packet.steps.version).iter()),
-            Kind::Unsubscribe => Filters::Unsubscribe(TopicFilters::checked(bytes).iter()),
-        };
-        let done = self.take_filters(now, key, &mut packet.steps, &mut filters, &mut answer);
-        packet.at = packet.bytes.len() - filters.rest().len();
-        let waits =
-            if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
-        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
-            return false;
-        };
-        extra.acks.put_answer(ticket.sequence, answer, waits);
-        if done {
-            self.desk.memory -= packet.bytes.len() as u64;
-            self.desk.input_bytes -= packet.bytes.len() as u64;
-            answering!(self).confirm(now, ticket, None, packet.steps.promises);
-        } else {
-            extra.packet_left = Some(packet);
-            self.turn_share.add_packet(key);
-        }
-        self.end_decided_waits(now);
-        parking!(self).wait_for_full_links(now, key);
-        done
     }
 }
 

@@ -5,14 +5,13 @@ pub(crate) mod counters;
 pub(crate) mod reason;
 pub(crate) mod sys;
 
-use crate::ids::hash_name;
+use crate::desk::Reporting;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use std::collections::BTreeMap;
 
 use crate::addresses::Fate;
-use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay, Event, LogEvent};
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Millis;
 use crate::session::BlockedPublisher;
@@ -93,7 +92,7 @@ fn name_of(client_id: &str) -> u64 {
     hash_name(TenantId::DEFAULT, client_id)
 }
 
-impl Desk {
+impl Reporting<'_> {
     /// Counts and tells a message that a session does not get.
     #[cold]
     pub(crate) fn drop_for(&mut self, reason: Reason, to: SessionKey, topic: &str) {
@@ -133,7 +132,7 @@ impl Desk {
 
     fn tell_dropped(&mut self, reason: Reason, to: SessionKey, topic: &str, by: Option<BlockedPublisher>) {
         let Some(session) = self.sessions.get(to.0) else { return };
-        let Some(untold) = self.telling.take(self.journal.now.monotonic, &session.client_id) else { return };
+        let Some(untold) = self.telling.take(self.now, &session.client_id) else { return };
         // That of another shard is not known here.
         let publisher = by.filter(|by| by.shard == self.shard).and_then(|by| self.client_of(by.connection));
         let (client_id, topic) = (session.client_id.to_string(), topic.to_owned());
@@ -149,7 +148,7 @@ impl Desk {
     /// Tells a message that a session did not get which is not there any more.
     #[cold]
     pub(crate) fn tell_given_up(&mut self, reason: Reason, client_id: &str, topic: &str) {
-        let Some(untold) = self.telling.take(self.journal.now.monotonic, client_id) else { return };
+        let Some(untold) = self.telling.take(self.now, client_id) else { return };
         let (client_id, topic) = (client_id.to_owned(), topic.to_owned());
         self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher: None, untold }));
     }
@@ -174,7 +173,7 @@ impl Desk {
     ) {
         let whose = whose.and_then(|whose| self.sessions.get(whose.0));
         let held_up_by = whose.map(|session| session.client_id.to_string());
-        let Some(untold) = self.telling.take(self.journal.now.monotonic, name) else { return };
+        let Some(untold) = self.telling.take(self.now, name) else { return };
         let (client_id, topic) = (name.to_owned(), topic.to_owned());
         self.events.push_back(Event::Log(LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold }));
     }
@@ -183,7 +182,7 @@ impl Desk {
     #[cold]
     pub(crate) fn tell_delayed(&mut self, delay: Delay, key: ConnectionKey) {
         let Some(client_id) = self.client_of(key) else { return };
-        let Some(untold) = self.telling.take(self.journal.now.monotonic, &client_id) else { return };
+        let Some(untold) = self.telling.take(self.now, &client_id) else { return };
         self.events.push_back(Event::Log(LogEvent::Delayed { key, client_id, delay, untold }));
     }
 

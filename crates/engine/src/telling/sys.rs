@@ -3,24 +3,22 @@
 //! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a
 //! subscription below `$SYS`.
 
-use crate::desk::Desk;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::desk::{Desk, Timer};
+use crate::publish::publishing::{Publishing, publishing};
 use crate::subscribe::subscribing::Subscribing;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tidegate_mqtt::{QoS, TopicName};
 
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::{Source, reach};
-use crate::publish::is_own_topic;
 use crate::telling::reason::{REASONS, Reason};
+use crate::topics::is_own_topic;
 use crate::wire::{WireReader, WireWrite};
 
 /// State of `$SYS` on a shard.

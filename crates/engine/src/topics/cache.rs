@@ -6,13 +6,13 @@ use crate::addresses::{is_address, is_for_applications, is_report};
 use crate::hash::hash_bytes;
 use crate::ids::{ObserverId, SessionKey, TenantId};
 use crate::observers::{ObservedTopics, ObserverSet};
-use crate::publish::is_own_topic;
 use crate::publish::origin::is_for_hub;
 use crate::publish::stages::{Stage, StageSet};
 use crate::session::overflow::may_reject;
 use crate::session::priority::TopicPriority;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::{is_of_tenant, owner_of};
+use crate::topics::is_own_topic;
 
 use super::SubscriptionIndex;
 use super::route::Route;

@@ -4,6 +4,7 @@ mod cache;
 mod entry;
 mod index;
 mod key_table;
+mod own;
 mod remote;
 mod route;
 mod subscriber;
@@ -14,6 +15,7 @@ mod tests;
 
 pub(crate) use cache::{RouteCache, RouteSlot};
 pub(crate) use index::SubscriptionIndex;
+pub(crate) use own::is_own_topic;
 pub(crate) use route::{Route, Target};
 pub(crate) use subscriber::{Subscriber, SubscriberOptions};
 

@@ -1,11 +1,10 @@
 //! What a publisher sends again, since it was not answered.
 
+use crate::connection::parking::parking;
 use crate::groups::dealing::dealing;
 use crate::publish::answering::answering;
 use crate::publish::deciding::Deciding;
-use crate::publish::parking::parking;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
 use tidegate_mqtt::{PacketId, ReasonCode};
 
 use super::{Exchange, Got};

@@ -7,17 +7,15 @@
 
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
-use crate::durable::Journal;
+use crate::durable::{Journal, Key};
 use crate::groups::Groups;
-use crate::ids::Place;
+use crate::ids::{PartitionId, Partitions, Place, ShardId};
 use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::QoS;
 
 use super::{ExchangeName, Got};
-use crate::durable::Key;
-use crate::ids::{PartitionId, Partitions, ShardId};
 use crate::link::exchange_word::ExchangeWord;
 
 /// Lives of shards of which something is remembered; that of the one that has been silent longest is forgotten.

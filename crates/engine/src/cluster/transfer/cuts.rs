@@ -2,6 +2,7 @@
 
 use crate::cluster::transfer::Transfers;
 use crate::groups::dealing::Dealing;
+use crate::image::leaving::{Moving, moving};
 use crate::link::Links;
 use std::collections::BTreeSet;
 
@@ -56,10 +57,12 @@ impl Engine {
             self.links.send_transfer(shard, TransferWord::Ask { id, partitions: own });
         }
         self.finish_fan_outs(now);
-        self.cut(self.place.shard, id, own);
+        moving!(self).cut(self.place.shard, id, own);
         self.after_frame(now);
     }
+}
 
+impl Moving<'_> {
     /// Takes a word about a transfer.
     pub(crate) fn handle_transfer(&mut self, from: ShardId, word: TransferWord) {
         match word {
@@ -105,7 +108,7 @@ impl Engine {
         }
         self.deliver_aside(now, aside);
         self.desk.transfers.settle_transfers();
-        self.groups.announce_members_that_stay(&self.desk, &mut self.links, stay);
+        self.groups.announce_members_that_stay(self.desk, self.links, stay);
     }
 
     /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.

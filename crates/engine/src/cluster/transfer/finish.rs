@@ -1,5 +1,6 @@
 //! The rest: given out by the old home, delivered by the new one.
 
+use crate::image::leaving::{Moving, moving};
 use crate::session::table::Sessions;
 use std::rc::Rc;
 
@@ -66,18 +67,20 @@ impl Engine {
                 let (partition, entry) = self.desk.sessions.read_entry(&mut reader, now)?;
                 if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
                     messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
-                    self.take_entry(now, partition, entry);
+                    moving!(self).take_entry(now, partition, entry);
                 }
             }
         }
-        self.deliver_aside(now, aside);
+        moving!(self).deliver_aside(now, aside);
         for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
             coming.touched.clear();
         }
         self.after_frame(now);
         Ok(messages)
     }
+}
 
+impl Moving<'_> {
     fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
         match entry {
             Entry::ToSession { tenant, client_id, delivery } => {
@@ -109,8 +112,8 @@ impl Engine {
                     self.retained.keep_retained(
                         now,
                         &self.links.roster,
-                        &mut self.desk,
-                        &self.homes,
+                        self.desk,
+                        self.homes,
                         &self.uplinks.brokers.config,
                         &mut message.publication(),
                     );

@@ -13,14 +13,12 @@
 mod cuts;
 mod finish;
 
-use crate::ids::hash_name;
+use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::session::table::Sessions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::exchanges::ExchangeName;
 use crate::cluster::roster::{Roster, Shards};
-use crate::desk::Desk;
-use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::image::{ImageError, put_delivery};
 use crate::message::Publication;
 use crate::now::Now;
@@ -285,42 +283,6 @@ impl Coming {
     }
 }
 
-impl Desk {
-    /// Looks at a delivery to a session that may be moving; says whether it is not for the session now.
-    #[cold]
-    pub(crate) fn attend_transfer(&mut self, to: SessionKey, delivery: &Delivery) -> bool {
-        let Some(session) = self.sessions.get(to.0).filter(|_| !self.transfers.late) else { return false };
-        let partition = partition_of(session.tenant, &session.client_id);
-        let dealt = delivery.group.is_some();
-        let transfers = &mut self.transfers;
-        let source = if dealt { transfers.dealer.unwrap_or(self.shard) } else { transfers.source };
-        if let Some(leaving) = transfers.leaving.get_mut(&partition) {
-            if leaving.uncut.has(source) {
-                let now = self.journal.now;
-                leaving.note(|out| {
-                    out.put_u8(TO_SESSION);
-                    out.put_u16(partition.0);
-                    out.put_u16(session.tenant.0);
-                    out.put_bytes(session.client_id.as_bytes());
-                    put_delivery(out, now, delivery);
-                });
-            }
-            return false;
-        }
-        let Some(coming) = transfers.coming.get_mut(&partition) else { return false };
-        if coming.uncut.has(source) && !dealt {
-            return true;
-        }
-        // What a group deals is dealt to nobody else: until it is clear that the session stays, it can go back.
-        if coming.stage == Stage::Served || (coming.stage == Stage::Complete && !dealt) {
-            return false;
-        }
-        let client = hash_name(session.tenant, &session.client_id);
-        coming.set_aside(Aside { to, client, delivery: delivery.clone() });
-        true
-    }
-}
-
 impl Sessions {
     /// Whether what becomes of messages to a session is told by its old home.
     #[cold]
@@ -357,5 +319,47 @@ impl<'a> Terms<'a> {
             publisher: None,
             metered: false,
         }
+    }
+}
+
+impl Transfers {
+    /// Looks at a delivery to a session that may be moving; says whether it is not for the session now.
+    #[cold]
+    pub(crate) fn attend_transfer(
+        &mut self,
+        sessions: &Sessions,
+        now: Now,
+        shard: ShardId,
+        to: SessionKey,
+        delivery: &Delivery,
+    ) -> bool {
+        let Some(session) = sessions.get(to.0).filter(|_| !self.late) else { return false };
+        let partition = partition_of(session.tenant, &session.client_id);
+        let dealt = delivery.group.is_some();
+        let transfers = self;
+        let source = if dealt { transfers.dealer.unwrap_or(shard) } else { transfers.source };
+        if let Some(leaving) = transfers.leaving.get_mut(&partition) {
+            if leaving.uncut.has(source) {
+                leaving.note(|out| {
+                    out.put_u8(TO_SESSION);
+                    out.put_u16(partition.0);
+                    out.put_u16(session.tenant.0);
+                    out.put_bytes(session.client_id.as_bytes());
+                    put_delivery(out, now, delivery);
+                });
+            }
+            return false;
+        }
+        let Some(coming) = transfers.coming.get_mut(&partition) else { return false };
+        if coming.uncut.has(source) && !dealt {
+            return true;
+        }
+        // What a group deals is dealt to nobody else: until it is clear that the session stays, it can go back.
+        if coming.stage == Stage::Served || (coming.stage == Stage::Complete && !dealt) {
+            return false;
+        }
+        let client = hash_name(session.tenant, &session.client_id);
+        coming.set_aside(Aside { to, client, delivery: delivery.clone() });
+        true
     }
 }

@@ -1,20 +1,20 @@
 //! What a CONNECT is refused for.
 
 use crate::connection::connecting::Connecting;
-use crate::settings::Settings;
+use crate::settings::{Authentication, ListenerSettings, Settings};
 use tidegate_mqtt::{Connect, Version};
 
 use crate::access::Subject;
 use crate::connection::input::Refused;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::publish::origin::HUB_CLIENT_PREFIX;
-use crate::settings::{Authentication, ListenerSettings};
 use crate::telling::reason::Reason;
 
 impl Connecting<'_> {
     /// What the listener does not allow.
     pub(super) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
-        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.listener(c.listener)) else {
+        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.settings.listener(c.listener))
+        else {
             return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
         };
         if self.preset_client_id(key).is_none() {
@@ -33,13 +33,13 @@ impl Connecting<'_> {
         if will.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the will's QoS is above the maximum"));
         }
-        if crate::publish::is_own_topic(will.topic.as_str()) {
+        if crate::topics::is_own_topic(will.topic.as_str()) {
             return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
         }
         if will.payload.len() > self.desk.settings.limits.max_payload {
             return Err(Refused::new(Reason::PayloadTooLong, "the will's payload is longer than the limit"));
         }
-        if self.desk.is_far_over_ceiling() {
+        if self.desk.memory.is_far_over_ceiling() {
             return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
         }
         self.desk.settings.check_topic_levels(will.topic.as_str())

@@ -22,7 +22,7 @@ impl Connecting<'_> {
         client_id: &'a str,
         connect: &Connect<'_>,
     ) -> Option<Granted<'a>> {
-        let listener = self.desk.listener(self.desk.connections.get(key)?.listener)?;
+        let listener = self.desk.settings.listener(self.desk.connections.get(key)?.listener)?;
         let properties = &connect.properties;
         let limits = &self.desk.settings.limits;
         let asked = match connect.version {

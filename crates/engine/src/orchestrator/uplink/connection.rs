@@ -1,11 +1,12 @@
 //! The connection of an uplink: CONNECT, CONNACK, probes, and which packets a broker may send.
 
 use super::Uplink;
+use super::filters::SUB_ACK_PROBES;
+use crate::connection::parking::parking;
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
-use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::FleetConfig;
-use crate::publish::parking::parking;
+use crate::orchestrator::uplink::uplinking::{Uplinking, uplinking};
+use crate::orchestrator::uplink::{Brokers, FleetConfig};
 use crate::session::acknowledge::acknowledging;
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -102,19 +103,19 @@ impl Engine {
         self.desk.counters.packets_in[packet_type as usize] += 1;
         if phase == Phase::AwaitConnAck {
             return match packet_type {
-                PacketType::ConnAck => self.handle_conn_ack(now, key, version, frame).map(|()| Flow::Next),
+                PacketType::ConnAck => uplinking!(self).handle_conn_ack(now, key, version, frame).map(|()| Flow::Next),
                 PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame).map(|()| Flow::Next),
                 _ => Err(Refused::new(Reason::ProtocolError, format!("the broker sent {packet_type} before CONNACK"))),
             };
         }
         match packet_type {
-            PacketType::Publish => self.receive_from_broker(now, key, version, frame)?,
+            PacketType::Publish => uplinking!(self).receive_from_broker(now, key, version, frame)?,
             PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
             PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
             PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
             PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
-            PacketType::SubAck => self.handle_sub_ack(now, key, frame)?,
-            PacketType::UnsubAck => self.handle_unsub_ack(now, key, frame)?,
+            PacketType::SubAck => uplinking!(self).handle_sub_ack(now, key, frame)?,
+            PacketType::UnsubAck => uplinking!(self).handle_unsub_ack(now, key, frame)?,
             PacketType::PingResp => self.uplinks.brokers.note_probe_answered(now, &mut self.desk, key),
             PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame)?,
             _ => {
@@ -123,58 +124,8 @@ impl Engine {
             }
         }
         BrokerRefusals(dealing!(self)).settle(now);
-        self.settle_acknowledged(now);
+        uplinking!(self).settle_acknowledged(now);
         Ok(Flow::Next)
-    }
-
-    fn handle_conn_ack(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
-        let Some(uplink_key) = self.uplinks.brokers.of_connection(key) else { return Ok(()) };
-        let ack = read_conn_ack(version, frame)?;
-        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
-            uplink.silent = false;
-        }
-        if ack.reason_code.is_error() {
-            if ack.reason_code == ReasonCode::UnsupportedProtocolVersion {
-                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
-                    uplink.try_other_version();
-                }
-                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
-                    uplink.refuses_v5 = version.is_v5();
-                }
-            }
-            let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
-            return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));
-        }
-        let window = self.uplinks.brokers.config.settings().map_or(1, |settings| settings.window);
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) else { return Ok(()) };
-        uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
-        uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
-        uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
-        let max_packet = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
-        uplink.limit.announced = max_packet;
-        uplink.stage = Stage::Open;
-        uplink.accepted = Some(uplink.version);
-        uplink.since = now.unix;
-        uplink.reassign_at = Millis::NEVER;
-        uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
-        let session = uplink.session;
-        self.uplinks.brokers.note_limits(now.monotonic);
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
-        connection.phase = Phase::Open;
-        connection.session = Some(session);
-        connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
-        connection.max_packet_out = max_packet;
-        self.desk.sessions_connected += 1;
-        // It may have come back with a smaller limit.
-        BrokerRefusals(dealing!(self)).move_too_large(now, uplink_key);
-        self.resume_uplink(now, uplink_key, key, ack.session_present);
-        Ok(())
     }
 
     fn handle_broker_disconnect(
@@ -235,6 +186,58 @@ impl Engine {
             });
         }
         false
+    }
+}
+
+impl Uplinking<'_> {
+    fn handle_conn_ack(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let Some(uplink_key) = self.uplinks.brokers.of_connection(key) else { return Ok(()) };
+        let ack = read_conn_ack(version, frame)?;
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
+            uplink.silent = false;
+        }
+        if ack.reason_code.is_error() {
+            if ack.reason_code == ReasonCode::UnsupportedProtocolVersion {
+                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
+                    uplink.try_other_version();
+                }
+                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
+                    uplink.refuses_v5 = version.is_v5();
+                }
+            }
+            let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
+            return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));
+        }
+        let window = self.uplinks.brokers.config.settings().map_or(1, |settings| settings.window);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) else { return Ok(()) };
+        uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
+        uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
+        uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
+        let max_packet = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
+        uplink.limit.announced = max_packet;
+        uplink.stage = Stage::Open;
+        uplink.accepted = Some(uplink.version);
+        uplink.since = now.unix;
+        uplink.reassign_at = Millis::NEVER;
+        uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
+        let session = uplink.session;
+        self.uplinks.brokers.note_limits(now.monotonic);
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
+        connection.phase = Phase::Open;
+        connection.session = Some(session);
+        connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
+        connection.max_packet_out = max_packet;
+        self.desk.sessions_connected += 1;
+        // It may have come back with a smaller limit.
+        BrokerRefusals(dealing!(self)).move_too_large(now, uplink_key);
+        self.resume_uplink(now, uplink_key, key, ack.session_present);
+        Ok(())
     }
 
     /// The session of a broker's uplink, made anew if the store has brought none.
@@ -302,4 +305,30 @@ fn read_conn_ack<'a>(version: Version, frame: &Frame<'a>) -> Result<ConnAck<'a>,
         return Ok(ConnAck::refused(refused));
     }
     ConnAck::decode(version, frame.first_byte, frame.body)
+}
+
+impl Engine {
+    /// Gives a broker up that has not answered for filters in time, and says whether it did.
+    pub(super) fn is_silent_about_filters(&mut self, now: Now, key: UplinkKey) -> bool {
+        let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.probe_timeout_ms) else {
+            return false;
+        };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
+        let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return false };
+        let filters = &mut uplink.filters;
+        if filters.asked_since == Millis::NEVER {
+            return false;
+        }
+        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
+            // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
+            filters.asked_since = now.monotonic;
+        }
+        if filters.answer_due(timeout) > now.monotonic {
+            return false;
+        }
+        let waited = timeout.saturating_mul(SUB_ACK_PROBES);
+        uplink.last_error = format!("the broker has not answered SUBSCRIBE or UNSUBSCRIBE for {waited} ms");
+        self.end_connection(now, connection, Reason::UplinkLost, None);
+        true
+    }
 }

@@ -3,6 +3,7 @@
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::uplinking::Uplinking;
 use crate::publish::answering::answering;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,14 +16,12 @@ use super::ending::Ending;
 use super::refusal::Verdict;
 use super::{Stage, UplinkKey};
 use crate::connection::input::Refused;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};
-use crate::publish::is_own_topic;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
-use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 
 /// Packets that wait for their answer at once, under packet ids that no message of an uplink gets.
 pub(super) const PACKETS_UNDER_WAY: u16 = 8;
@@ -70,7 +69,7 @@ pub(super) struct Change {
 
 /// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it
 /// has kept.
-const SUB_ACK_PROBES: u64 = 6;
+pub(super) const SUB_ACK_PROBES: u64 = 6;
 /// After how long a broker is asked again for filters that it has refused, milliseconds.
 const ASK_AGAIN_MS: u64 = 60_000;
 
@@ -82,7 +81,7 @@ pub(super) struct FilterSync {
     /// Asked for and not answered.
     pub(super) asked: VecDeque<(PacketId, Vec<Change>)>,
     /// Since when it has answered for none of these.
-    asked_since: Millis,
+    pub(super) asked_since: Millis,
     /// How many of the first round are not confirmed.
     first_left: u64,
     /// How many of the first round it was not even asked for.
@@ -166,7 +165,7 @@ impl FilterSync {
         answer.min(self.ask_again_at).min(self.ending.again_at)
     }
 
-    fn answer_due(&self, timeout: u64) -> Millis {
+    pub(super) fn answer_due(&self, timeout: u64) -> Millis {
         self.asked_since.plus(timeout.saturating_mul(SUB_ACK_PROBES))
     }
 
@@ -181,7 +180,7 @@ fn for_brokers<'a>(settings: &Settings, tenant: TenantId, filter: &'a str) -> Op
     if is_own_topic(filter) { None } else { at_brokers(settings, tenant, filter) }
 }
 
-impl Engine {
+impl Uplinking<'_> {
     /// A broker is gone: nobody waits for its answers. What was unanswered when it closed the connection may be why.
     pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey, closed: bool) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
@@ -220,30 +219,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a broker up that has not answered for filters in time, and says whether it did.
-    pub(super) fn is_silent_about_filters(&mut self, now: Now, key: UplinkKey) -> bool {
-        let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.probe_timeout_ms) else {
-            return false;
-        };
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
-        let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return false };
-        let filters = &mut uplink.filters;
-        if filters.asked_since == Millis::NEVER {
-            return false;
-        }
-        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
-            // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
-            filters.asked_since = now.monotonic;
-        }
-        if filters.answer_due(timeout) > now.monotonic {
-            return false;
-        }
-        let waited = timeout.saturating_mul(SUB_ACK_PROBES);
-        uplink.last_error = format!("the broker has not answered SUBSCRIBE or UNSUBSCRIBE for {waited} ms");
-        self.end_connection(now, connection, Reason::UplinkLost, None);
-        true
-    }
-
     pub(super) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
         let Some((uplink, version)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
         let ack = UnsubAck::decode(version, frame.first_byte, frame.body)?;
@@ -274,15 +249,15 @@ impl Engine {
         for change in changes {
             self.end_wait(now, change.wait);
         }
-        self.uplinks.brokers.send_filters(&mut self.desk, key);
+        self.uplinks.brokers.send_filters(self.desk, key);
         if !asked_before && self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
             self.uplinks.brokers.note_flaws(key);
             dealing!(self).keep_order(now);
-            self.uplinks.brokers.open_window(now, &mut self.desk, &mut self.layouts, key);
+            self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
         }
-        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        self.uplinks.brokers.set_uplink_timer(self.desk, key);
         if complete {
-            self.uplinks.brokers.begin_serving(now, &mut self.desk, key);
+            self.uplinks.brokers.begin_serving(now, self.desk, key);
         }
     }
 

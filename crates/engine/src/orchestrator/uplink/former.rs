@@ -1,12 +1,11 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
-use crate::desk::Desk;
-use crate::desk::Timer;
+use crate::cluster::ending::ending;
+use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
-use crate::session::ending::ending;
 use crate::telling::reason::Reason;
 
 /// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who

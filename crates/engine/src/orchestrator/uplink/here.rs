@@ -2,14 +2,15 @@
 
 use super::UplinkKey;
 use super::id::MessageId;
-use crate::engine::Engine;
+use crate::image::leaving::moving;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
+use crate::orchestrator::uplink::uplinking::Uplinking;
 use crate::publish::dispatch::{Source, reach};
 use crate::publish::publishing::publishing;
 use crate::settings::fleet_topics::of_brokers;
 
-impl Engine {
+impl Uplinking<'_> {
     /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its
     /// id. Where brokers decide what their users may read, nobody gets it without them.
     pub(super) fn deliver_here(&mut self, now: Now, key: UplinkKey, message: &MessageRef) {
@@ -26,12 +27,12 @@ impl Engine {
             uplink.counters.delivered_here += 1;
             self.uplinks.settlement.seen.insert(id);
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-                uplink.keep_id(&mut self.desk, session, message.qos, id);
+                uplink.keep_id(self.desk, session, message.qos, id);
             }
         }
-        let Some((tenant, topic)) = of_brokers(&self.settings, message.topic()) else { return };
+        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
-        if self.handover.is_under_way() && self.attend_moves(now, slot, id.as_ref(), message) {
+        if self.handover.is_under_way() && moving!(self).attend_moves(now, slot, id.as_ref(), message) {
             return;
         }
         let given = message.publication();

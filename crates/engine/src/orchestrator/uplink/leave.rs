@@ -1,14 +1,14 @@
 //! Brokers leave the fleet: they are drained, removed, or not configured any more (BRK-32).
 
-use crate::desk::Desk;
+use crate::cluster::ending::ending;
+use crate::desk::{Desk, Timer};
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
-use crate::session::ending::ending;
+use crate::orchestrator::uplink::uplinking::{Uplinking, uplinking};
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Disconnect, PacketType};
 
 use super::{Drain, Stage, UPLINK_FILTER, UPLINK_SHARE, UplinkError, UplinkKey, UplinkReport};
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
@@ -43,25 +43,6 @@ impl Engine {
         Ok(())
     }
 
-    /// A broker that was being drained is to be given messages after all.
-    pub(super) fn end_drain(&mut self, now: Now, key: UplinkKey) {
-        let reassign_at = self.uplinks.brokers.config.reassign_time(now);
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        if uplink.draining.take().is_some() {
-            uplink.since = now.unix;
-            if uplink.stage != Stage::Open {
-                // It is dealt messages from now on, and keeps them from others only as long as any that is away.
-                uplink.reassign_at = reassign_at;
-            }
-            let (session, max_qos) = (uplink.session, uplink.max_qos);
-            self.uplinks.brokers.note_flaws(key);
-            self.take_uplink_seat(now, session, max_qos);
-            dealing!(self).keep_order(now);
-            self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
-            self.check_gate(now);
-        }
-    }
-
     /// Removes a broker (BRK-32 steps 3 and 4). With `force` others get what it owes.
     ///
     /// # Errors
@@ -84,7 +65,7 @@ impl Engine {
         let (session, connection) = (uplink.session, uplink.connection);
         self.uplinks.brokers.note_flaws(key);
         // Before it leaves, since then what waits would go to others before what was sent.
-        self.reassign(now, key);
+        uplinking!(self).reassign(now, key);
         subscribing!(self).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         if let Some(connection) = connection {
             self.uplinks.brokers.say_goodbye(&mut self.desk, connection, true);
@@ -98,9 +79,30 @@ impl Engine {
             self.uplinks.settlement.confirming.forget_session(session);
         }
         ending!(self).end_session(now, session, Reason::SessionDiscarded);
-        self.check_gate(now);
+        uplinking!(self).check_gate(now);
         self.after_frame(now);
         Ok(())
+    }
+}
+
+impl Uplinking<'_> {
+    /// A broker that was being drained is to be given messages after all.
+    pub(super) fn end_drain(&mut self, now: Now, key: UplinkKey) {
+        let reassign_at = self.uplinks.brokers.config.reassign_time(now);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        if uplink.draining.take().is_some() {
+            uplink.since = now.unix;
+            if uplink.stage != Stage::Open {
+                // It is dealt messages from now on, and keeps them from others only as long as any that is away.
+                uplink.reassign_at = reassign_at;
+            }
+            let (session, max_qos) = (uplink.session, uplink.max_qos);
+            self.uplinks.brokers.note_flaws(key);
+            self.take_uplink_seat(now, session, max_qos);
+            dealing!(self).keep_order(now);
+            self.uplinks.brokers.set_uplink_timer(self.desk, key);
+            self.check_gate(now);
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Timer};
 use crate::groups::dealing::dealing;
-use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::FleetConfig;
+use crate::orchestrator::uplink::uplinking::{Uplinking, uplinking};
+use crate::orchestrator::uplink::{Brokers, FleetConfig};
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{QoS, Version};
 
@@ -14,7 +14,6 @@ use super::{
     DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE,
     Uplink, UplinkCounters, UplinkError, UplinkKey, UplinkOptions,
 };
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
@@ -46,11 +45,11 @@ impl Engine {
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
                 uplink.options = options;
             }
-            self.end_drain(now, key);
+            uplinking!(self).end_drain(now, key);
             self.after_frame(now);
             return Ok(());
         }
-        let session = self.uplink_session(name);
+        let session = uplinking!(self).uplink_session(name);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         let kept = self.uplinks.kept_ids_of(stored);
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
@@ -91,17 +90,83 @@ impl Engine {
             told_serving: false,
             ends: false,
         };
-        self.remember_removals(now, session);
+        uplinking!(self).remember_removals(now, session);
         self.uplinks.brokers.by_session.insert(session.0, key);
         self.uplinks.brokers.all.insert(key, uplink);
-        self.take_uplink_seat(now, session, QoS::ExactlyOnce);
+        uplinking!(self).take_uplink_seat(now, session, QoS::ExactlyOnce);
         dealing!(self).keep_order(now);
         self.run_uplink_timer(now, key);
-        self.check_gate(now);
+        uplinking!(self).check_gate(now);
         self.after_frame(now);
         Ok(())
     }
 
+    /// A broker could not be reached. An outcome of another attempt than the present one changes nothing.
+    pub fn fail_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt, why: &str) {
+        let Some(key) = self.uplinks.brokers.find(name) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        if uplink.stage != Stage::Dialing(attempt) {
+            return;
+        }
+        why.clone_into(&mut uplink.last_error);
+        if !std::mem::replace(&mut uplink.told_away, true) {
+            let (broker, detail) = (uplink.name.to_string(), why.to_owned());
+            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        }
+        self.uplinks.brokers.rest(now, &mut self.desk, key, false);
+    }
+
+    /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
+    pub fn fail_uplink_transport(&mut self, now: Now, connection: ConnectionKey, why: &str) {
+        let uplink = self.uplinks.brokers.of_connection(connection);
+        if let Some(uplink) = uplink.and_then(|uplink| self.uplinks.brokers.all.get_mut(&uplink)) {
+            uplink.silent = false;
+            why.clone_into(&mut uplink.last_error);
+        }
+        self.handle_transport_closed(now, connection);
+    }
+
+    /// Does what is due for an uplink.
+    pub(crate) fn handle_uplink_timer(&mut self, now: Now, key: UplinkKey) {
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+            uplink.timer = Millis::NEVER;
+        }
+        self.run_uplink_timer(now, key);
+    }
+
+    fn run_uplink_timer(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        let stage = uplink.stage;
+        match stage {
+            Stage::Resting(at) if at <= now.monotonic && !self.uplinks.brokers.stopping => {
+                let attempt = DialAttempt(self.uplinks.brokers.next_attempt);
+                self.uplinks.brokers.next_attempt += 1;
+                uplink.stage = Stage::Dialing(attempt);
+                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
+            }
+            Stage::Connecting | Stage::Open => {
+                let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
+                if !given_up && stage == Stage::Open {
+                    self.uplinks.brokers.check_steady(now, &mut self.desk, &mut self.layouts, key);
+                    dealing!(self).end_pause(now, key);
+                    self.uplinks.brokers.ask_filters_again(now, &mut self.desk, key);
+                    self.uplinks.brokers.ask_ending_again(now, &mut self.desk, &self.uplinks.wanted, key);
+                    uplinking!(self).check_unreturned(now, key);
+                }
+            }
+            Stage::Resting(_) | Stage::Dialing(_) => {}
+        }
+        self.uplinks.brokers.end_long_hold(now, &mut self.desk, &mut self.layouts, key);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        if uplink.reassign_at <= now.monotonic {
+            uplink.reassign_at = Millis::NEVER;
+            uplinking!(self).give_up_uplink(now, key);
+        }
+        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+    }
+}
+
+impl Uplinking<'_> {
     /// The session of a broker's uplink, made anew if the store has brought none.
     fn uplink_session(&mut self, broker: &str) -> SessionKey {
         let client_id = Self::uplink_session_name(broker);
@@ -142,44 +207,19 @@ impl Engine {
         let ticket = Ticket { connection: nobody, sequence: 0 };
         let mut waits = SubAckWaits::default();
         subscribing!(self).join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
-        self.groups.announce_presence(&self.desk, &mut self.links, session, true);
-    }
-
-    /// A broker could not be reached. An outcome of another attempt than the present one changes nothing.
-    pub fn fail_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt, why: &str) {
-        let Some(key) = self.uplinks.brokers.find(name) else { return };
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        if uplink.stage != Stage::Dialing(attempt) {
-            return;
-        }
-        why.clone_into(&mut uplink.last_error);
-        if !std::mem::replace(&mut uplink.told_away, true) {
-            let (broker, detail) = (uplink.name.to_string(), why.to_owned());
-            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
-        }
-        self.uplinks.brokers.rest(now, &mut self.desk, key, false);
-    }
-
-    /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
-    pub fn fail_uplink_transport(&mut self, now: Now, connection: ConnectionKey, why: &str) {
-        let uplink = self.uplinks.brokers.of_connection(connection);
-        if let Some(uplink) = uplink.and_then(|uplink| self.uplinks.brokers.all.get_mut(&uplink)) {
-            uplink.silent = false;
-            why.clone_into(&mut uplink.last_error);
-        }
-        self.handle_transport_closed(now, connection);
+        self.groups.announce_presence(self.desk, self.links, session, true);
     }
 
     /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
     pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, connection: ConnectionKey, session_present: bool) {
         let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let (session, draining, max_qos) = (uplink.session, uplink.draining.is_some(), uplink.max_qos);
-        self.uplinks.brokers.fit_window(&mut self.desk, key);
+        self.uplinks.brokers.fit_window(self.desk, key);
         if !draining {
             self.take_uplink_seat(now, session, max_qos);
         }
         if !draining {
-            self.groups.announce_presence(&self.desk, &mut self.links, session, true);
+            self.groups.announce_presence(self.desk, self.links, session, true);
         }
         if !session_present {
             // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the
@@ -193,28 +233,23 @@ impl Engine {
             session.connection = Some(connection);
         }
         if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-            uplink.begin_with_care(&mut self.desk);
+            uplink.begin_with_care(self.desk);
         }
         // Before messages, so that each that is published from now on comes back.
-        self.uplinks.brokers.begin_filters(&mut self.desk, &self.uplinks.wanted, key, session_present);
-        self.desk.resume(now.monotonic, &mut self.layouts, session);
+        self.uplinks.brokers.begin_filters(self.desk, &self.uplinks.wanted, key, session_present);
+        self.desk.resume(now.monotonic, self.layouts, session);
         let complete = self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.is_complete());
         if complete {
-            self.uplinks.brokers.begin_serving(now, &mut self.desk, key);
+            self.uplinks.brokers.begin_serving(now, self.desk, key);
         }
-        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        self.uplinks.brokers.set_uplink_timer(self.desk, key);
         self.check_gate(now);
     }
 
     /// The connection of an uplink has ended, for whatever reason.
     pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, reason: Reason, detail: Option<&str>) {
         let Some(key) = self.uplinks.brokers.by_connection.remove(&connection) else { return };
-        self.uplinks.settlement.end_confirming(
-            &mut self.desk,
-            &mut self.layouts,
-            &mut self.uplinks.brokers,
-            connection,
-        );
+        self.uplinks.settlement.end_confirming(self.desk, self.layouts, &mut self.uplinks.brokers, connection);
         let reassign_at = self.uplinks.brokers.config.reassign_time(now);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let was = uplink.stage;
@@ -258,46 +293,7 @@ impl Engine {
         }
         self.uplinks.brokers.forget_hold(key);
         self.end_filters(now, key, closed);
-        self.uplinks.brokers.rest(now, &mut self.desk, key, at_once);
-    }
-
-    /// Does what is due for an uplink.
-    pub(crate) fn handle_uplink_timer(&mut self, now: Now, key: UplinkKey) {
-        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-            uplink.timer = Millis::NEVER;
-        }
-        self.run_uplink_timer(now, key);
-    }
-
-    fn run_uplink_timer(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        let stage = uplink.stage;
-        match stage {
-            Stage::Resting(at) if at <= now.monotonic && !self.uplinks.brokers.stopping => {
-                let attempt = DialAttempt(self.uplinks.brokers.next_attempt);
-                self.uplinks.brokers.next_attempt += 1;
-                uplink.stage = Stage::Dialing(attempt);
-                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
-            }
-            Stage::Connecting | Stage::Open => {
-                let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
-                if !given_up && stage == Stage::Open {
-                    self.uplinks.brokers.check_steady(now, &mut self.desk, &mut self.layouts, key);
-                    dealing!(self).end_pause(now, key);
-                    self.uplinks.brokers.ask_filters_again(now, &mut self.desk, key);
-                    self.uplinks.brokers.ask_ending_again(now, &mut self.desk, &self.uplinks.wanted, key);
-                    self.check_unreturned(now, key);
-                }
-            }
-            Stage::Resting(_) | Stage::Dialing(_) => {}
-        }
-        self.uplinks.brokers.end_long_hold(now, &mut self.desk, &mut self.layouts, key);
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        if uplink.reassign_at <= now.monotonic {
-            uplink.reassign_at = Millis::NEVER;
-            self.give_up_uplink(now, key);
-        }
-        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        self.uplinks.brokers.rest(now, self.desk, key, at_once);
     }
 
     /// A broker stays away: others get what it has, if there are any.
@@ -317,7 +313,7 @@ impl Engine {
             }
             return;
         }
-        self.groups.announce_presence(&self.desk, &mut self.links, session, false);
+        self.groups.announce_presence(self.desk, self.links, session, false);
         self.reassign(now, key);
     }
 }

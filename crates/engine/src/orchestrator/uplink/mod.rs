@@ -47,10 +47,10 @@ mod refusal;
 mod removals;
 mod report;
 mod route;
-mod settings;
 mod settle;
 mod settled;
 mod suspects;
+pub(crate) mod uplinking;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,10 +75,10 @@ use removals::Removals;
 use settle::Resends;
 use suspects::{Blames, Suspicion};
 
-pub(crate) use route::Gate;
-pub use settings::{
+pub use crate::settings::uplinks::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
+pub(crate) use route::Gate;
 pub use settled::Settling;
 
 /// Stands where the sessions of clients have the listener that they came through.

@@ -1,21 +1,19 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
+use crate::connection::parking::parking;
 use crate::desk::Desk;
-use crate::durable::Journal;
-use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::Settlement;
+use crate::durable::{Journal, Key};
+use crate::image::leaving::moving;
+use crate::orchestrator::uplink::uplinking::Uplinking;
+use crate::orchestrator::uplink::{Brokers, Settlement};
 use crate::publish::answering::answering;
 use crate::publish::layouts::Layouts;
-use crate::publish::parking::parking;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
 use crate::session::table::Sessions;
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::id::{MessageId, PROPERTY};
 use crate::connection::input::Refused;
-use crate::durable::Key;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
@@ -25,7 +23,7 @@ use crate::settings::Settings;
 use crate::settings::fleet_topics::{of_brokers, owner_of};
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Uplinking<'_> {
     /// Takes a PUBLISH from a broker.
     pub(super) fn receive_from_broker(
         &mut self,
@@ -36,7 +34,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
         let alone = MessageId::alone_in(raw.properties);
         let properties =
             if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
@@ -64,7 +62,7 @@ impl Engine {
             Some(id) => {
                 let new = self.uplinks.settlement.seen.insert(id);
                 if new && let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
-                    uplink.keep_id(&mut self.desk, session, raw.qos, id);
+                    uplink.keep_id(self.desk, session, raw.qos, id);
                 }
                 new
             }
@@ -73,16 +71,16 @@ impl Engine {
             }
         };
         let outcome = if new {
-            let mut forwarded = std::mem::take(&mut self.scratch_properties);
+            let mut forwarded = std::mem::take(self.scratch_properties);
             forwarded.clear();
             properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
             let expires_at =
                 properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
             let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
-            self.scratch_properties = forwarded;
+            *self.scratch_properties = forwarded;
             let waits = *outcome.as_ref().unwrap_or(&0);
             if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
-                self.uplinks.settlement.begin_confirming(&mut self.desk, key, packet_id, id);
+                self.uplinks.settlement.begin_confirming(self.desk, key, packet_id, id);
             }
             outcome
         } else {
@@ -92,7 +90,7 @@ impl Engine {
             Ok(0)
         };
         let brokers = &mut self.uplinks.brokers;
-        self.uplinks.settlement.note_come(now, &mut self.desk, &mut self.layouts, brokers, id.as_ref());
+        self.uplinks.settlement.note_come(now, self.desk, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
     }
@@ -108,7 +106,7 @@ impl Engine {
         id: Option<MessageId>,
     ) -> Result<u32, Refused> {
         // Without such a tenant, no client here wants it.
-        let Some((tenant, topic)) = owner_of_raw(&self.settings, raw.topic)? else { return Ok(0) };
+        let Some((tenant, topic)) = owner_of_raw(self.settings, raw.topic)? else { return Ok(0) };
         let slot = match publishing!(self).slot_of(tenant, topic.as_bytes()) {
             Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
                 // A broker may know wider limits, and would bring it again on each connection.
@@ -118,7 +116,7 @@ impl Engine {
             slot => slot?,
         };
         let topic = self.cache.get(slot).0;
-        if crate::publish::is_own_topic(topic) {
+        if crate::topics::is_own_topic(topic) {
             // Brokers have a `$SYS` of their own, and none of it is this process's.
             return Ok(0);
         }
@@ -139,7 +137,7 @@ impl Engine {
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
             let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
             own.priority = self.cache.traits(slot).priority.level(properties);
-            if self.attend_moves(now, slot, id.as_ref(), &own.keep()) {
+            if moving!(self).attend_moves(now, slot, id.as_ref(), &own.keep()) {
                 return Ok(0);
             }
         }
@@ -159,7 +157,7 @@ impl Engine {
         };
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
-        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+        if let Some(share) = self.turn_share.charge(now, deliveries, self.desk) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
         if done.full != 0 {

@@ -2,12 +2,12 @@
 //! what their users may do (BRK-10).
 
 use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::uplinking::Uplinking;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{PacketId, ReasonCode, SubAck, TopicFilter};
 
 use super::UplinkKey;
 use super::filters::{FilterSync, WantedFilters};
-use crate::engine::Engine;
 use crate::event::Attempt;
 use crate::ids::ShardId;
 use crate::link::envelope::Ticket;
@@ -56,7 +56,7 @@ impl FilterSync {
     }
 }
 
-impl Engine {
+impl Uplinking<'_> {
     /// All brokers have answered for a filter, or are gone: whoever waits for it is refused it if none has taken it.
     /// Whoever has subscribed before keeps the subscription.
     pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &Verdict) {
@@ -92,8 +92,8 @@ impl Engine {
 
     /// Refuses a filter to a client whose SUBACK waits, if it is among those that it asked for.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
-        let Some(session) = self.desk.session_of(ticket.connection) else { return };
-        let Some((tenant, filter)) = of_brokers(&self.settings, filter) else { return };
+        let Some(session) = self.desk.connections.session_of(ticket.connection) else { return };
+        let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
         if self.desk.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
             return;
         }
@@ -110,7 +110,7 @@ impl Engine {
         answer.fetches.retain(|fetch| &*fetch.filter != filter);
         for asked in ended {
             self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
-            self.desk.tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
+            self.desk.reports().tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
             if let Ok(asked) = TopicFilter::new(&asked) {
                 subscribing!(self).unsubscribe(now, session, asked);
             }

@@ -3,10 +3,10 @@
 //! A removal reaches the broker that has the value some time after it was acknowledged. What is subscribed to meanwhile
 //! would bring the removed value back, if nobody remembered that it is gone.
 
+use crate::orchestrator::uplink::uplinking::Uplinking;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::receive::version_of;
-use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
@@ -50,7 +50,7 @@ impl Removals {
     }
 }
 
-impl Engine {
+impl Uplinking<'_> {
     /// The removals among what a restored session owes its broker are remembered again.
     pub(super) fn remember_removals(&mut self, now: Now, session: SessionKey) {
         let Some(flow) = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
@@ -59,7 +59,7 @@ impl Engine {
         let removals: Vec<MessageRef> = owed.map(|owed| owed.message.clone()).collect();
         for removal in removals {
             let mut publication = removal.publication();
-            let (tenant, topic) = owner_of(&self.settings, TenantId::UPLINK, publication.topic);
+            let (tenant, topic) = owner_of(self.settings, TenantId::UPLINK, publication.topic);
             let home = self.place.home_of(partition_of(tenant, topic));
             if home == self.place.shard {
                 let version = version_of(publication.properties);

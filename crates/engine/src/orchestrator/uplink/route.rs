@@ -1,9 +1,9 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
 use crate::groups::dealing::Dealing;
-use crate::ids::hash_name;
-use crate::orchestrator::uplink::FleetConfig;
-use crate::orchestrator::uplink::Uplinks;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
+use crate::orchestrator::uplink::uplinking::Uplinking;
+use crate::orchestrator::uplink::{FleetConfig, Uplinks};
 use crate::publish::publishing::Publishing;
 use crate::session::BlockedPublisher;
 use tidegate_mqtt::{PublishProperties, QoS, Version};
@@ -12,19 +12,17 @@ use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
 use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
-use crate::publish::is_own_topic;
 use crate::publish::layouts::{Shape, packet_len};
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;
-use crate::topics::SubscriberOptions;
+use crate::topics::{SubscriberOptions, is_own_topic};
 
 /// Whether the fleet takes messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +58,7 @@ const UNCHECKED_MAX: u32 = 32;
 /// The gate opens again when no more than this part of what may be owed is.
 const OPENS_AT: u64 = 2;
 
-impl Engine {
+impl Uplinking<'_> {
     /// The same, but only for one message of many: what may be owed is more than those in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
         if !self.uplinks.settlement.for_here.is_empty() {
@@ -127,7 +125,9 @@ impl Engine {
             }
         }
     }
+}
 
+impl Engine {
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
         self.uplinks.gate == Gate::Open
@@ -146,7 +146,7 @@ impl Publishing<'_> {
             return self.route_inside(now, &mut publication.clone(), session);
         };
         if self.uplinks.quarantine.holds(&topic, now.monotonic) {
-            self.desk.discard_publication(Reason::TopicDenied, &mut publication.clone());
+            self.desk.reports().discard_publication(Reason::TopicDenied, &mut publication.clone());
             return;
         }
         let mut properties = Vec::new();

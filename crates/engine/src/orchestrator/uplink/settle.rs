@@ -5,21 +5,17 @@
 //! Only a broker of MQTT 5 brings an id back; what an older one has acknowledged is settled.
 
 use crate::desk::Desk;
-use crate::durable::Journal;
-use crate::groups::dealing::Dealing;
-use crate::groups::dealing::dealing;
-use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::Settlement;
+use crate::durable::{Journal, Key, Numbers};
+use crate::groups::dealing::{Dealing, dealing};
+use crate::orchestrator::uplink::uplinking::Uplinking;
+use crate::orchestrator::uplink::{Brokers, Settlement};
 use crate::publish::layouts::Layouts;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
 use crate::session::table::Sessions;
 use std::collections::BTreeMap;
 
 use super::id::MessageId;
 use super::{Unreturned, UplinkKey};
-use crate::durable::{Key, Numbers};
-use crate::engine::Engine;
 use crate::ids::{SessionKey, ShardId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
@@ -80,13 +76,13 @@ fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
     MessageId::at_end_of(delivery.message.properties()).map(|id| (id.entered, id.number))
 }
 
-impl Engine {
+impl Uplinking<'_> {
     /// Decides about what brokers have acknowledged in the packet at hand.
     pub(super) fn settle_acknowledged(&mut self, now: Now) {
         let decide = self.uplinks.brokers.config.brokers_decide();
         while let Some((session, in_flight)) = self.uplinks.settlement.acknowledged.pop() {
             let Some(key) = self.uplinks.brokers.by_session.get(&session.0).copied() else {
-                self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
+                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
                 continue;
             };
             let id =
@@ -103,7 +99,7 @@ impl Engine {
             // A user may write what it may not read: then nothing comes back, whatever has become of it.
             let brings_ids = uplink.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
-                self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
+                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
                 continue;
             };
             let kept_back = self.uplinks.keeps_back(session, delivery.message.topic());
@@ -112,8 +108,8 @@ impl Engine {
             if !open || !publishing!(self).is_wanted_here(&message) {
                 self.uplinks.settlement.resends.forget(&id);
                 self.uplinks.settlement.forget_come(
-                    &mut self.desk,
-                    &mut self.layouts,
+                    self.desk,
+                    self.layouts,
                     &mut self.uplinks.brokers,
                     session,
                     &id,
@@ -122,12 +118,12 @@ impl Engine {
             } else if kept_back {
                 self.deliver_here(now, key, &message);
                 self.uplinks.settlement.resends.forget(&id);
-                self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
+                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
             } else {
                 self.uplinks.settlement.keep_unreturned(
                     now,
-                    &mut self.desk,
-                    &mut self.layouts,
+                    self.desk,
+                    self.layouts,
                     &mut self.uplinks.brokers,
                     (key, id),
                     in_flight,
@@ -135,10 +131,10 @@ impl Engine {
             }
         }
         while let Some(id) = self.uplinks.settlement.denied.pop() {
-            self.uplinks.brokers.wait_no_longer_for(&mut self.desk, &mut self.layouts, &id);
+            self.uplinks.brokers.wait_no_longer_for(self.desk, self.layouts, &id);
         }
         while let Some(key) = self.uplinks.settlement.trusted.pop() {
-            self.uplinks.brokers.end_care(now, &mut self.desk, &mut self.layouts, key);
+            self.uplinks.brokers.end_care(now, self.desk, self.layouts, key);
         }
         self.check_gate_now_and_then(now);
     }
@@ -162,7 +158,7 @@ impl Engine {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let session = uplink.session;
         let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
-        self.uplinks.settlement.forget_unreturned(&mut self.desk, &in_flight);
+        self.uplinks.settlement.forget_unreturned(self.desk, &in_flight);
         let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
         let wanted = message.as_ref().is_some_and(|message| publishing!(self).is_wanted_here(message));
         let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
@@ -175,8 +171,8 @@ impl Engine {
             Some(message) if wanted => dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere),
             _ => self.uplinks.settlement.resends.forget(id),
         }
-        self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
-        self.uplinks.brokers.fit_window(&mut self.desk, key);
+        self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+        self.uplinks.brokers.fit_window(self.desk, key);
     }
 
     /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
@@ -217,10 +213,10 @@ impl Engine {
         let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
         let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
-            self.uplinks.settlement.forget_unreturned(&mut self.desk, &in_flight);
+            self.uplinks.settlement.forget_unreturned(self.desk, &in_flight);
             sent.push(in_flight);
         }
-        self.uplinks.brokers.fit_window(&mut self.desk, key);
+        self.uplinks.brokers.fit_window(self.desk, key);
         let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
             return;
         };
@@ -240,7 +236,7 @@ impl Engine {
             if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
                 flow.inflight_bytes -= cost;
             }
-            self.desk.memory -= cost;
+            self.desk.memory.held -= cost;
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
                 sent.push(leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry));
@@ -283,7 +279,7 @@ impl Dealing<'_> {
         uplink.counters.resent += 1;
         let session = uplink.session;
         if publication.expires_at <= now.monotonic {
-            self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
+            self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication.clone());
             return;
         }
         let not_to = match whereto {
@@ -307,10 +303,10 @@ impl Dealing<'_> {
     ) {
         let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
         for delivery in queue {
-            self.desk.forget_queued(delivery.cost());
+            self.desk.memory.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
             self.redeal(now, key, &delivery.message.publication(), whereto);
-            self.desk.forget_stored(stored, delivery.number);
+            self.desk.journal.forget_stored(stored, delivery.number);
         }
     }
 
@@ -337,7 +333,7 @@ impl Settlement {
         let session = uplink.session;
         let before = uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
         self.unreturned_bytes += cost;
-        desk.memory += cost;
+        desk.memory.held += cost;
         if let Some(Unreturned { in_flight, .. }) = before {
             // It was dealt to the same broker again, as after a restart: one of them is enough.
             self.forget_unreturned(desk, &in_flight);
@@ -388,7 +384,7 @@ impl Settlement {
     fn forget_unreturned(&mut self, desk: &mut Desk, in_flight: &InFlight) {
         let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
         self.unreturned_bytes -= cost;
-        desk.memory -= cost;
+        desk.memory.held -= cost;
     }
 }
 

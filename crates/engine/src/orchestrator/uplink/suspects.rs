@@ -11,6 +11,7 @@
 use crate::desk::Desk;
 use crate::groups::dealing::{Dealing, dealing};
 use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::uplinking::Uplinking;
 use crate::publish::layouts::Layouts;
 use std::collections::BTreeMap;
 
@@ -21,7 +22,6 @@ use super::quarantine::is_about_topic;
 use super::route::len_for_broker;
 use super::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
 use super::{Declined, Uplink, UplinkKey};
-use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
@@ -176,7 +176,7 @@ impl Uplink {
     }
 }
 
-impl Engine {
+impl Uplinking<'_> {
     /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
     /// Returns whether the next attempt comes at once: the broker is well, and only denies something.
     pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) -> bool {
@@ -238,7 +238,7 @@ impl BrokerRefusals<'_> {
                 _ if is_about_topic(code) && !self.is_denied_by(now, key, &delivery.message) => {
                     self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
                 }
-                _ => self.0.desk.discard_for(Reason::RefusedByReceiver, session, &delivery.message),
+                _ => self.0.desk.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
             }
             self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
         }
@@ -271,7 +271,7 @@ impl BrokerRefusals<'_> {
                 flow.inflight_bytes -= cost;
                 flow.to_resend -= usize::from(is_gone && place >= sent);
             }
-            self.0.desk.memory -= cost;
+            self.0.desk.memory.held -= cost;
             if is_gone {
                 taken.push(entry.item);
                 continue;
@@ -302,12 +302,12 @@ impl BrokerRefusals<'_> {
                     "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
                 );
                 if !said.is_some_and(is_about_topic) {
-                    self.0.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
                     self.0.uplinks.settlement.resends.forget(id);
                     let is_refused = self.0.uplinks.quarantine.note_denied(topic, now.monotonic);
                     self.refuse_topic(key, topic, is_refused);
                 } else if self.is_denied_by(now, key, &delivery.message) {
-                    self.0.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
                 } else {
                     self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
                 }

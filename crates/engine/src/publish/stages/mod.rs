@@ -156,7 +156,7 @@ impl Deciding<'_> {
             .with_if(full, Stage::Room)
             .with_if(receivers > WIDE_RECEIVERS, Stage::Wide);
         if it.raw.qos == QoS::ExactlyOnce {
-            stages = stages.union(self.desk.sessions.stages_of_exactly_once(it));
+            stages = stages.union(stages_of_exactly_once(it, &self.desk.sessions));
         }
         if it.tenant == TenantId::UPLINK {
             // The gate of the fleet bounds what is queued for brokers.
@@ -182,14 +182,12 @@ impl Deciding<'_> {
     }
 }
 
-impl Sessions {
-    /// The stages of QoS 2 messages that were taken before.
-    #[inline]
-    fn stages_of_exactly_once(&self, it: &Inbound<'_>) -> StageSet {
-        let Some((key, id)) = it.session.zip(it.raw.packet_id) else { return StageSet::NONE };
-        let Some(session) = self.get(key.0) else { return StageSet::NONE };
-        let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
-        let crosses = session.rare.is_some() && self.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
-        StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
-    }
+/// The stages of QoS 2 messages that were taken before.
+#[inline]
+fn stages_of_exactly_once(it: &Inbound<'_>, sessions: &Sessions) -> StageSet {
+    let Some((key, id)) = it.session.zip(it.raw.packet_id) else { return StageSet::NONE };
+    let Some(session) = sessions.get(key.0) else { return StageSet::NONE };
+    let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
+    let crosses = session.rare.is_some() && sessions.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
+    StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
 }

@@ -1,8 +1,7 @@
 //! While the store has no room: only what would have to be stored is rejected.
 
 use crate::publish::deciding::Deciding;
-use crate::publish::publishing::Publishing;
-use crate::publish::publishing::publishing;
+use crate::publish::publishing::{Publishing, publishing};
 use tidegate_mqtt::QoS;
 
 use super::Step;

@@ -1,9 +1,9 @@
 //! Messages to many subscribers wait until the connections that earlier ones have put in line were written.
 
 use super::{Deferral, Step};
+use crate::connection::parking::parking;
 use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
-use crate::publish::parking::parking;
 
 impl Deciding<'_> {
     /// Defers a message to many while earlier ones are under way: half of their connections would have to be written

@@ -6,7 +6,7 @@
 use super::{FetchState, Fetches};
 use crate::cluster::roster::Roster;
 use crate::ids::{Partitions, ShardId, partition_of};
-use crate::publish::is_own_topic;
+use crate::topics::is_own_topic;
 
 /// The partitions of which values are fetched at first, and those that are left for the end. A filter without wildcards
 /// leaves none: it waits for the home of its topic.

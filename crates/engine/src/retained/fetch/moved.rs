@@ -10,7 +10,7 @@ use crate::cluster::roster::Roster;
 use crate::cluster::transfer::Transfers;
 use crate::ids::{PartitionId, Partitions, ShardId, partition_of};
 use crate::message::Publication;
-use crate::publish::is_own_topic;
+use crate::topics::is_own_topic;
 
 impl Fetch {
     /// Whether it is for a filter without wildcards, so that one shard has all.

@@ -12,7 +12,7 @@ impl Desk {
     pub(super) fn block(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, publisher, bounds, .. } = *arriving;
         let link_bytes = self.settings.limits.shard_link_bytes;
-        let over_ceiling = self.is_over_ceiling();
+        let over_ceiling = self.memory.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let takes = session.connection.is_some();
         let Some(publisher) = publisher.filter(|_| takes && !over_ceiling) else {
@@ -26,7 +26,7 @@ impl Desk {
         let reason = if flow_gave_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
         if flow_gave_up || !hard {
             self.gave_up |= flow_gave_up && arriving.delivery.qos != QoS::AtMostOnce;
-            self.discard_arriving(reason, arriving);
+            self.reports().discard_arriving(reason, arriving);
             return false;
         }
         if !flow.blocking.contains(&publisher) {
@@ -35,7 +35,7 @@ impl Desk {
             self.to_park.push(publisher);
             if publisher.shard == self.shard {
                 let delay = Delay::Queue(Some(session.client_id.to_string()));
-                self.tell_delayed(delay, publisher.connection);
+                self.reports().tell_delayed(delay, publisher.connection);
             }
         }
         true

@@ -14,7 +14,7 @@ impl Desk {
             // as now, and never come further.
             return self.drop_newest(now, arriving);
         }
-        self.discard_arriving(Reason::QueueFullDisconnect, arriving);
+        self.reports().discard_arriving(Reason::QueueFullDisconnect, arriving);
         self.to_close.push((key, Reason::QueueFullDisconnect, None));
         false
     }

@@ -9,8 +9,10 @@ impl Desk {
     /// Nothing is dropped in vain for a message that not even an empty queue could take, so other policies end here,
     /// too.
     pub(super) fn drop_newest(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
-        self.discard_arriving(Reason::QueueFullNewest, arriving);
-        self.tell_queue_full(now, arriving.to, Reason::QueueFullNewest);
+        self.reports().discard_arriving(Reason::QueueFullNewest, arriving);
+        if let Some(session) = self.sessions.get_mut(arriving.to.0) {
+            session.tell_queue_full(&mut self.events, now, Reason::QueueFullNewest);
+        }
         false
     }
 }

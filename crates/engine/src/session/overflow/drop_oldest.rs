@@ -11,7 +11,9 @@ impl Desk {
         if !bounds.fits(0, 0, delivery.cost()) {
             return self.drop_newest(now, arriving);
         }
-        self.tell_queue_full(now, to, Reason::QueueFullOldest);
+        if let Some(session) = self.sessions.get_mut(to.0) {
+            session.tell_queue_full(&mut self.events, now, Reason::QueueFullOldest);
+        }
         let (reserved, reserved_bytes) = self.reservations.of(to);
         loop {
             let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else {
@@ -22,10 +24,10 @@ impl Desk {
                 return true;
             }
             let Some(older) = self.pop_least(to, delivery.message.priority) else {
-                self.discard_arriving(Reason::QueueFullNewest, arriving);
+                self.reports().discard_arriving(Reason::QueueFullNewest, arriving);
                 return false;
             };
-            self.discard_for(Reason::QueueFullOldest, to, &older.message);
+            self.reports().discard_for(Reason::QueueFullOldest, to, &older.message);
         }
     }
 }

@@ -33,8 +33,8 @@ impl Desk {
         if connected {
             self.refill_soon(to);
         }
-        self.forget_queued(cost);
-        self.forget_stored(stored, older.number);
-        self.discard_for(Reason::QueueReplaced, to, &older.message);
+        self.memory.forget_queued(cost);
+        self.journal.forget_stored(stored, older.number);
+        self.reports().discard_for(Reason::QueueReplaced, to, &older.message);
     }
 }

@@ -1,14 +1,11 @@
-//! The context in which a session ends and its will is published.
+//! The context in which partitions move between shards and processes.
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
-use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::desk::Desk;
-use crate::durable::Recovery;
-use crate::engine::AssignedNames;
 use crate::groups::Groups;
-use crate::ids::Place;
+use crate::ids::{AssignedNames, Place};
 use crate::image::Handover;
 use crate::link::Links;
 use crate::observers::Observers;
@@ -18,15 +15,12 @@ use crate::principals::Principals;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
-use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
 use crate::telling::sys::Sys;
-use crate::topics::Route;
-use crate::topics::RouteCache;
-use crate::topics::SubscriptionIndex;
+use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
-/// The parts of an engine that end a session, and that publish its will here or owe it to other nodes.
-pub(crate) struct Ending<'e> {
+/// The parts of an engine that write, read, hand over and forget the sessions of partitions that move.
+pub(crate) struct Moving<'e> {
     pub desk: &'e mut Desk,
     pub index: &'e mut SubscriptionIndex,
     pub cache: &'e mut RouteCache,
@@ -41,22 +35,19 @@ pub(crate) struct Ending<'e> {
     pub sys: &'e mut Sys,
     pub rules: &'e Rules,
     pub peers: &'e mut Peers,
-    pub recovery: &'e mut Recovery,
     pub handover: &'e mut Handover,
     pub assigned: &'e mut AssignedNames,
     pub homes: &'e HomesInForce,
-    pub endings: &'e mut EndedSessions,
     pub observers: &'e mut Observers,
     pub principals: &'e mut Principals,
-    pub outgoing: &'e mut Outgoing,
     pub place: Place,
     pub settings: &'e Settings,
 }
 
-/// Borrows the context of ending sessions from an engine.
-macro_rules! ending {
+/// Borrows the context of moving partitions from an engine, or from a wider context.
+macro_rules! moving {
     ($from:ident) => {
-        $crate::session::ending::Ending {
+        $crate::image::leaving::Moving {
             desk: &mut $from.desk,
             index: &mut $from.index,
             cache: &mut $from.cache,
@@ -71,17 +62,14 @@ macro_rules! ending {
             sys: &mut $from.sys,
             rules: &$from.rules,
             peers: &mut $from.peers,
-            recovery: &mut $from.recovery,
             handover: &mut $from.handover,
             assigned: &mut $from.assigned,
             homes: &$from.homes,
-            endings: &mut $from.endings,
             observers: &mut $from.observers,
             principals: &mut $from.principals,
-            outgoing: &mut $from.outgoing,
             place: $from.place,
             settings: &$from.settings,
         }
     };
 }
-pub(crate) use ending;
+pub(crate) use moving;

@@ -1,28 +1,28 @@
 //! What other shards send.
 
-use crate::cluster::peering::Peering;
-use crate::cluster::peering::peering;
+use crate::cluster::peering::{Peering, peering};
+use crate::connection::parking::parking;
 use crate::groups::dealing::dealing;
-use crate::link::Links;
+use crate::image::leaving::moving;
 use crate::link::transfer_word::TransferWord;
-use crate::publish::answering::Answering;
-use crate::publish::answering::answering;
+use crate::link::{Batch, Links};
+use crate::orchestrator::uplink::uplinking::uplinking;
+use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::deciding;
-use crate::publish::parking::parking;
 use crate::publish::publishing::publishing;
 use crate::retained::fetching::fetching;
+use crate::session::table::Sessions;
 use crate::subscribe::subscribing::subscribing;
+use std::collections::BTreeSet;
 use tidegate_mqtt::QoS;
 
 use crate::cluster::WELCOME_INDEX;
 use crate::cluster::exchanges::Got;
-use crate::desk::Desk;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
-use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::{PUBLISH_KIND, Record};
@@ -114,10 +114,12 @@ impl Engine {
                 self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
             }
             Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
-            Record::Fleet(FleetWord::Room { gate }) => self.set_gate(Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Room { gate }) => uplinking!(self).set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
-            Record::InterestRefused { ticket, filter, code } => self.refuse_filter(now, ticket, filter, code),
+            Record::InterestRefused { ticket, filter, code } => {
+                uplinking!(self).refuse_filter(now, ticket, filter, code);
+            }
             Record::InterestSeen { ticket } => {
                 self.links.answered(from, ticket, true);
                 answering!(self).handle_interest_seen(now, ticket);
@@ -130,7 +132,7 @@ impl Engine {
                     // What has reached some of its receivers here went to the old home alone: it was sent before.
                     self.finish_fan_outs(now);
                 }
-                self.handle_transfer(from, word);
+                moving!(self).handle_transfer(from, word);
             }
             Record::Dealing(word) => {
                 if peering!(self).handle_dealing(now, from, word) {
@@ -138,9 +140,19 @@ impl Engine {
                 }
             }
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
+            Record::SysQuery { round } => self.answer_sys_query(from, round),
+            Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
+            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
+            other => self.handle_room_record(now, from, other),
+        }
+    }
+
+    /// Takes records of publishers that wait for room in queues and links, and passes on all others.
+    fn handle_room_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
-                self.desk.tell_delayed(Delay::Queue(None), connection);
+                self.desk.reports().tell_delayed(Delay::Queue(None), connection);
                 parking!(self).park_for(now, connection, from);
             }
             Record::Unpark { connection } => self.unpark_for(now, connection, from),
@@ -162,9 +174,6 @@ impl Engine {
             Record::Reserved { number, full } => deciding!(self).handle_reserved(now, from, number, full),
             Record::Commit { number } => self.desk.reservations.commit((from, number)),
             Record::Release { number } => deciding!(self).release((from, number)),
-            Record::SysQuery { round } => self.answer_sys_query(from, round),
-            Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
-            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
             other => peering!(self).handle_retained_record(now, from, other),
         }
     }
@@ -202,7 +211,7 @@ impl Engine {
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            self.desk.discard_publication(Reason::MessageExpired, &mut envelope.publication);
+            self.desk.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = publishing!(self).route_of(envelope.publication.tenant, envelope.publication.topic);
             let receivers = self.cache.get(slot).1.targets().len();
@@ -212,7 +221,7 @@ impl Engine {
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::UPLINK {
-                self.check_gate_now_and_then(now);
+                uplinking!(self).check_gate_now_and_then(now);
             }
         }
         self.desk.transfers.source = self.place.shard;
@@ -243,14 +252,14 @@ impl Engine {
         if let Some(ticket) = ticket.filter(|_| !later) {
             self.links.confirm_interest(from, ticket);
         }
-        self.end_decided_waits(now);
+        uplinking!(self).end_decided_waits(now);
     }
 
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
         self.desk.overload.give_up(&publisher);
         self.desk.loop_lag.give_up(&publisher);
-        self.desk.give_up_blocking(|other| *other == publisher);
+        self.desk.sessions.give_up_blocking(&mut self.desk.blockers, |other| *other == publisher);
     }
 }
 
@@ -319,21 +328,6 @@ impl Links {
     }
 }
 
-impl Desk {
-    /// These publishers wait no longer for queues of this shard.
-    pub(crate) fn give_up_blocking(&mut self, gives_up: impl Fn(&BlockedPublisher) -> bool) {
-        let sessions = &mut self.sessions;
-        self.blockers.retain(|key| {
-            let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
-            if flow.blocking.iter().any(&gives_up) {
-                flow.blocking.retain(|other| !gives_up(other));
-                flow.block_given_up = true;
-            }
-            !flow.blocking.is_empty()
-        });
-    }
-}
-
 fn source_of(envelope: &Envelope<'_>) -> Source {
     Source {
         session: None,
@@ -342,6 +336,25 @@ fn source_of(envelope: &Envelope<'_>) -> Source {
         ticket: envelope.ticket,
         entered_at: envelope.entered_at,
         hops: envelope.hops + 1,
+    }
+}
+
+impl Sessions {
+    /// These publishers wait no longer for queues of this shard.
+    pub(crate) fn give_up_blocking(
+        &mut self,
+        blockers: &mut BTreeSet<u32>,
+        gives_up: impl Fn(&BlockedPublisher) -> bool,
+    ) {
+        let sessions = self;
+        blockers.retain(|key| {
+            let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
+            if flow.blocking.iter().any(&gives_up) {
+                flow.blocking.retain(|other| !gives_up(other));
+                flow.block_given_up = true;
+            }
+            !flow.blocking.is_empty()
+        });
     }
 }
 

@@ -1,0 +1,60 @@
+//! What an audit of an engine looks at.
+
+use crate::addresses::Nodes;
+use crate::cluster::outgoing::Outgoing;
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::ids::Place;
+use crate::link::Links;
+use crate::observers::Observers;
+use crate::orchestrator::uplink::Uplinks;
+use crate::principals::Principals;
+use crate::publish::fan_out::FanOuts;
+use crate::publish::turn_share::TurnShare;
+use crate::session::ended::EndedSessions;
+use crate::settings::Settings;
+use crate::telling::sys::Sys;
+use crate::topics::SubscriptionIndex;
+
+/// The parts of an engine that an audit compares with each other. It changes none of them.
+pub(crate) struct Audit<'e> {
+    pub desk: &'e Desk,
+    pub index: &'e SubscriptionIndex,
+    pub links: &'e Links,
+    pub groups: &'e Groups,
+    pub nodes: &'e Nodes,
+    pub uplinks: &'e Uplinks,
+    pub sys: &'e Sys,
+    pub fan_outs: &'e FanOuts,
+    pub turn_share: &'e TurnShare,
+    pub endings: &'e EndedSessions,
+    pub observers: &'e Observers,
+    pub principals: &'e Principals,
+    pub outgoing: &'e Outgoing,
+    pub place: Place,
+    pub settings: &'e Settings,
+}
+
+/// Borrows what an audit looks at from an engine.
+macro_rules! auditing {
+    ($from:ident) => {
+        $crate::audit::checks::Audit {
+            desk: &$from.desk,
+            index: &$from.index,
+            links: &$from.links,
+            groups: &$from.groups,
+            nodes: &$from.nodes,
+            uplinks: &$from.uplinks,
+            sys: &$from.sys,
+            fan_outs: &$from.fan_outs,
+            turn_share: &$from.turn_share,
+            endings: &$from.endings,
+            observers: &$from.observers,
+            principals: &$from.principals,
+            outgoing: &$from.outgoing,
+            place: $from.place,
+            settings: &$from.settings,
+        }
+    };
+}
+pub(crate) use auditing;

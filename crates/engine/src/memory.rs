@@ -1,0 +1,88 @@
+//! What a shard holds in memory, and the ceiling for it.
+
+/// The share of a queue while the shard holds more than half of what it may.
+const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
+
+/// Bytes and messages that a shard holds, as running sums.
+#[derive(Debug)]
+pub(crate) struct MemoryUse {
+    /// Bytes of tails, parked packets, topics with aliases, wills, queues and messages in flight, and the kernel's
+    /// share of blocked sockets.
+    pub held: u64,
+    pub queued_messages: u64,
+    pub queued_bytes: u64,
+    pub input_bytes: u64,
+    /// Messages that wait in the store alone, and their cost in memory once they are read.
+    pub stored_messages: u64,
+    pub stored_bytes: u64,
+    /// Bytes that the shard may hold, 0 for no bound.
+    pub ceiling: u64,
+    /// Bytes of a queue that may be in memory; the rest is in the store alone.
+    queue_memory: u64,
+}
+
+impl MemoryUse {
+    pub(crate) fn new(ceiling: u64, queue_memory: u64) -> Self {
+        Self {
+            held: 0,
+            queued_messages: 0,
+            queued_bytes: 0,
+            input_bytes: 0,
+            stored_messages: 0,
+            stored_bytes: 0,
+            ceiling,
+            queue_memory,
+        }
+    }
+
+    /// Whether the shard holds more bytes than it may.
+    #[inline]
+    pub(crate) fn is_over_ceiling(&self) -> bool {
+        self.would_exceed_ceiling(0)
+    }
+
+    /// Whether the shard would hold more bytes than it may with so many more.
+    #[inline]
+    pub(crate) fn would_exceed_ceiling(&self, more: u64) -> bool {
+        let ceiling = self.ceiling;
+        ceiling != 0 && self.held + more > ceiling
+    }
+
+    /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well.
+    /// Queues stop growing at the ceiling, and those who come to empty them have to get in.
+    #[inline]
+    pub(crate) fn is_far_over_ceiling(&self) -> bool {
+        let ceiling = self.ceiling;
+        ceiling != 0 && self.held > ceiling.saturating_add(ceiling / 4)
+    }
+
+    /// Bytes that a queue may hold in memory.
+    pub(crate) fn queue_share(&self) -> u64 {
+        let ceiling = self.ceiling;
+        let scarce = ceiling != 0 && self.held > ceiling / 2;
+        let share = self.queue_memory;
+        if scarce { share.min(SCARCE_SHARE_BYTES) } else { share }
+    }
+
+    /// Adds one message's cost to the sums.
+    #[inline]
+    pub(crate) fn count_queued(&mut self, cost: u64) {
+        self.queued_messages += 1;
+        self.queued_bytes += cost;
+        self.held += cost;
+    }
+
+    /// Takes one message's cost out of the sums.
+    pub(crate) fn forget_queued(&mut self, cost: u64) {
+        self.queued_messages -= 1;
+        self.queued_bytes -= cost;
+        self.held -= cost;
+    }
+
+    /// Takes the end of a queue out of the sums.
+    pub(crate) fn forget_tail(&mut self, messages: u64, bytes: u64, counted: u64) {
+        self.stored_messages -= messages;
+        self.stored_bytes -= bytes;
+        self.held -= counted;
+    }
+}
