@@ -10,8 +10,8 @@ use tidegate_admin::fleet::BrokerAddress;
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, BanTarget, BanTerms, ClientEntry, ClientsRequest, DrainRequest, DrainStatus,
-    FleetStatus, KickRequest, MeterRequest, PipelineOrder, SlowClient, Story, StoryEvent, Subject,
-    TenantUsage, UnbanRequest,
+    FleetStatus, KickRequest, MeterRequest, PipelineOrder, SlowClient, Story, StoryEvent, Subject, TenantUsage,
+    UnbanRequest,
 };
 use tidegate_console::Unavailable;
 use tidegate_console::api::{Control, ControlError, Homes, Members, reason_entry};

@@ -12,9 +12,13 @@ use tidegate_cluster::{Addresses, Advert, Former, Home, Move, Table};
 fn record(name: &str, current: &[u8]) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
-        std::fs::write(&path, current).unwrap();
+        std::fs::write(&path, [current, b"\n"].concat()).unwrap();
     }
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; UPDATE_FIXTURES=1 writes it", path.display()))
+    let read = std::fs::read(&path);
+    let mut record = read.unwrap_or_else(|error| panic!("{}: {error}; UPDATE_FIXTURES=1 writes it", path.display()));
+    // The end of the last line of the file.
+    assert_eq!(record.pop(), Some(b'\n'));
+    record
 }
 
 fn table() -> Table {

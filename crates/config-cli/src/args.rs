@@ -48,7 +48,7 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 
-    /// The bus of the cluster, or of the services of `core`: embedded://DIRECTORY, shared by processes of one machine,
+    /// The bus of the cluster, or of the services of `core`: `embedded://DIRECTORY`, shared by processes of one machine,
     /// nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
     #[arg(long, value_name = "ADDRESS")]
     pub bus: Option<String>,

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_new_or_gone_are_named_and_those_that_have_moved_are_not() {
+    fn new_and_removed_rules_are_named_and_moved_ones_are_not() {
         let (old, new) = (rules("topic write a\ntopic read b\n"), rules("topic read c\n\ntopic read b\n"));
         let told = differences(Some(&old), Some(&new));
         assert_eq!(told.len(), 2, "{told:?}");

@@ -2,7 +2,7 @@
 //!
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger`
 //!   (what follows).
-//! - What is done to a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
+//! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
 //! - What is measured: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - What comes out: `report`; `failure` is what keeps the rig itself from going on.

@@ -10,9 +10,9 @@ use crate::failure::Failure;
 
 /// The last lines of a process that are kept.
 const LAST_LINES: usize = 12;
-/// How many ends by itself are remembered.
+/// Ends without a signal that are remembered.
 const ENDS: usize = 3;
-/// A process that ends by itself within this time gives up at once: it is started again after a pause.
+/// A process that ends without a signal within this time is started again after a pause.
 const SHORT_LIFE: Duration = Duration::from_secs(3);
 /// The first pause; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ pub(crate) struct Member {
     pub(crate) gave_up: u64,
     /// How often in a row it did so at once.
     short_lives: u32,
-    /// What it said when it ended by itself, the latest last.
+    /// Last lines of the process at each end without a signal, the latest last.
     ends: VecDeque<String>,
 }
 
@@ -83,7 +83,7 @@ impl Member {
         if self.ends.len() == ENDS {
             self.ends.pop_front();
         }
-        self.ends.push_back(format!("ended by itself ({status}) after {lived:.1?}: {}", last_lines(&mut process)));
+        self.ends.push_back(format!("ended ({status}) after {lived:.1?}: {}", last_lines(&mut process)));
         if lived < SHORT_LIFE {
             let pause = FIRST_PAUSE.saturating_mul(1 << self.short_lives.min(8)).min(LONGEST_PAUSE);
             self.short_lives += 1;
@@ -127,7 +127,7 @@ impl Member {
         Ok(())
     }
 
-    /// Its name, the last lines that it wrote, and what it said before when it ended by itself.
+    /// Its name, its last lines, and its last lines at earlier ends without a signal.
     pub(crate) fn output(&mut self) -> String {
         let now = self.running.as_mut().map_or_else(|| "not running".to_owned(), last_lines);
         let ends: Vec<&str> = self.ends.iter().map(String::as_str).collect();
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_says_before_it_gives_up_is_kept() {
+    fn last_lines_of_an_ended_process_are_kept() {
         let folder = std::env::temp_dir().join(format!("tidegate-torture-member-{}", std::process::id()));
         let command = "sh -c 'echo the port is taken; exit 3'".to_owned();
         let mut member = Member::new("node".to_owned(), command, 1, folder.join("data")).unwrap();

@@ -22,7 +22,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Takes blocks with at least `count` ports, of which every port is free. Runs with seeds beside each other begin
+    /// Takes blocks with at least `count` free ports. Runs with seeds beside each other begin
     /// to look at blocks beside each other.
     pub(crate) fn take(seed: u64, count: u16) -> Result<Self, Failure> {
         let area = area(ephemeral());

@@ -5,22 +5,18 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_bus::{Address as BusAddress, AddressError};
+use tidegate_bus::Address as BusAddress;
 use tidegate_engine::OverflowRule;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
-    AmqpSettings, Batching, FileSettings, HttpSettings, HttpSourceSettings, InfluxSettings, KafkaSettings, LogSettings,
-    MqttSettings, NatsSettings, NatsSourceSettings, PipelineSettings, PostgresSettings, QoS, RedisSettings, S3Settings,
-    SaslMechanism, SinkKind, SinkSettings, SourceSettings, SqliteSettings, StepSettings, Steps, TopicFilterBuf,
-    TopicsSettings,
+    Batching, HttpSourceSettings, LogSettings, NatsSourceSettings, PipelineSettings, SinkKind, SinkSettings,
+    SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
 };
-use tidegate_mqtt::TopicError;
 
-use super::CLIENT_PREFIX;
+use super::{CLIENT_PREFIX, PipelineError};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
-use crate::orchestrator::{BrokerAddress, BrokerAddressError};
-use crate::sections::cluster::BusSasl;
+use crate::orchestrator::BrokerAddress;
 use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 
 /// Longest file of a password, a secret or a header, bytes.
@@ -29,98 +25,6 @@ const MAX_SECRET_FILE: u64 = 64 << 10;
 const MAX_AHEAD_BYTES: usize = 1 << 20;
 /// How long a batch waits for a bus that is away.
 const BUS_WITHIN: Duration = Duration::from_secs(10);
-
-/// Least time between two objects of one lane.
-const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
-
-/// Why the settings of a pipeline or a sink cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum PipelineError {
-    /// An address of a broker is wrong.
-    #[error(transparent)]
-    Address(#[from] BrokerAddressError),
-    /// TLS to a broker cannot be set up.
-    #[error("TLS cannot be set up: {0}")]
-    Tls(#[from] TlsFileError),
-    /// A pipeline names a sink that the configuration does not have.
-    #[error("there is no sink `{0}`")]
-    NoSink(String),
-    /// A topic filter is wrong.
-    #[error(transparent)]
-    Filter(#[from] TopicError),
-    /// A sink cannot be used.
-    #[error("sink `{name}`: {source}")]
-    Sink {
-        /// The sink.
-        name: String,
-        /// The cause.
-        source: Box<PipelineError>,
-    },
-    /// A header has no value.
-    #[error("a header is `NAME: VALUE`")]
-    Header,
-    /// A file that has to be text is not.
-    #[error("{0} is no text")]
-    NoText(String),
-    /// A file of a secret cannot be read.
-    #[error("cannot read the secret in {path}: {source}")]
-    Secret {
-        /// The file.
-        path: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// A file of a secret has none.
-    #[error("cannot read the secret in {0}: its first line is empty")]
-    EmptySecret(String),
-    /// The address of the bus is wrong.
-    #[error("the bus of the hub: {0}")]
-    BusAddress(AddressError),
-    /// The bus is within one process.
-    #[error("the bus of the hub is within one process: name nats://HOST:PORT or kafka://HOST:PORT")]
-    BusNotShared,
-    /// A pipeline publishes to a broker, and none is named.
-    #[error("pipeline `{pipeline}` publishes to {place}: name the broker with --broker mqtt://HOST:PORT")]
-    NoBroker {
-        /// The pipeline.
-        pipeline: String,
-        /// The sink, or the topic of its dead letters.
-        place: String,
-    },
-    /// A pipeline names a source that the configuration does not have.
-    #[error("there is no source `{0}`")]
-    NoSource(String),
-    /// A source cannot be used.
-    #[error("source `{name}`: {source}")]
-    Source {
-        /// The source.
-        name: String,
-        /// The cause.
-        source: Box<PipelineError>,
-    },
-    /// The address of a web hook cannot be used.
-    #[error("`{listen}`: {source}")]
-    Listen {
-        /// The address.
-        listen: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The address of a web hook has no host.
-    #[error("`{0}` is no address")]
-    NoAddress(String),
-    /// A sink of kind `topic` has no settings before its broker is known.
-    #[error("its broker is not known here")]
-    UnknownBroker,
-    /// A sink has no settings of its kind.
-    #[error("it has no kind")]
-    NoKind,
-    /// Neither a bus nor a broker is named.
-    #[error(
-        "name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT"
-    )]
-    NoOrigin,
-}
 
 /// How pipelines get to their broker.
 #[derive(Clone, Debug)]
@@ -446,171 +350,6 @@ impl SourceSection {
     }
 }
 
-impl Sink {
-    fn settings(&self, client_id: &str) -> Result<SinkSettings, PipelineError> {
-        let kind = self
-            .kind(client_id)
-            .map_err(|error| PipelineError::Sink { name: self.name.clone(), source: Box::new(error) })?;
-        Ok(self.with_kind(kind))
-    }
-
-    fn with_kind(&self, kind: SinkKind) -> SinkSettings {
-        let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-        let batching = Batching {
-            messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
-            bytes: usize::try_from(self.batch_bytes.0).unwrap_or(usize::MAX),
-            time: millis(self.batch_time.max(if self.kind == SinkType::S3 {
-                LEAST_OBJECT_TIME
-            } else {
-                Duration::ZERO
-            })),
-            retry_min: millis(self.retry_min),
-            retry_max: millis(self.retry_max),
-        };
-        SinkSettings { name: self.name.clone(), kind, batching, parallel: usize::from(self.parallel) }
-    }
-
-    /// Topics of the broker that `way` leads to.
-    fn topics(&self, client_id: String, way: &Way) -> MqttSettings {
-        MqttSettings {
-            address: way.address.clone(),
-            socket: way.socket.clone(),
-            client_id,
-            user_name: way.user_name.clone(),
-            password: way.password.clone(),
-            topic: Some(self.topic.clone()).filter(|topic| !topic.is_empty()),
-            qos: if self.qos == 2 { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
-            retain: self.retain,
-            timeout: self.timeout,
-        }
-    }
-
-    fn kind(&self, client_id: &str) -> Result<SinkKind, PipelineError> {
-        let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
-        let ca_file = self.ca.as_ref().map(PathBuf::from);
-        let secret = || self.secret_file.as_deref().map(first_line).transpose();
-        Ok(match self.kind {
-            SinkType::Http => {
-                SinkKind::Http(HttpSettings { url, headers: self.all_headers()?, secret: secret()?, timeout, ca_file })
-            }
-            SinkType::Influxdb => SinkKind::Influx(InfluxSettings {
-                url,
-                headers: self.all_headers()?,
-                measurement: self.measurement.clone(),
-                tags: self.tags.0.clone(),
-                timeout,
-                ca_file,
-            }),
-            SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
-            SinkType::Topic => return Err(PipelineError::UnknownBroker),
-            SinkType::S3 => self.s3(secret()?.unwrap_or_default()),
-            _ => self.kind_without_files().ok_or(PipelineError::NoKind)?,
-        })
-    }
-
-    /// The key whose value is of no use, and why, as far as that is known without files and servers.
-    pub(super) fn unusable(&self) -> Option<(&'static str, String)> {
-        let kind = match self.kind {
-            // The secret is in a file.
-            SinkType::S3 => self.s3(vec![0]),
-            _ => self.kind_without_files()?,
-        };
-        kind.unusable()
-    }
-
-    /// The settings of kinds that read no file for them.
-    fn kind_without_files(&self) -> Option<SinkKind> {
-        let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
-        let ca_file = self.ca.as_ref().map(PathBuf::from);
-        let path = self.path.as_ref().map(PathBuf::from).unwrap_or_default();
-        Some(match self.kind {
-            SinkType::File => SinkKind::File(FileSettings {
-                path,
-                format: self.format,
-                rotate_bytes: self.rotate_size.0,
-                rotate_time: self.rotate_time,
-            }),
-            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings { path, table: self.table.clone(), timeout }),
-            SinkType::Postgres => {
-                SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
-            }
-            SinkType::Kafka => SinkKind::Kafka(KafkaSettings {
-                url,
-                mechanism: match self.sasl {
-                    BusSasl::Plain => SaslMechanism::Plain,
-                    BusSasl::ScramSha256 => SaslMechanism::ScramSha256,
-                    BusSasl::ScramSha512 => SaslMechanism::ScramSha512,
-                },
-                ca_file,
-                topic: self.topic.clone(),
-                timeout,
-            }),
-            SinkType::Amqp => SinkKind::Amqp(AmqpSettings {
-                url,
-                ca_file,
-                queue: self.queue.clone(),
-                exchange: self.exchange.clone(),
-                routing_key: self.routing_key.clone(),
-                timeout,
-            }),
-            SinkType::Redis => {
-                let (stream, max_entries) = (self.stream.clone(), self.max_entries);
-                SinkKind::Redis(RedisSettings { url, stream, max_entries, timeout })
-            }
-            SinkType::Nats => {
-                let (stream, subject) = (self.stream.clone(), self.subject.clone());
-                SinkKind::Nats(NatsSettings { url, stream, subject, timeout })
-            }
-            SinkType::Http | SinkType::Influxdb | SinkType::Mqtt | SinkType::Topic | SinkType::S3 => return None,
-        })
-    }
-
-    fn s3(&self, secret: Vec<u8>) -> SinkKind {
-        SinkKind::S3(S3Settings {
-            url: self.url.clone().unwrap_or_default(),
-            bucket: self.bucket.clone(),
-            region: self.region.clone(),
-            prefix: self.prefix.clone(),
-            format: self.format,
-            access_key: self.access_key.clone(),
-            secret,
-            timeout: self.timeout,
-            ca_file: self.ca.as_ref().map(PathBuf::from),
-        })
-    }
-
-    fn mqtt(&self, url: &str, client_id: &str) -> Result<MqttSettings, PipelineError> {
-        let place = BrokerAddress::of_parts(Some("sink"), url)?;
-        let (address, socket) = socket_of(&place, self.ca.as_deref())?;
-        let written = self.password_file.as_deref().map(first_line).transpose()?;
-        Ok(MqttSettings {
-            address,
-            socket,
-            client_id: if self.client_id.is_empty() { client_id.to_owned() } else { self.client_id.clone() },
-            user_name: self.username.clone().or(place.user_name),
-            password: written.or(place.password.map(String::into_bytes)),
-            topic: Some(self.topic.clone()).filter(|topic| !topic.is_empty()),
-            qos: if self.qos == 2 { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
-            retain: self.retain,
-            timeout: self.timeout,
-        })
-    }
-
-    fn all_headers(&self) -> Result<Vec<(String, String)>, PipelineError> {
-        let split = |header: &String| {
-            let (name, value) = header.split_once(':').ok_or(PipelineError::Header)?;
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
-        };
-        let mut headers: Vec<(String, String)> =
-            self.headers.0.iter().map(split).collect::<Result<_, PipelineError>>()?;
-        if let Some(path) = &self.authorization_file {
-            let value = String::from_utf8(first_line(path)?).map_err(|_| PipelineError::NoText(path.clone()))?;
-            headers.push(("authorization".to_owned(), value));
-        }
-        Ok(headers)
-    }
-}
-
 /// How a broker is reached, with TLS where its address says so.
 ///
 /// # Errors
@@ -626,7 +365,7 @@ pub(super) fn socket_of(place: &BrokerAddress, ca: Option<&str>) -> Result<(Addr
 }
 
 /// The first line of a file.
-fn first_line(path: &str) -> Result<Vec<u8>, PipelineError> {
+pub(super) fn first_line(path: &str) -> Result<Vec<u8>, PipelineError> {
     let failed = |source: io::Error| PipelineError::Secret { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;

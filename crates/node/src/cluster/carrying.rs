@@ -14,7 +14,7 @@ use super::indirect::{Indirect, Notice};
 use super::loss::Loss;
 use super::session::{Phase, Session};
 use super::slots::SessionId;
-use super::table::{MAX_STRANGERS, Table};
+use super::table::{LinkTable, MAX_STRANGERS};
 use super::wire::{Frame, Part, Portion};
 use super::{NodeName, PeerNode};
 
@@ -49,7 +49,7 @@ impl Session {
     }
 }
 
-impl Table {
+impl LinkTable {
     /// Carries a part of a session from one node to another. `limit` is the number of bytes that may wait for a node.
     pub(super) fn carry(&mut self, session: &mut Session, portion: &Portion<'_>, limit: u64) -> Result<(), Loss> {
         let (Phase::Open(open), None) = (&session.phase, &session.indirect) else { return Err(Loss::OutOfPlace) };

@@ -16,7 +16,7 @@ use super::rosters::Rosters;
 use super::session::{Farewell, Phase, Session, after};
 use super::settings::LinkLimits;
 use super::slots::{SessionId, Slots};
-use super::table::{MAX_STRANGERS, Table};
+use super::table::{LinkTable, MAX_STRANGERS};
 use super::thread::{LISTENER, ToLinks, WAKER};
 use super::wire::{Frame, NONCE_BYTES};
 use super::{ClusterSettings, ClusterView, PeerNode};
@@ -49,7 +49,7 @@ pub(super) struct Links {
     pub(super) clock: Clock,
     pub(super) shards: Vec<InboxSender>,
     pub(super) view: Arc<ClusterView>,
-    pub(super) table: Table,
+    pub(super) table: LinkTable,
     pub(super) slots: Slots,
     pub(super) rosters: Rosters,
     buffer: Box<[u8]>,
@@ -87,7 +87,7 @@ impl Links {
             clock,
             shards,
             view: Arc::new(ClusterView::alone()),
-            table: Table::default(),
+            table: LinkTable::default(),
             slots,
             rosters: Rosters::new(own),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),

@@ -17,7 +17,7 @@ pub(super) const MAX_STRANGERS: usize = 32;
 
 /// Sessions and nodes.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct LinkTable {
     pub(super) peers: BTreeMap<NodeName, Peer>,
     pub(super) sessions: BTreeMap<SessionId, Session>,
     /// The number of the next session.
@@ -28,7 +28,7 @@ pub(super) struct Table {
     pub(super) past: LinkCounters,
 }
 
-impl Default for Table {
+impl Default for LinkTable {
     fn default() -> Self {
         Self {
             peers: BTreeMap::new(),
@@ -41,7 +41,7 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl LinkTable {
     /// Takes a session in, and gives it a number.
     pub(super) fn add(&mut self, session: Session) -> SessionId {
         let id = self.next_number();

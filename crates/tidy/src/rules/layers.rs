@@ -118,7 +118,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "config-cli",
-        ours: &["config", "engine", "identity", "mosquitto-conf", "terminal"],
+        ours: &["auth", "config", "conversion", "engine", "foreign-conf", "identity", "mosquitto-conf", "terminal"],
         tests: &[],
         others: None,
     },

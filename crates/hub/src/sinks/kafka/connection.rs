@@ -16,7 +16,7 @@ use super::wire::{self, AnswerReader, Api};
 
 /// Longest answer, bytes.
 const MAX_ANSWER: usize = 8 << 20;
-/// Silence after which a new connection is made: brokers close those that are silent for long.
+/// Silence after which a new connection is made: brokers close silent connections.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// How connections are made.

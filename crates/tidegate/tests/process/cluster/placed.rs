@@ -25,9 +25,9 @@ fn pipeline_is(cluster: &Cluster, asked: usize, state: &str) {
 /// Pauses and resumes the pipeline at a node that does not run it.
 fn order_elsewhere(cluster: &Cluster, runs_at: usize) {
     let asked = (runs_at + 1) % NAMES.len();
-    for (what, state) in [("pause", "paused"), ("resume", "running")] {
+    for (order, state) in [("pause", "paused"), ("resume", "running")] {
         let admin = format!("http://{}", cluster.node(asked).address("admin=http://"));
-        let ended = run(&["hub", what, "hot", "--admin", &admin]);
+        let ended = run(&["hub", order, "hot", "--admin", &admin]);
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
         pipeline_is(cluster, asked, state);
         pipeline_is(cluster, runs_at, state);
