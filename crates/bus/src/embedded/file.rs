@@ -1,11 +1,13 @@
 //! The file of a log: batches of changes, each with a checksum.
 //!
 //! A batch is written at once and made durable before anything of it is confirmed, and before the next one is written.
-//! So what is broken at the end of a file was never confirmed and is cut off, while something whole behind what is
-//! broken means damage.
+//! So a broken end of a file was never confirmed and is cut off, while a whole batch behind a broken one means damage.
+//!
+//! Records have payloads of clients, and one may look like a batch. All checksums therefore begin with a random salt,
+//! which the head of the file has and no client knows.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -13,18 +15,54 @@ use bytes::Bytes;
 use super::change::Change;
 use crate::LogName;
 
-/// What each batch begins with: this, the length of the body, its checksum, and the checksum of these three.
-const MAGIC: [u8; 4] = *b"TGb2";
+/// A file begins with this, the salt, and the checksum of both.
+const FILE_MAGIC: [u8; 4] = *b"TGb3";
+/// A batch begins with this, the length of the body, its checksum, and the checksum of these three.
+const MAGIC: [u8; 4] = *b"TGbb";
+/// Bytes of the head of a file, and of the head of a batch.
 const HEAD: usize = 16;
 /// What the names of files of logs end with, behind the name of the log.
 pub(super) const SUFFIX: &str = ".log";
 /// Records that are written at once into a new file: a few of the largest still fit into a batch.
 const RECORDS_OF_A_BATCH: usize = 32;
 
+/// The salt of a file's checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Salt([u8; 8]);
+
+impl Salt {
+    fn random() -> io::Result<Self> {
+        let mut salt = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut salt)?;
+        Ok(Self(salt))
+    }
+
+    fn sum(self, bytes: &[u8]) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c(&self.0), bytes)
+    }
+
+    /// The head of a file with this salt.
+    fn head(self) -> [u8; HEAD] {
+        let mut head = [0; HEAD];
+        head[..4].copy_from_slice(&FILE_MAGIC);
+        head[4..12].copy_from_slice(&self.0);
+        let sum = crc32c::crc32c(&head[..12]);
+        head[12..].copy_from_slice(&sum.to_le_bytes());
+        head
+    }
+
+    /// The salt in the head of a file.
+    fn of(content: &[u8]) -> Option<Self> {
+        let salt = Self(content.get(4..12)?.try_into().ok()?);
+        (content.get(..HEAD)? == salt.head()).then_some(salt)
+    }
+}
+
 /// A log's file, open for appending.
 pub(super) struct LogFile {
     path: PathBuf,
     file: File,
+    salt: Salt,
     /// Bytes that are in it.
     pub(super) bytes: u64,
 }
@@ -38,18 +76,23 @@ impl LogFile {
         let path = directory.join(format!("{log}{SUFFIX}"));
         let content = match fs::read(&path) {
             Ok(content) => Bytes::from(content),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Bytes::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let salt = Salt::random()?;
+                let (file, bytes) = write_whole(&path, salt, &[])?;
+                return Ok((Self { path, file, salt, bytes }, Vec::new()));
+            }
             Err(error) => return Err(error),
         };
-        let (changes, end) = parse(&content).map_err(|at| damaged(&path, at))?;
-        let file = OpenOptions::new().append(true).create(true).open(&path)?;
+        let salt = Salt::of(&content).ok_or_else(|| damaged(&path, 0))?;
+        let (changes, end) = parse(&content, salt).map_err(|at| damaged(&path, at))?;
+        let file = OpenOptions::new().append(true).open(&path)?;
         if end < content.len() {
             tracing::warn!(path = %path.display(), bytes = content.len() - end, "cut off a part that was never confirmed");
             file.set_len(end as u64)?;
             file.sync_all()?;
         }
         sync_directory(directory)?;
-        Ok((Self { path, file, bytes: end as u64 }, changes))
+        Ok((Self { path, file, salt, bytes: end as u64 }, changes))
     }
 
     /// Appends a batch, which [`Self::sync`] makes durable.
@@ -57,7 +100,7 @@ impl LogFile {
     /// # Errors
     /// When that fails; then what the file holds is unknown, and it is not to be written to any more.
     pub(super) fn append(&mut self, changes: &[Change]) -> io::Result<()> {
-        let batch = encode(changes);
+        let batch = encode(changes, self.salt);
         self.file.write_all(&batch)?;
         self.bytes += batch.len() as u64;
         Ok(())
@@ -76,44 +119,49 @@ impl LogFile {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn replace(&mut self, changes: &[Change]) -> io::Result<()> {
-        let path = self.path.with_extension("log-new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-        let mut bytes = 0;
-        for part in changes.chunks(RECORDS_OF_A_BATCH) {
-            let batch = encode(part);
-            file.write_all(&batch)?;
-            bytes += batch.len() as u64;
-        }
-        file.sync_all()?;
-        fs::rename(&path, &self.path)?;
-        self.path.parent().map_or(Ok(()), sync_directory)?;
-        self.file = OpenOptions::new().append(true).open(&self.path)?;
-        self.bytes = bytes;
+        (self.file, self.bytes) = write_whole(&self.path, self.salt, changes)?;
         Ok(())
     }
 }
 
-fn encode(changes: &[Change]) -> Vec<u8> {
+/// Puts a whole file in its place, and returns it, open for appending, with its length in bytes.
+fn write_whole(path: &Path, salt: Salt, changes: &[Change]) -> io::Result<(File, u64)> {
+    let new = path.with_extension("log-new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+    file.write_all(&salt.head())?;
+    let mut bytes = HEAD as u64;
+    for part in changes.chunks(RECORDS_OF_A_BATCH) {
+        let batch = encode(part, salt);
+        file.write_all(&batch)?;
+        bytes += batch.len() as u64;
+    }
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), sync_directory)?;
+    Ok((OpenOptions::new().append(true).open(path)?, bytes))
+}
+
+fn encode(changes: &[Change], salt: Salt) -> Vec<u8> {
     let mut batch = vec![0; HEAD];
     for change in changes {
         change.encode(&mut batch);
     }
     let body = &batch[HEAD..];
-    let (length, sum) = (body.len() as u32, crc32c::crc32c(body));
+    let (length, sum) = (body.len() as u32, salt.sum(body));
     batch[..4].copy_from_slice(&MAGIC);
     batch[4..8].copy_from_slice(&length.to_le_bytes());
     batch[8..12].copy_from_slice(&sum.to_le_bytes());
-    let head = crc32c::crc32c(&batch[..12]);
+    let head = salt.sum(&batch[..12]);
     batch[12..HEAD].copy_from_slice(&head.to_le_bytes());
     batch
 }
 
 /// All changes and where the last whole batch ends, or where the file is damaged.
-fn parse(content: &Bytes) -> Result<(Vec<Change>, usize), usize> {
-    let (mut changes, mut at) = (Vec::new(), 0);
+fn parse(content: &Bytes, salt: Salt) -> Result<(Vec<Change>, usize), usize> {
+    let (mut changes, mut at) = (Vec::new(), HEAD);
     while at < content.len() {
-        let Some(mut body) = batch_at(content, at) else {
-            let is_whole = |later: &usize| batch_at(content, *later).is_some();
+        let Some(mut body) = batch_at(content, at, salt) else {
+            let is_whole = |later: &usize| batch_at(content, *later, salt).is_some();
             return if (at + 1..content.len()).any(|later| is_whole(&later)) { Err(at) } else { Ok((changes, at)) };
         };
         let end = at + HEAD + body.len();
@@ -125,15 +173,15 @@ fn parse(content: &Bytes) -> Result<(Vec<Change>, usize), usize> {
     Ok((changes, at))
 }
 
-fn batch_at(content: &Bytes, at: usize) -> Option<Bytes> {
+fn batch_at(content: &Bytes, at: usize, salt: Salt) -> Option<Bytes> {
     let head = content.get(at..at.checked_add(HEAD)?)?;
     let number = |from: usize| Some(u32::from_le_bytes(head.get(from..from + 4)?.try_into().ok()?));
-    if head[..4] != MAGIC || crc32c::crc32c(&head[..12]) != number(12)? {
+    if head[..4] != MAGIC || salt.sum(&head[..12]) != number(12)? {
         return None;
     }
     let start = at + HEAD;
     let body = content.get(start..start.checked_add(number(4)? as usize)?)?;
-    (crc32c::crc32c(body) == number(8)?).then(|| content.slice_ref(body))
+    (salt.sum(body) == number(8)?).then(|| content.slice_ref(body))
 }
 
 fn damaged(path: &Path, at: usize) -> io::Error {
@@ -149,30 +197,63 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Position;
+    use crate::{Position, Record};
 
     fn trim(below: u64) -> Change {
         Change::Trim { partition: 0, below: Position(below) }
     }
 
-    #[test]
-    fn a_torn_end_is_cut_off_wherever_it_is_torn() {
-        let (one, two) = (encode(&[trim(1)]), encode(&[trim(2), trim(3)]));
-        for end in 0..two.len() {
-            let content = Bytes::from([&one[..], &two[..end]].concat());
-            assert_eq!(parse(&content), Ok((vec![trim(1)], one.len())), "{end}");
-        }
-        let content = Bytes::from([&one[..], &two[..]].concat());
-        assert_eq!(parse(&content), Ok((vec![trim(1), trim(2), trim(3)], content.len())));
+    const SALT: Salt = Salt(*b"saltsalt");
+
+    fn batch(changes: &[Change]) -> Vec<u8> {
+        encode(changes, SALT)
+    }
+
+    fn file(batches: &[&[u8]]) -> Bytes {
+        [&SALT.head()[..], &batches.concat()].concat().into()
     }
 
     #[test]
-    fn any_bit_that_is_wrong_before_something_whole_is_damage() {
-        let (one, two) = (encode(&[trim(1)]), encode(&[trim(2)]));
-        for bit in 0..one.len() * 8 {
-            let mut content = [&one[..], &two[..]].concat();
-            content[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(parse(&content.into()), Err(0), "{bit}");
+    fn a_torn_end_is_cut_off_wherever_it_is_torn() {
+        let (one, two) = (batch(&[trim(1)]), batch(&[trim(2), trim(3)]));
+        for end in 0..two.len() {
+            let content = file(&[&one, &two[..end]]);
+            assert_eq!(parse(&content, SALT), Ok((vec![trim(1)], HEAD + one.len())), "{end}");
         }
+        let content = file(&[&one, &two]);
+        assert_eq!(parse(&content, SALT), Ok((vec![trim(1), trim(2), trim(3)], content.len())));
+    }
+
+    #[test]
+    fn any_wrong_bit_before_a_whole_batch_is_damage() {
+        let (one, two) = (batch(&[trim(1)]), batch(&[trim(2)]));
+        for bit in 0..one.len() * 8 {
+            let mut content = file(&[&one, &two]).to_vec();
+            content[HEAD + bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&content.into(), SALT), Err(HEAD), "{bit}");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_looks_like_a_batch_is_no_damage() {
+        // A client may know the format of batches, and not the salt of the file.
+        let forged = encode(&[trim(9)], Salt(*b"another."));
+        let payload = Bytes::from([&forged[..], &[0; 64]].concat());
+        let record = Record { position: Position(0), key: Bytes::new(), headers: Vec::new(), payload };
+        let (one, two) = (batch(&[trim(1)]), batch(&[Change::Record { partition: 0, origin: None, record }]));
+        let content = file(&[&one, &two[..two.len() - 1]]);
+        assert_eq!(parse(&content, SALT), Ok((vec![trim(1)], HEAD + one.len())));
+    }
+
+    #[test]
+    fn a_file_without_its_head_is_damaged() {
+        let head = SALT.head();
+        assert_eq!(Salt::of(&head), Some(SALT));
+        for bit in 0..HEAD * 8 {
+            let mut head = head;
+            head[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Salt::of(&head), None, "{bit}");
+        }
+        assert_eq!(Salt::of(&head[..HEAD - 1]), None);
     }
 }

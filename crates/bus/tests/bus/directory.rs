@@ -191,7 +191,7 @@ fn a_torn_record_of_a_dead_server_is_appended_again() {
     kill_the_server_in_the_midst_of_appends(|directory| {
         for name in ["tidegate.inbox.log", "tidegate.state.log"] {
             let mut file = fs::OpenOptions::new().append(true).open(directory.join(name)).unwrap();
-            file.write_all(b"TGb2 the beginning of a record").unwrap();
+            file.write_all(b"TGbb the beginning of a record").unwrap();
         }
     });
 }
@@ -320,7 +320,7 @@ fn a_damaged_file_is_named_until_it_is_moved_away() {
     let (told, changes) = channel();
     let bus = Bus::open(&folder.address(true), settings(), Arc::new(move |change| _ = told.send(change))).unwrap();
     let failure = crate::client::until(&channel().1, "the fault of the file", || bus.failure());
-    assert!(failure.contains("tidegate.inbox.log is damaged at byte 0"), "{failure}");
+    assert!(failure.contains("tidegate.inbox.log is damaged at byte 16"), "{failure}");
     fs::remove_file(&damaged).unwrap();
     assert!(changes.recv_timeout(PATIENCE).unwrap().is_connected());
 }
