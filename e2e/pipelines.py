@@ -1,5 +1,6 @@
 """What tests of pipelines into real servers share: a broker with a pipeline, a publisher, and its books."""
 
+import collections
 import json
 import pathlib
 import random
@@ -76,7 +77,10 @@ class Books:
     WINDOW = 100
 
     def __init__(self, first):
-        self.next, self.sent, self.confirmed = first, {}, set()
+        self.next = first
+        # The numbers sent with a packet identifier, in order, and how many of them were acknowledged: an identifier is
+        # used again after its acknowledgement.
+        self.sent, self.confirmed, self.count = collections.defaultdict(list), collections.Counter(), 0
         self.room, self.changed, self.stopped = threading.Semaphore(self.WINDOW), threading.Condition(), False
         self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id="pump-7", protocol=paho.MQTTv5)
         self.client.max_queued_messages_set(0)
@@ -86,7 +90,8 @@ class Books:
     def _on_publish(self, _client, _data, mid, reason, _properties):
         if not reason.is_failure:
             with self.changed:
-                self.confirmed.add(mid)
+                self.confirmed[mid] += 1
+                self.count += 1
                 self.changed.notify_all()
         self.room.release()
 
@@ -94,7 +99,7 @@ class Books:
         # No lock is held here: the client calls back with locks of its own.
         while self.room.acquire() and not self.stopped:  # pylint: disable=consider-using-with
             sent = self.client.publish("plant/a/temp", json.dumps({"temp": self.next}), qos=1)
-            self.sent[sent.mid] = self.next
+            self.sent[sent.mid].append(self.next)
             self.next += 1
 
     def start(self, port):
@@ -105,8 +110,8 @@ class Books:
     def wait(self, number):
         """Waits until so many are acknowledged."""
         with self.changed:
-            if not self.changed.wait_for(lambda: len(self.confirmed) >= number, PATIENCE):
-                raise AssertionError(f"{len(self.confirmed)} of {number} messages were acknowledged")
+            if not self.changed.wait_for(lambda: self.count >= number, PATIENCE):
+                raise AssertionError(f"{self.count} of {number} messages were acknowledged")
 
     def stop(self):
         """Ends the publisher and returns the next number."""
@@ -120,4 +125,4 @@ class Books:
     @property
     def acknowledged(self):
         """The numbers that the broker has acknowledged."""
-        return {self.sent[mid] for mid in self.confirmed}
+        return {number for mid, count in self.confirmed.items() for number in self.sent[mid][:count]}

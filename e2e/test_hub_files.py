@@ -22,10 +22,11 @@ class IntoFiles(PipelineCase):
     def test_each_acknowledged_message_is_in_a_file_after_kill_9(self):
         acknowledged = self.kill_again_and_again(rounds=3)
         broker = self.broker()
-        # One batch that is larger than a file: the next one finishes it.
+        # A batch that makes a file larger than it may be: the next batch finishes it.
         rows = [{"temp": 0.5, "note": "ä" * 5000, "ok": True, "any": 1}, {"temp": 1, "ok": False, "any": [{"a": None}]}]
         for row in rows:
             self.publish(broker, [row])
+            self.wait(broker, lambda it: it["waiting"] == 0)
         self.publish(broker, [{"temp": 2}])
         self.wait(broker, lambda it: it["waiting"] == 0)
         files = sorted(self.out.glob("readings-*.parquet"))
@@ -36,6 +37,9 @@ class IntoFiles(PipelineCase):
             self.assertIn('"temp":2,', lines.read())
         self.assertEqual(acknowledged - set(numbers), set())
         last = [row for table in tables for row in table.to_pylist() if row["ok"] is not None or row["note"]]
+        # `any` is a column of numbers in a file that has no other kind of value there, and of JSON in others.
+        for row in last:
+            row["any"] = str(row["any"])
         self.assertIn({"temp": 0.5, "note": "ä" * 5000, "ok": True, "any": "1", "topic": "plant/a/temp"}, last)
         kinds = {name: str(kind) for table in tables for name, kind in zip(table.schema.names, table.schema.types)}
         self.assertEqual((kinds["ok"], kinds["topic"]), ("bool", "string"))
