@@ -22,8 +22,8 @@ use super::{NodeName, PeerNode};
 const PORTION_BYTES: usize = 64 * 1024;
 /// Bytes that wait for the carrying node; beyond them, the rest stays in the outbox of the indirect session.
 const CARRIED_AHEAD: usize = 256 * 1024;
-/// Carried bytes may take one of so many parts of the bytes that may wait for a node: its own messages go first. An
-/// indirect session without room ends.
+/// Carried bytes may take one of so many parts of the bytes that may wait for a node. An indirect session without room
+/// ends, and its nodes do not ask for it again for a time.
 const CARRIED_SHARE: u64 = 4;
 
 /// Sessions that have ended, and why.
@@ -54,33 +54,31 @@ impl LinkTable {
     pub(super) fn carry(&mut self, session: &mut Session, portion: &Portion<'_>, limit: u64) -> Result<(), Loss> {
         let (Phase::Open(open), None) = (&session.phase, &session.indirect) else { return Err(Loss::OutOfPlace) };
         let (from, to, number) = (open.who.name.clone(), portion.node.clone(), portion.number);
-        let Some((target, waiting)) = self.direct_session(&to) else {
-            if !matches!(portion.part, Part::End | Part::Unreachable) {
+        let Some(target) = self.direct_session(&to) else {
+            if !matches!(portion.part, Part::End | Part::Unreachable | Part::NoRoom) {
                 session.put(&Frame::Carried(Portion::empty(to, number, Part::Unreachable)));
             }
             return Ok(());
         };
-        if portion.part == Part::Data && waiting > limit / CARRIED_SHARE {
-            target.put(&Frame::Carried(Portion::empty(from, number, Part::End)));
-            session.put(&Frame::Carried(Portion::empty(to, number, Part::End)));
+        if portion.part == Part::Data && target.waiting_carried() > limit / CARRIED_SHARE {
+            target.put(&Frame::Carried(Portion::empty(from, number, Part::NoRoom)));
+            session.put(&Frame::Carried(Portion::empty(to, number, Part::NoRoom)));
             return Ok(());
         }
         session.counters.carried_bytes += portion.body.len() as u64;
-        target.put(&Frame::Carried(Portion { node: from, ..*portion }));
+        target.put_carried(Portion { node: from, ..*portion });
         Ok(())
     }
 
-    /// The direct session with a node, with the bytes that wait for it.
-    fn direct_session(&mut self, name: &NodeName) -> Option<(&mut Session, u64)> {
+    /// The direct session with a node.
+    fn direct_session(&mut self, name: &NodeName) -> Option<&mut Session> {
         let id = self.peers.get(name)?.session?;
         let session = self.sessions.get_mut(&id)?;
-        let Phase::Open(open) = &session.phase else { return None };
-        let waiting = open.outbox.waiting();
-        session.is_direct().then_some((session, waiting))
+        (matches!(session.phase, Phase::Open(_)) && session.is_direct()).then_some(session)
     }
 
     /// Takes a part of an indirect session that a node has carried here over `session`, which is being worked. `own` is
-    /// this node; a session that begins has to be open by `deadline`. Returns the sessions that have ended.
+    /// this node; a session that begins has to be open by `deadline`. Sessions that end are noted in `ended`.
     pub(super) fn take_carried(
         &mut self,
         carrier: SessionId,
@@ -89,7 +87,7 @@ impl LinkTable {
         own: &NodeName,
         limit: u64,
         deadline: Millis,
-    ) -> Result<Lost, Loss> {
+    ) -> Result<(), Loss> {
         let (Phase::Open(open), None) = (&session.phase, &session.indirect) else { return Err(Loss::OutOfPlace) };
         let through = open.who.name.clone();
         let is_it = |session: &Session| session.indirect.as_ref().is_some_and(|it| it.is(carrier, portion));
@@ -102,26 +100,27 @@ impl LinkTable {
             }
             (Part::Data | Part::Last, Some(id)) => {
                 let Some(Session { indirect: Some(indirect), readable, .. }) = self.sessions.get_mut(id) else {
-                    return Ok(Lost::new());
+                    return Ok(());
                 };
                 *readable = true;
                 indirect.arrived.extend(portion.body);
                 indirect.is_complete |= portion.part == Part::Last;
                 if indirect.arrived.len() as u64 > limit {
-                    return Ok(vec![(*id, Loss::Overflow(limit))]);
+                    self.ended.push((*id, Loss::Overflow(limit)));
                 }
             }
-            (Part::End, Some(id)) => return Ok(vec![(*id, Loss::Closed)]),
+            (Part::End, Some(id)) => self.ended.push((*id, Loss::Closed)),
             (Part::Unreachable, Some(_)) => {
-                return Ok(found.iter().map(|id| (*id, Loss::Unreachable(through.clone()))).collect());
+                self.ended.extend(found.iter().map(|id| (*id, Loss::Unreachable(through.clone()))));
             }
-            (Part::End | Part::Unreachable, None) => {}
+            (Part::NoRoom, Some(id)) => self.ended.push((*id, Loss::NoRoom(through))),
+            (Part::End | Part::Unreachable | Part::NoRoom, None) => {}
             // The session has ended here, or this node is the one to dial.
             (Part::Begin | Part::Data | Part::Last, _) => {
                 session.put(&Frame::Carry(Portion::empty(node, number, Part::End)));
             }
         }
-        Ok(Lost::new())
+        Ok(())
     }
 
     /// Whether a node may begin an indirect session with the node `own`: the one with the smaller name does.
@@ -136,9 +135,18 @@ impl LinkTable {
         self.add(Session::carried(indirect, address, phase, deadline));
     }
 
-    /// Nodes that could carry a session with another node: all with a direct session.
-    pub(super) fn carriers(&self, of: &NodeName) -> Vec<(SessionId, NodeName)> {
-        let others = self.peers.values().filter(|peer| peer.node.name != *of);
+    /// A node had no room to carry a session with another node: it is not asked again until some time.
+    pub(super) fn note_no_room(&mut self, with: &NodeName, through: &NodeName, now: Millis, until: Millis) {
+        let Some(peer) = self.peers.get_mut(with) else { return };
+        peer.without_room.retain(|_, until| *until > now);
+        peer.without_room.insert(through.clone(), until);
+    }
+
+    /// Nodes that could carry a session with another node: all with a direct session that had room the last time.
+    pub(super) fn carriers(&self, of: &NodeName, now: Millis) -> Vec<(SessionId, NodeName)> {
+        let without_room = self.peers.get(of).map(|peer| &peer.without_room);
+        let has_room = |name: &NodeName| without_room.and_then(|all| all.get(name)).is_none_or(|until| *until <= now);
+        let others = self.peers.values().filter(|peer| peer.node.name != *of && has_room(&peer.node.name));
         let direct = |id: SessionId| {
             let session = self.sessions.get(&id)?;
             (matches!(session.phase, Phase::Open(_)) && session.is_direct()).then_some(id)
@@ -206,7 +214,7 @@ impl LinkTable {
     /// A session has ended on this side: the carrying node notifies the other side, behind the last refusal.
     pub(super) fn end_indirect(&mut self, session: &Session, loss: &Loss) {
         let Some(indirect) = session.indirect.as_ref().filter(|it| it.is_carried()) else { return };
-        if matches!(loss, Loss::Carrier(_) | Loss::Unreachable(_)) {
+        if matches!(loss, Loss::Carrier(_) | Loss::Unreachable(_) | Loss::NoRoom(_)) {
             return;
         }
         let notice = |part, body| {
@@ -224,7 +232,7 @@ impl LinkTable {
     pub(super) fn end_carried(&mut self, id: SessionId, name: &NodeName) -> Vec<SessionId> {
         let others: Vec<NodeName> = self.peers.keys().filter(|other| *other != name).cloned().collect();
         for other in others {
-            if let Some((session, _)) = self.direct_session(&other) {
+            if let Some(session) = self.direct_session(&other) {
                 session.put(&Frame::Carried(Portion::empty(name.clone(), 0, Part::Unreachable)));
             }
         }

@@ -67,9 +67,7 @@ impl Links {
             Frame::Carried(portion) => {
                 let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
                 let (own, limit) = (&self.oneself.name, self.limits.outbox_bytes);
-                for (id, loss) in self.table.take_carried(id, session, &portion, own, limit, deadline)? {
-                    self.lose_session(id, &loss);
-                }
+                self.table.take_carried(id, session, &portion, own, limit, deadline)?;
             }
             Frame::Settled => {
                 open.is_known = true;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Read as _;
+use std::ops::Range;
 
 use super::NodeName;
 use super::slots::SessionId;
@@ -78,6 +79,44 @@ impl Indirect {
     pub(super) fn is(&self, carrier: SessionId, portion: &Portion<'_>) -> bool {
         let is_number = self.number == portion.number || portion.part == Part::Unreachable;
         self.is_carried() && self.carrier == carrier && self.with == portion.node && is_number
+    }
+}
+
+/// The places of carried frames in the output of a session.
+#[derive(Debug, Default)]
+pub(super) struct CarriedOutput {
+    /// In order. Adjacent frames are one range.
+    ranges: VecDeque<Range<usize>>,
+    /// Bytes of all ranges.
+    bytes: usize,
+}
+
+impl CarriedOutput {
+    /// A carried frame takes this range of the output.
+    pub(super) fn add(&mut self, range: Range<usize>) {
+        self.bytes += range.len();
+        match self.ranges.back_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => self.ranges.push_back(range),
+        }
+    }
+
+    /// Carried bytes behind the first `written` bytes of the output.
+    pub(super) fn waiting(&mut self, written: usize) -> usize {
+        while let Some(range) = self.ranges.front() {
+            if range.end > written {
+                return self.bytes - written.saturating_sub(range.start);
+            }
+            self.bytes -= range.len();
+            self.ranges.pop_front();
+        }
+        0
+    }
+
+    /// The output is empty.
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+        self.bytes = 0;
     }
 }
 

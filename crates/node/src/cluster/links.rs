@@ -110,7 +110,8 @@ impl Links {
     pub(super) fn may_sleep(&mut self) -> bool {
         let works =
             |session: &Session| session.readable && session.phase.takes_input() || self.table.may_hand_over(session);
-        let idle = !self.knocking && self.table.notices.is_empty() && !self.table.sessions.values().any(works);
+        let waits = self.knocking || !self.table.notices.is_empty() || !self.table.ended.is_empty();
+        let idle = !waits && !self.table.sessions.values().any(works);
         idle && self.inbox.may_sleep()
     }
 
@@ -149,7 +150,7 @@ impl Links {
         self.write_out();
     }
 
-    /// Does something with every session, and ends those with which it fails.
+    /// Does something with every session. Ends those with which it fails, and those that others have ended.
     pub(super) fn with_sessions(&mut self, work: impl Fn(&mut Self, SessionId, &mut Session) -> Result<(), Loss>) {
         let mut next = 0;
         while let Some(id) = self.table.sessions.range(next..).next().map(|(id, _)| *id) {
@@ -160,6 +161,9 @@ impl Links {
                 Ok(()) => drop(self.table.sessions.insert(id, session)),
                 Err(loss) => self.lose(id, session, &loss),
             }
+        }
+        for (id, loss) in std::mem::take(&mut self.table.ended) {
+            self.lose_session(id, &loss);
         }
     }
 
@@ -301,7 +305,7 @@ impl Links {
         let due = self.to_dial().filter(|peer| peer.retry_at <= self.now.monotonic);
         let due: Vec<PeerNode> = due.map(|peer| peer.node.clone()).collect();
         for node in due {
-            let carriers = self.table.carriers(&node.name);
+            let carriers = self.table.carriers(&node.name, self.now.monotonic);
             let Some(peer) = self.table.peers.get_mut(&node.name) else { continue };
             peer.back_off(self.now.monotonic, &self.limits);
             let probes = peer.session.is_some();

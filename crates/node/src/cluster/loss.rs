@@ -31,6 +31,9 @@ pub(super) enum Loss {
     /// The node that was asked to carry its bytes has no link to it.
     #[error("node {0} has no link to it either")]
     Unreachable(NodeName),
+    /// Too many carried bytes waited at the node that carried it.
+    #[error("node {0}, which carried it, had no room for it")]
+    NoRoom(NodeName),
     /// The session that the connection was to continue is over.
     #[error("the session that it was to continue has ended")]
     NothingToContinue,

@@ -11,7 +11,7 @@ use super::loss::Loss;
 use super::outbox::Outbox;
 use super::peer::Peer;
 use super::seating::roster;
-use super::session::{Farewell, Open, Phase, Session};
+use super::session::{Farewell, Open, Phase, Session, after};
 use super::shard::{PeerNews, PeerSeat, RosterOrder};
 use super::slots::{NoSlots, SessionId};
 use super::status::{ClusterStatus, LinkState};
@@ -78,6 +78,8 @@ impl Links {
         }
         if let Some(peer) = self.table.peers.get_mut(&who.name) {
             peer.session = Some(id);
+            // If it was the probe, it is the session now.
+            peer.probe = None;
         }
         Ok(())
     }
@@ -173,6 +175,10 @@ impl Links {
             session.say_no(loss, self.now.monotonic);
         }
         self.table.end_indirect(&session, loss);
+        if let (Loss::NoRoom(through), Some(indirect)) = (loss, &session.indirect) {
+            let (now, until) = (self.now.monotonic, after(self.now.monotonic, self.limits.retry_longest));
+            self.table.note_no_room(&indirect.with, through, now, until);
+        }
         match &session.phase {
             Phase::Open(open) => {
                 open.outbox.close();
@@ -213,7 +219,8 @@ impl Links {
         self.table.count(&mut session);
         let unix = self.now.unix;
         if let Some(peer) = self.table.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
-            peer.session = None;
+            // An attempt at a direct connection goes on: it is the attempt at the next session.
+            peer.session = peer.probe.take();
             peer.goes_around = session.is_direct() && matches!(loss, Loss::Silent(_) | Loss::Stalled(_));
             peer.set_state(LinkState::Dialing, unix);
             peer.back_off(self.now.monotonic, &self.limits);

@@ -28,6 +28,8 @@ mod shard;
 mod slots;
 mod status;
 mod table;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod view;
 pub mod wire;

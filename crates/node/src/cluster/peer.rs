@@ -1,9 +1,11 @@
 //! What is known of another node of the view, with a session or without.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_engine::Millis;
 
+use super::NodeName;
 use super::session::after;
 use super::settings::LinkLimits;
 use super::slots::SessionId;
@@ -25,6 +27,8 @@ pub(super) struct Peer {
     pub goes_around: bool,
     /// Attempts that others were asked to carry: each in its turn.
     pub turns: usize,
+    /// Nodes that had no room to carry a session with it, and until when they are not asked again.
+    pub without_room: BTreeMap<NodeName, Millis>,
     pub state: LinkState,
     /// Since when, milliseconds since 1970.
     pub since: u64,
@@ -45,6 +49,7 @@ impl Peer {
             probe: None,
             goes_around: false,
             turns: 0,
+            without_room: BTreeMap::new(),
             state: LinkState::Dialing,
             since,
             counters: LinkCounters::default(),
@@ -109,7 +114,6 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::NodeName;
 
     fn peer() -> Peer {
         let address = "127.0.0.1:1".parse().unwrap();

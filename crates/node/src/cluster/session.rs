@@ -11,13 +11,13 @@ use rustls::Connection;
 use tidegate_engine::{Millis, ShardId};
 
 use super::handshake::{Acquaintance, Handshake};
-use super::indirect::Indirect;
+use super::indirect::{CarriedOutput, Indirect};
 use super::loss::Loss;
 use super::outbox::Outbox;
 use super::slots::SessionId;
 use super::status::{LinkCounters, LinkState};
 use super::view::PeerNode;
-use super::wire::{Frame, put_frame};
+use super::wire::{Frame, Portion, put_frame};
 use crate::tls::binding;
 
 /// What is known of a node with which there is a session.
@@ -107,6 +107,8 @@ pub(super) struct Session {
     pub input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
+    /// What it carries for others in its output.
+    carried_output: CarriedOutput,
     /// The poller says that there is something to read, and not everything was.
     pub readable: bool,
     /// The socket takes something.
@@ -134,6 +136,7 @@ impl Session {
             input: Vec::new(),
             output: Vec::new(),
             written: 0,
+            carried_output: CarriedOutput::default(),
             readable: false,
             writable,
             counters: LinkCounters::default(),
@@ -152,6 +155,7 @@ impl Session {
             input: Vec::new(),
             output: Vec::new(),
             written: 0,
+            carried_output: CarriedOutput::default(),
             readable: false,
             writable: false,
             counters: LinkCounters::default(),
@@ -241,6 +245,18 @@ impl Session {
         if let Phase::Open(open) = &self.phase {
             open.outbox.note_added(self.output.len() - before);
         }
+    }
+
+    /// Puts a part of a session that it carries for others behind what is being written.
+    pub(super) fn put_carried(&mut self, portion: Portion<'_>) {
+        let before = self.output.len();
+        self.put(&Frame::Carried(portion));
+        self.carried_output.add(before..self.output.len());
+    }
+
+    /// Bytes of the output that it carries for others and that are not written.
+    pub(super) fn waiting_carried(&mut self) -> u64 {
+        self.carried_output.waiting(self.written) as u64
     }
 
     /// Tells the other side why there will be no session, as far as its socket takes it at once.
@@ -405,6 +421,7 @@ impl Session {
             return Ok(true);
         }
         self.output.clear();
+        self.carried_output.clear();
         self.written = 0;
         if let Phase::Open(open) = &mut self.phase {
             open.progress = now;

@@ -24,6 +24,9 @@ pub(super) struct LinkTable {
     pub(super) next_session: SessionId,
     /// Frames for carrying nodes whose sessions were being worked.
     pub(super) notices: Vec<Notice>,
+    /// Sessions that frames of another session have ended, and why. They are lost when that session is in the table
+    /// again: a roster without it would tell shards that its node has gone.
+    pub(super) ended: Vec<(SessionId, Loss)>,
     /// Numbers of nodes that have left the view, or were never known.
     pub(super) past: LinkCounters,
 }
@@ -36,6 +39,7 @@ impl Default for LinkTable {
             // Tokens below are the waker's and the listener's.
             next_session: 2,
             notices: Vec::new(),
+            ended: Vec::new(),
             past: LinkCounters::default(),
         }
     }

@@ -17,10 +17,12 @@ pub enum Part {
     End,
     /// The carrying node has no link to the node: all sessions with it by this way are over.
     Unreachable,
+    /// Too many carried bytes wait for the other end: the session is over.
+    NoRoom,
 }
 
 impl Part {
-    const ALL: [Self; 5] = [Self::Begin, Self::Data, Self::Last, Self::End, Self::Unreachable];
+    const ALL: [Self; 6] = [Self::Begin, Self::Data, Self::Last, Self::End, Self::Unreachable, Self::NoRoom];
 
     fn code(self) -> u8 {
         Self::ALL.iter().position(|it| *it == self).unwrap_or_default() as u8 + 1

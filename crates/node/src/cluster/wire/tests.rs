@@ -53,6 +53,7 @@ fn every_frame_is_read_as_it_was_written() {
         Frame::Carry(Portion::empty(NodeName::new("b").unwrap(), 3, Part::Begin)),
         Frame::Carried(Portion { node: NodeName::new("c").unwrap(), number: u64::MAX, part: Part::Data, body: b"x" }),
         Frame::Carried(Portion::empty(NodeName::new("c").unwrap(), 0, Part::Unreachable)),
+        Frame::Carried(Portion::empty(NodeName::new("c").unwrap(), 5, Part::NoRoom)),
         Frame::Settled,
         Frame::Goodbye,
     ];

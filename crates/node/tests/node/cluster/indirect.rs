@@ -1,6 +1,7 @@
 //! Links that go by way of a third node, since the direct connection is cut.
 
-use tidegate_node::{FlightKind, FlightSubject, LinkTls, Node, NodeName, PeerStatus};
+use tidegate_node::LinkState::Dialing;
+use tidegate_node::{ClusterView, FlightKind, FlightSubject, LinkTls, Node, NodeName, PeerStatus};
 
 use super::proxy::Proxy;
 use super::secured::self_signed;
@@ -118,7 +119,8 @@ fn a_way_has_one_node_in_between_and_no_more() {
 fn another_node_carries_when_the_one_that_did_has_gone() {
     let (mut world, proxies) = wired(&["a", "b", "c", "d"], &[("a", "b")], no_tls);
     proxies[0].close();
-    world.wait("a", |status| status.peers.iter().any(|peer| peer.through.is_some()));
+    // An attempt is shown with the node in between, too: it counts as a session when it is open.
+    world.wait("a", |status| status.peers.iter().any(|peer| peer.through.is_some() && peer.state != Dialing));
     let through = world.link("a", "b").through.unwrap();
     drop(world.nodes.remove(through.as_str()));
     let other = if through.as_str() == "c" { "d" } else { "c" };
@@ -163,4 +165,41 @@ fn a_node_that_leaves_says_goodbye_around_a_cut_link() {
         assert!(told.contains(&format!("node {leaving}: it has said goodbye")), "{told:?}");
         assert_eq!(world.status(staying).total.resets, resets);
     }
+}
+
+/// The indirect session of `a` with `b` ends by `end`: the link of `a` to `c`, which carried it, is as before.
+fn expect_carrier_kept(end: impl FnOnce(&mut World), why: &str) {
+    let (mut world, proxies) = wired(&["a", "b", "c"], &[("a", "b")], no_tls);
+    let (mut at_a, mut at_c) = (world.connect("a", "at-a"), world.connect("c", "at-c"));
+    let (mut from_a, mut from_c) = (world.connect("a", "from-a"), world.connect("c", "from-c"));
+    proxies[0].close();
+    wait_through(&world, "a", "b", Some("c"));
+    subscribe_at(&mut at_a, "from-c", 1);
+    subscribe_at(&mut at_c, "from-a", 1);
+    let before = world.link("a", "c").counters;
+    end(&mut world);
+    world.wait("a", |status| status.peers.iter().any(|peer| peer.name.as_str() == "b" && peer.state == Dialing));
+    publish_and_wait(&mut from_a, "from-a", b"x", 1, false);
+    assert_eq!(receive_message(&mut at_c).payload, "x");
+    publish_and_wait(&mut from_c, "from-c", b"y", 1, false);
+    assert_eq!(receive_message(&mut at_a).payload, "y");
+    let after = world.link("a", "c").counters;
+    assert_eq!((after.sessions, after.resets), (before.sessions, before.resets));
+    let told = told(&world, "a");
+    assert!(told.contains(&format!("node b: {why}")), "{told:?}");
+}
+
+#[test]
+fn the_link_to_the_carrier_outlives_the_node_at_the_far_end() {
+    expect_carrier_kept(|world| drop(world.nodes.remove("b")), "node c has no link to it either");
+}
+
+#[test]
+fn the_link_to_the_carrier_outlives_a_session_ended_far_away() {
+    let forget = |world: &mut World| {
+        let mut view = ClusterView::clone(&world.view_of("b"));
+        view.peers.retain(|peer| peer.name.as_str() != "a");
+        world.nodes["b"].handle().set_cluster(view.into()).unwrap();
+    };
+    expect_carrier_kept(forget, "it has closed the connection");
 }
