@@ -155,12 +155,9 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
         let entry = draft.report.entries[index].clone();
         match entry.names().as_slice() {
             ["listener", "vmq" | "vmqs" | "http" | "https", ..] => draft.report.changed(index, OPERATION),
-            ["listener", option] => of_listeners(&mut draft, index, &entry, "", option),
-            ["listener", kind, option] if OPTIONS.contains(option) => {
-                of_listeners(&mut draft, index, &entry, &format!("{kind}."), option);
-            }
-            ["listener", kind, name, option] => {
-                of_listeners(&mut draft, index, &entry, &format!("{kind}.{name}"), option);
+            ["listener", _, option] if !OPTIONS.contains(option) => {}
+            ["listener", option] | ["listener", _, option] | ["listener", _, _, option] => {
+                of_listeners(&mut draft, index, &entry, option);
             }
             ["listener", _, _, ..] if entry.names().len() > 4 => {
                 draft.closed_by(index, "it is not known whether this restricts access");
@@ -189,12 +186,15 @@ fn open(draft: &mut Draft, index: usize, entry: &Entry, kind: &str, name: &str) 
     }
 }
 
-/// An option of one listener, of all of a kind, or of all. One of a single listener counts more, wherever it stands.
-fn of_listeners(draft: &mut Draft, index: usize, entry: &Entry, beginning: &str, option: &str) {
+/// An option of one listener, of all of a kind, or of all. Of those with the same name the narrowest one holds, wherever
+/// it stands.
+fn of_listeners(draft: &mut Draft, index: usize, entry: &Entry, option: &str) {
     for at in 0..draft.listeners.len() {
         let name = draft.listeners[at].name.clone();
-        let own = draft.report.find(&format!("listener.{name}.{option}"));
-        if name.starts_with(beginning) && own.is_none_or(|own| own == index) {
+        let kind = name.split('.').next().unwrap_or_default();
+        let paths =
+            [format!("listener.{name}.{option}"), format!("listener.{kind}.{option}"), format!("listener.{option}")];
+        if paths.iter().find_map(|path| draft.report.find(path)) == Some(index) {
             of_listener(draft, index, entry, at, option);
         }
     }
@@ -336,6 +336,7 @@ fn take_rules(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
 fn acl(draft: &mut Draft, file: &str, text: &str) -> Rules {
     let mut rules = Rules::default();
     let mut user: Option<String> = None;
+    let mut stopped = false;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim_end();
         if line.is_empty() || line.starts_with('#') {
@@ -343,6 +344,10 @@ fn acl(draft: &mut Draft, file: &str, text: &str) -> Rules {
         }
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
         let index = draft.report.add(Entry::text(file, number + 1, key, rest));
+        if stopped {
+            draft.report.refused(index, "VerneMQ stops reading at an earlier line: it allows nothing");
+            continue;
+        }
         if key == "user" {
             user = Some(rest.trim().to_owned());
             continue;
@@ -376,8 +381,9 @@ fn acl(draft: &mut Draft, file: &str, text: &str) -> Rules {
                 rule.topics.push(topic.split('/').map(level).collect::<Vec<_>>().join("/"));
             }
             _ => {
-                // VerneMQ stops here, and the rest of the file is not in force.
-                draft.report.refused(index, "VerneMQ does not read this line: it allows nothing");
+                // The rest of the file is not in force.
+                stopped = true;
+                draft.report.refused(index, "VerneMQ cannot read this line and stops here: it allows nothing");
                 continue;
             }
         }
