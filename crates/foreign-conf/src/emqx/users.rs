@@ -9,10 +9,7 @@ use crate::{Password, User};
 /// Takes one authenticator, whose settings have these indexes.
 pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> io::Result<String>) {
     let find = |draft: &Draft, key: &str| {
-        indexes.iter().copied().find(|index| {
-            let path = &draft.report.entries[*index].path;
-            path == key || path.ends_with(&format!(".{key}")) && !path.ends_with(&format!("_algorithm.{key}"))
-        })
+        indexes.iter().copied().find(|index| own_key(&draft.report.entries[*index].path) == key)
     };
     let value = |draft: &Draft, key: &str| find(draft, key).map(|index| draft.report.entries[index].value.clone());
     let Some(&first) = indexes.first() else { return };
@@ -57,6 +54,15 @@ pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> 
         if row.superuser {
             draft.report.refused(index, "it is a superuser there; here it has the rights of the rules");
         }
+    }
+}
+
+/// The key of an authenticator in `authentication.N.KEY`, or in `authentication.KEY` of one without a list.
+fn own_key(path: &str) -> &str {
+    let key = path.strip_prefix("authentication.").unwrap_or_default();
+    match key.split_once('.') {
+        Some((number, rest)) if number.parse::<usize>().is_ok() => rest,
+        _ => key,
     }
 }
 
