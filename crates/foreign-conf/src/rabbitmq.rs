@@ -174,7 +174,11 @@ pub(crate) const KEYS: &[Key] = &[
 ];
 
 /// Reads the file.
-pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Draft, ConvertError> {
+pub(crate) fn draft(
+    file: &File,
+    read: &dyn Fn(&str) -> io::Result<String>,
+    verifies: &dyn Fn(&str, &str) -> bool,
+) -> Result<Draft, ConvertError> {
     if file.text.trim_start().starts_with('{') {
         return of_definitions(file);
     }
@@ -191,7 +195,7 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
     }
     default_listener(&mut draft);
     tls(&mut draft);
-    take_users(&mut draft, read)?;
+    take_users(&mut draft, read, verifies)?;
     Ok(draft)
 }
 
@@ -267,55 +271,87 @@ fn tls(draft: &mut Draft) {
 }
 
 /// The users of the definitions, or the default one.
-fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) -> Result<(), ConvertError> {
+fn take_users(
+    draft: &mut Draft,
+    read: &dyn Fn(&str) -> io::Result<String>,
+    verifies: &dyn Fn(&str, &str) -> bool,
+) -> Result<(), ConvertError> {
     draft.default_allow = false;
     draft.access = Access::Users;
     let file = ["load_definitions", "management.load_definitions", "definitions.local.path"]
         .iter()
         .find_map(|path| draft.report.find(path));
-    let anonymous = anonymous_user(draft);
+    let anonymous = anonymous_user(draft, verifies);
     if let Some(index) = file {
         let path = draft.report.entries[index].value.clone();
         draft.users_line = Some(index);
         draft.rules_line = Some(index);
-        return match read(&path) {
-            Ok(text) => definitions::take(draft, &path, &text, anonymous.as_deref()),
-            Err(error) => {
-                draft.closed_by(index, &format!("cannot read {path}: {error}"));
-                Ok(())
-            }
-        };
+        match read(&path) {
+            Ok(text) => definitions::take(draft, &path, &text, anonymous.as_ref())?,
+            Err(error) => draft.closed_by(index, &format!("cannot read {path}: {error}")),
+        }
+    } else {
+        default_user(draft, anonymous.as_ref());
     }
-    default_user(draft, anonymous.as_deref());
+    if let Some(anonymous) = anonymous.filter(|_| draft.access != Access::UsersAndAnonymous) {
+        let why = format!(
+            "the user {} with the configured password cannot log in, so no client without a user name gets in",
+            anonymous.user
+        );
+        draft.report.refused(anonymous.index, &why);
+    }
     Ok(())
 }
 
+/// The user as whom RabbitMQ logs in clients without a user name, with the configured password.
+struct Anonymous<'a> {
+    user: String,
+    password: String,
+    /// The setting that asks for it.
+    index: usize,
+    verifies: &'a dyn Fn(&str, &str) -> bool,
+}
+
+impl Anonymous<'_> {
+    /// Whether they have the rights of this user, by the password that it has.
+    fn is(&self, user: &str, password: &Result<Password, String>) -> bool {
+        self.user == user
+            && match password {
+                Ok(Password::Plain(password)) => self.password == *password,
+                Ok(Password::Hash(hash)) => (self.verifies)(&self.password, hash),
+                Err(_) => false,
+            }
+    }
+}
+
 /// The user whose rights clients without a user name have.
-fn anonymous_user(draft: &mut Draft) -> Option<String> {
-    let named = |draft: &Draft, path: &str| draft.report.value(path).map(str::to_owned);
-    let (at, user) = match (draft.report.find("anonymous_login_user"), draft.report.find("mqtt.allow_anonymous")) {
-        (Some(index), _) => (index, draft.report.entries[index].value.clone()),
-        (None, Some(index)) if draft.report.entries[index].truth() == Some(true) => {
-            (index, named(draft, "mqtt.default_user").unwrap_or_else(|| "guest".to_owned()))
-        }
-        _ => return None,
+fn anonymous_user<'a>(draft: &mut Draft, verifies: &'a dyn Fn(&str, &str) -> bool) -> Option<Anonymous<'a>> {
+    // What RabbitMQ takes without a setting.
+    let value = |draft: &Draft, path: &str| draft.report.value(path).unwrap_or("guest").to_owned();
+    let allowed = draft.report.find("mqtt.allow_anonymous");
+    if allowed.is_some_and(|index| draft.report.entries[index].truth() != Some(true)) {
+        return None;
+    }
+    let (index, user, password) = match (draft.report.find("anonymous_login_user"), allowed) {
+        (Some(index), _) => (index, "anonymous_login_user", "anonymous_login_pass"),
+        (None, Some(index)) => (index, "mqtt.default_user", "mqtt.default_pass"),
+        (None, None) => return None,
     };
+    let (user, password) = (value(draft, user), value(draft, password));
     if user == "none" {
         return None;
     }
     if definitions::is_local(&draft.report, &user) {
-        draft.report.refused(
-            at,
-            &format!(
-                "the user {user} may log in from the machine itself alone, so no client without a user name gets in"
-            ),
+        let why = format!(
+            "the user {user} may log in from the machine itself alone, so no client without a user name gets in"
         );
+        draft.report.refused(index, &why);
         return None;
     }
-    Some(user)
+    Some(Anonymous { user, password, index, verifies })
 }
 
-fn default_user(draft: &mut Draft, anonymous: Option<&str>) {
+fn default_user(draft: &mut Draft, anonymous: Option<&Anonymous<'_>>) {
     let Some(index) = draft.report.find("default_user") else {
         draft.access = Access::Refused("the users are in RabbitMQ's database".to_owned());
         draft.notes.push("the users of RabbitMQ are in its database: write them with `rabbitmqctl export_definitions definitions.json`, name that file with `load_definitions`, and convert again".to_owned());
@@ -330,17 +366,19 @@ fn default_user(draft: &mut Draft, anonymous: Option<&str>) {
     draft.users_line = Some(index);
     draft.rules_line = Some(index);
     let password = draft.report.value("default_pass").map(|it| Password::Plain(it.to_owned()));
+    let password = password.ok_or_else(|| "it has no password".to_owned());
+    let is_anonymous = anonymous.is_some_and(|anonymous| anonymous.is(&name, &password));
     if !all || !vhost {
         return draft.closed_by(index, "its rights are restricted: write them with `rabbitmqctl export_definitions` and name the file with `load_definitions`");
     }
     if definitions::is_local(&draft.report, &name) {
         draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
     } else {
-        take_user(draft, index, &name, password.ok_or_else(|| "it has no password".to_owned()));
+        take_user(draft, index, &name, password);
     }
     let mut rules = Rules::default();
     rules.0.extend(definitions::all_rights(&name));
-    if anonymous == Some(&name) {
+    if is_anonymous {
         draft.access = Access::UsersAndAnonymous;
         rules.0.push(definitions::of_anonymous(definitions::all_rights(&name)));
     }

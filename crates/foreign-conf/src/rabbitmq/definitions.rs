@@ -3,6 +3,7 @@
 use data_encoding::BASE64;
 use serde_json::Value;
 
+use super::Anonymous;
 use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::Entry;
@@ -29,11 +30,16 @@ pub(crate) fn is_definitions(text: &str) -> bool {
         })
 }
 
-/// Takes the users and rights. `anonymous` is the user whose rights clients without a user name have.
+/// Takes the users and rights. `anonymous` is the user as whom RabbitMQ logs in clients without a user name.
 ///
 /// # Errors
 /// When the text is no JSON.
-pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<&str>) -> Result<(), ConvertError> {
+pub(crate) fn take(
+    draft: &mut Draft,
+    file: &str,
+    text: &str,
+    anonymous: Option<&Anonymous<'_>>,
+) -> Result<(), ConvertError> {
     let all: Value = serde_json::from_str(text).map_err(|error| ConvertError::Json(error.to_string()))?;
     let list = |key: &str| all.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let field = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -58,7 +64,9 @@ pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<
                 .changed(index, &format!("it has no permissions in the virtual host {vhost}, so it cannot log in"));
             continue;
         };
-        take_user(draft, index, &name, password(&field(&user, "password_hash"), &field(&user, "hashing_algorithm")));
+        let password = password(&field(&user, "password_hash"), &field(&user, "hashing_algorithm"));
+        let is_anonymous = anonymous.is_some_and(|anonymous| anonymous.is(&name, &password));
+        take_user(draft, index, &name, password);
         let topics = list("topic_permissions");
         let topics = topics
             .iter()
@@ -69,7 +77,7 @@ pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<
         if let Some(why) = lacks {
             draft.report.refused(index, &why);
         }
-        if anonymous == Some(&name) {
+        if is_anonymous {
             draft.access = Access::UsersAndAnonymous;
             rules.0.extend(these.iter().cloned().map(|rule| of_anonymous([rule])));
         }
