@@ -42,6 +42,8 @@ pub(crate) const MARKS: &[&str] = &[
 ];
 
 const OPERATION: &str = "the cluster, the process and its administration are configured in other ways; see docs/operations.md and docs/cluster.md";
+const TLS: &str = "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed";
+const TLS_UNKNOWN: &str = "a key that is not known leaves the listeners with TLS out";
 const AMQP: &str = "only MQTT is served, and HTTP";
 const BACKEND: &str = "only the users of the definitions are known: write an [[auth]] for the others by hand";
 const LIMIT: &str = "see docs/limits.md";
@@ -93,10 +95,23 @@ pub(crate) const KEYS: &[Key] = &[
     part("web_mqtt.ssl.verify", "`listener.client_certificate`"),
     part("web_mqtt.ssl.fail_if_no_peer_cert", "`listener.client_certificate`"),
     closes("web_mqtt.proxy_protocol", "false", "the networks of the proxies are not in the file"),
-    changed(
-        "web_mqtt.ssl.**",
-        "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed",
-    ),
+    changed("web_mqtt.ssl.versions.**", TLS),
+    changed("web_mqtt.ssl.ciphers.**", TLS),
+    changed("web_mqtt.ssl.eccs.**", TLS),
+    changed("web_mqtt.ssl.signature_algs.**", TLS),
+    changed("web_mqtt.ssl.honor_cipher_order", TLS),
+    changed("web_mqtt.ssl.honor_ecc_order", TLS),
+    changed("web_mqtt.ssl.client_renegotiation", TLS),
+    changed("web_mqtt.ssl.secure_renegotiate", TLS),
+    changed("web_mqtt.ssl.reuse_session", TLS),
+    changed("web_mqtt.ssl.reuse_sessions", TLS),
+    changed("web_mqtt.ssl.dhfile", TLS),
+    changed("web_mqtt.ssl.handshake_timeout", TLS),
+    changed("web_mqtt.ssl.hibernate_after", TLS),
+    changed("web_mqtt.ssl.log_level", TLS),
+    changed("web_mqtt.ssl.log_alert", TLS),
+    changed("web_mqtt.ssl.backlog", TLS),
+    part("web_mqtt.ssl.**", TLS_UNKNOWN),
     changed("web_mqtt.tcp.**", "the system's values hold for sockets"),
     changed("web_mqtt.ws_opts.**", "WebSocket is served with bounded frames"),
     changed("web_mqtt.cowboy_opts.**", "WebSocket is served with bounded frames"),
@@ -105,11 +120,22 @@ pub(crate) const KEYS: &[Key] = &[
     part("ssl_options.cacertfile", "`listener.client_ca` where certificates are asked for"),
     part("ssl_options.verify", "`listener.client_certificate`"),
     part("ssl_options.fail_if_no_peer_cert", "`listener.client_certificate`"),
-    closes("ssl_options.password", "", "an encrypted key is not read: write the key without a password"),
-    changed(
-        "ssl_options.**",
-        "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed",
-    ),
+    changed("ssl_options.versions.**", TLS),
+    changed("ssl_options.ciphers.**", TLS),
+    changed("ssl_options.eccs.**", TLS),
+    changed("ssl_options.signature_algs.**", TLS),
+    changed("ssl_options.honor_cipher_order", TLS),
+    changed("ssl_options.honor_ecc_order", TLS),
+    changed("ssl_options.client_renegotiation", TLS),
+    changed("ssl_options.secure_renegotiate", TLS),
+    changed("ssl_options.reuse_session", TLS),
+    changed("ssl_options.reuse_sessions", TLS),
+    changed("ssl_options.dhfile", TLS),
+    changed("ssl_options.handshake_timeout", TLS),
+    changed("ssl_options.hibernate_after", TLS),
+    changed("ssl_options.log_level", TLS),
+    changed("ssl_options.log_alert", TLS),
+    part("ssl_options.**", TLS_UNKNOWN),
     part("load_definitions", "the users and their rights are read from this file"),
     part("management.load_definitions", "as `load_definitions`"),
     part("definitions.local.path", "as `load_definitions`"),
@@ -189,12 +215,14 @@ pub(crate) fn draft(
         return Err(ConvertError::NotTheirs("RabbitMQ"));
     }
     let mut draft = Draft::new(entries);
-    for index in draft.apply(KEYS) {
+    let parts = draft.apply(KEYS);
+    for &index in &parts {
         let entry = draft.report.entries[index].clone();
         take_listener(&mut draft, index, &entry);
     }
     default_listener(&mut draft);
     tls(&mut draft);
+    other_tls(&mut draft, &parts);
     take_users(&mut draft, read, verifies)?;
     Ok(draft)
 }
@@ -266,6 +294,27 @@ fn tls(draft: &mut Draft) {
             let listener = &mut draft.listeners[at];
             (listener.certificate, listener.key, listener.authorities) = (certificate, key, authorities);
             (listener.verifies, listener.requires) = (verifies, requires);
+        }
+    }
+}
+
+/// Options of TLS that are not carried: the listeners that they are about are left out.
+fn other_tls(draft: &mut Draft, parts: &[usize]) {
+    const CARRIED: [&str; 7] = ["port", "ip", "certfile", "keyfile", "cacertfile", "verify", "fail_if_no_peer_cert"];
+    for &index in parts {
+        let entry = &draft.report.entries[index];
+        let web = entry.path.strip_prefix("web_mqtt.ssl.");
+        let Some(key) = web.or_else(|| entry.path.strip_prefix("ssl_options.")) else { continue };
+        if CARRIED.contains(&key) || (key == "crl_check" && entry.truth() == Some(false)) {
+            continue;
+        }
+        let kind = if web.is_some() { Kind::SecureWebSocket } else { Kind::Tls };
+        let concerned: Vec<usize> = (0..draft.listeners.len()).filter(|at| draft.listeners[*at].kind == kind).collect();
+        for &at in &concerned {
+            draft.closes_listener(index, at, "it restricts access, or it is not known whether it does");
+        }
+        if concerned.is_empty() {
+            draft.report.changed(index, "says nothing without a listener with TLS");
         }
     }
 }

@@ -234,7 +234,8 @@ fn of_listener(draft: &mut Draft, index: usize, entry: &Entry, at: usize, option
         | "tls_handshake_timeout" => {
             draft.report.changed(index, "the system's values hold for sockets");
         }
-        "depth" | "ciphers" | "eccs" | "tls_version" | "support_elliptic_curves" => {
+        "depth" if !listener.kind.is_secure() => draft.report.changed(index, "says nothing without TLS"),
+        "ciphers" | "eccs" | "tls_version" | "support_elliptic_curves" => {
             draft.report.changed(
                 index,
                 "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed",
