@@ -48,13 +48,20 @@ pub(crate) fn take(
     let mut rules = Rules::default();
     for user in list("users") {
         let name = field(&user, "name");
-        let line = 1 + text[..text.find(&format!("\"{name}\"")).unwrap_or_default()].matches('\n').count();
-        let index = draft.report.add(Entry::text(file, line, &format!("user {name}"), ""));
+        let index = draft.report.add(Entry::text(file, line_of(text, &name), &format!("user {name}"), ""));
         draft.users_line.get_or_insert(index);
         draft.rules_line.get_or_insert(index);
         if is_local(&draft.report, &name) {
             draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
             continue;
+        }
+        match limit(user.get("limits")) {
+            Limit::None => {}
+            Limit::Bound => draft.report.refused(index, "its limits are not kept: set `[limits]` by hand"),
+            Limit::Zero => {
+                draft.report.refused(index, "its limits let it do nothing: it is left out");
+                continue;
+            }
         }
         let Some(permission) =
             list("permissions").into_iter().find(|it| field(it, "user") == name && field(it, "vhost") == vhost)
@@ -84,7 +91,113 @@ pub(crate) fn take(
         rules.0.extend(these);
     }
     draft.rules = Some(rules);
+    take_others(draft, (file, text), &all, &vhost);
     Ok(())
+}
+
+/// The line of a name in the text, from 1.
+fn line_of(text: &str, name: &str) -> usize {
+    1 + text[..text.find(&format!("\"{name}\"")).unwrap_or_default()].matches('\n').count()
+}
+
+/// What limits of a user or a virtual host mean.
+enum Limit {
+    /// They bound nothing.
+    None,
+    /// Some number is bounded.
+    Bound,
+    /// Some number is 0, or the limits cannot be read.
+    Zero,
+}
+
+fn limit(limits: Option<&Value>) -> Limit {
+    match limits {
+        None | Some(Value::Null) => Limit::None,
+        Some(Value::Array(list)) if list.is_empty() => Limit::None,
+        Some(Value::Object(limits)) => {
+            let numbers: Vec<Option<i64>> = limits.values().map(Value::as_i64).collect();
+            // A negative number is no limit.
+            if numbers.iter().any(|number| number.is_none_or(|number| number == 0)) {
+                Limit::Zero
+            } else if numbers.iter().flatten().any(|&number| number > 0) {
+                Limit::Bound
+            } else {
+                Limit::None
+            }
+        }
+        Some(_) => Limit::Zero,
+    }
+}
+
+/// Takes what definitions have beside users and rights.
+fn take_others(draft: &mut Draft, (file, text): (&str, &str), all: &Value, vhost: &str) {
+    let field = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let add =
+        |draft: &mut Draft, name: &str, path: &str| draft.report.add(Entry::text(file, line_of(text, name), path, ""));
+    let limits = |draft: &mut Draft, name: &str, path: &str, limits: Option<&Value>| match limit(limits) {
+        Limit::None => {}
+        Limit::Bound => {
+            let index = add(draft, name, path);
+            draft.report.refused(index, "the limits are not kept: set `[limits]` by hand");
+        }
+        Limit::Zero => {
+            let index = add(draft, name, path);
+            draft.closed_by(index, "the limits of the virtual host let no client do anything");
+        }
+    };
+    for (key, value) in all.as_object().into_iter().flatten() {
+        let each: &[Value] = value.as_array().map_or(&[], Vec::as_slice);
+        match key.as_str() {
+            "vhosts" => {
+                for one in each.iter().filter(|one| field(one, "name") == vhost) {
+                    limits(draft, "vhosts", &format!("vhosts {vhost}"), one.get("limits"));
+                }
+            }
+            "parameters" => {
+                for one in each {
+                    let path = format!("parameters {} {}", field(one, "component"), field(one, "name"));
+                    if field(one, "component") != "vhost-limits" {
+                        let index = add(draft, &field(one, "name"), &path);
+                        draft.report.refused(index, "parameters of plugins are not carried");
+                    } else if field(one, "vhost") == vhost {
+                        limits(draft, "vhost-limits", &path, one.get("value"));
+                    }
+                }
+            }
+            "global_parameters" => {
+                for one in each {
+                    let name = field(one, "name");
+                    let index = add(draft, &name, &format!("global_parameters {name}"));
+                    match name.as_str() {
+                        "cluster_name" | "cluster_tags" | "internal_cluster_id" => {
+                            draft.report.changed(index, super::OPERATION);
+                        }
+                        "mqtt_port_to_vhost_mapping" | "mqtt_default_vhosts" => {
+                            draft.closed_by(index, "clients of one virtual host alone are carried");
+                        }
+                        _ => draft.report.refused(index, "parameters of plugins are not carried"),
+                    }
+                }
+            }
+            "users" | "permissions" | "topic_permissions" => {}
+            "rabbit_version"
+            | "rabbitmq_version"
+            | "rabbitmq_definition_format"
+            | "product_name"
+            | "product_version"
+            | "original_cluster_name"
+            | "explanation" => {}
+            _ if each.is_empty() && value.is_array() => {}
+            "queues" | "exchanges" | "bindings" | "policies" => {
+                let index = add(draft, key, key);
+                draft.report.refused(index, super::AMQP);
+            }
+            _ => {
+                let index = add(draft, key, key);
+                draft.report.refused(index, "it is not carried");
+            }
+        }
+    }
 }
 
 /// Whether a user may log in from the machine itself alone; `guest` is so without a setting.
