@@ -6,7 +6,7 @@ use std::io;
 
 use tidegate_conversion::File;
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::{Entry, lines};
 use crate::keys::{self, Key, broker, changed, closes, part, refused};
@@ -330,7 +330,7 @@ fn take_users(
     let file = ["load_definitions", "management.load_definitions", "definitions.local.path"]
         .iter()
         .find_map(|path| draft.report.find(path));
-    let anonymous = anonymous_user(draft, verifies);
+    let anonymous = anonymous_user(&mut draft.report, verifies);
     if let Some(index) = file {
         let path = draft.report.entries[index].value.clone();
         draft.users_line = Some(index);
@@ -352,7 +352,7 @@ fn take_users(
     Ok(())
 }
 
-/// The user as whom RabbitMQ logs in clients without a user name, with the configured password.
+/// The configured login of clients without a user name: they have the rights of this user.
 struct Anonymous<'a> {
     user: String,
     password: String,
@@ -374,27 +374,27 @@ impl Anonymous<'_> {
 }
 
 /// The user whose rights clients without a user name have.
-fn anonymous_user<'a>(draft: &mut Draft, verifies: &'a dyn Fn(&str, &str) -> bool) -> Option<Anonymous<'a>> {
+fn anonymous_user<'a>(report: &mut Report, verifies: &'a dyn Fn(&str, &str) -> bool) -> Option<Anonymous<'a>> {
     // What RabbitMQ takes without a setting.
-    let value = |draft: &Draft, path: &str| draft.report.value(path).unwrap_or("guest").to_owned();
-    let allowed = draft.report.find("mqtt.allow_anonymous");
-    if allowed.is_some_and(|index| draft.report.entries[index].truth() != Some(true)) {
+    let value = |report: &Report, path: &str| report.value(path).unwrap_or("guest").to_owned();
+    let allowed = report.find("mqtt.allow_anonymous");
+    if allowed.is_some_and(|index| report.entries[index].truth() != Some(true)) {
         return None;
     }
-    let (index, user, password) = match (draft.report.find("anonymous_login_user"), allowed) {
+    let (index, user, password) = match (report.find("anonymous_login_user"), allowed) {
         (Some(index), _) => (index, "anonymous_login_user", "anonymous_login_pass"),
         (None, Some(index)) => (index, "mqtt.default_user", "mqtt.default_pass"),
         (None, None) => return None,
     };
-    let (user, password) = (value(draft, user), value(draft, password));
+    let (user, password) = (value(report, user), value(report, password));
     if user == "none" {
         return None;
     }
-    if definitions::is_local(&draft.report, &user) {
+    if definitions::is_local(report, &user) {
         let why = format!(
             "the user {user} may log in from the machine itself alone, so no client without a user name gets in"
         );
-        draft.report.refused(index, &why);
+        report.refused(index, &why);
         return None;
     }
     Some(Anonymous { user, password, index, verifies })

@@ -4,7 +4,7 @@ use std::io;
 
 use tidegate_conversion::{File, Setting};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::{Entry, lines};
 use crate::keys::{self, Key, broker, changed, closes, every, part, refused};
@@ -259,8 +259,8 @@ fn take_names(draft: &mut Draft) {
     }
 }
 
-fn is_on(draft: &Draft, path: &str, default: bool) -> bool {
-    draft.report.find(path).map_or(default, |index| draft.report.entries[index].truth() != Some(false))
+fn is_on(report: &Report, path: &str, default: bool) -> bool {
+    report.find(path).map_or(default, |index| report.entries[index].truth() != Some(false))
 }
 
 fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
@@ -274,7 +274,7 @@ fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     };
     let file = draft.report.find("vmq_passwd.password_file");
     let path = file.map_or_else(|| "vmq.passwd".to_owned(), |index| draft.report.entries[index].value.clone());
-    let text = if is_on(draft, "plugins.vmq_passwd", true) { Some(read(&path)) } else { None };
+    let text = if is_on(&draft.report, "plugins.vmq_passwd", true) { Some(read(&path)) } else { None };
     draft.users_line = file.or(draft.report.find("plugins.vmq_passwd"));
     match text {
         Some(Ok(text)) => {
@@ -314,7 +314,7 @@ fn take_rules(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     draft.default_allow = false;
     let file = draft.report.find("vmq_acl.acl_file");
     draft.rules_line = file.or(draft.report.find("plugins.vmq_acl"));
-    if !is_on(draft, "plugins.vmq_acl", true) {
+    if !is_on(&draft.report, "plugins.vmq_acl", true) {
         return;
     }
     let path = file.map_or_else(|| "vmq.acl".to_owned(), |index| draft.report.entries[index].value.clone());

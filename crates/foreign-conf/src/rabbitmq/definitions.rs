@@ -30,7 +30,7 @@ pub(crate) fn is_definitions(text: &str) -> bool {
         })
 }
 
-/// Takes the users and rights. `anonymous` is the user as whom RabbitMQ logs in clients without a user name.
+/// Takes the users and rights. `anonymous` is the login of clients without a user name.
 ///
 /// # Errors
 /// When the text is no JSON.
@@ -42,7 +42,6 @@ pub(crate) fn take(
 ) -> Result<(), ConvertError> {
     let all: Value = serde_json::from_str(text).map_err(|error| ConvertError::Json(error.to_string()))?;
     let list = |key: &str| all.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let field = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let vhost = draft.report.value("mqtt.vhost").unwrap_or("/").to_owned();
     let exchange = draft.report.value("mqtt.exchange").unwrap_or("amq.topic").to_owned();
     let mut rules = Rules::default();
@@ -91,7 +90,7 @@ pub(crate) fn take(
         rules.0.extend(these);
     }
     draft.rules = Some(rules);
-    take_others(draft, (file, text), &all, &vhost);
+    Rest { draft, file, text, vhost: &vhost }.take(&all);
     Ok(())
 }
 
@@ -129,75 +128,92 @@ fn limit(limits: Option<&Value>) -> Limit {
     }
 }
 
-/// Takes what definitions have beside users and rights.
-fn take_others(draft: &mut Draft, (file, text): (&str, &str), all: &Value, vhost: &str) {
-    let field = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let add =
-        |draft: &mut Draft, name: &str, path: &str| draft.report.add(Entry::text(file, line_of(text, name), path, ""));
-    let limits = |draft: &mut Draft, name: &str, path: &str, limits: Option<&Value>| match limit(limits) {
-        Limit::None => {}
-        Limit::Bound => {
-            let index = add(draft, name, path);
-            draft.report.refused(index, "the limits are not kept: set `[limits]` by hand");
-        }
-        Limit::Zero => {
-            let index = add(draft, name, path);
-            draft.closed_by(index, "the limits of the virtual host let no client do anything");
-        }
-    };
-    for (key, value) in all.as_object().into_iter().flatten() {
-        let each: &[Value] = value.as_array().map_or(&[], Vec::as_slice);
-        match key.as_str() {
-            "vhosts" => {
-                for one in each.iter().filter(|one| field(one, "name") == vhost) {
-                    limits(draft, "vhosts", &format!("vhosts {vhost}"), one.get("limits"));
-                }
-            }
-            "parameters" => {
-                for one in each {
-                    let path = format!("parameters {} {}", field(one, "component"), field(one, "name"));
-                    if field(one, "component") != "vhost-limits" {
-                        let index = add(draft, &field(one, "name"), &path);
-                        draft.report.refused(index, "parameters of plugins are not carried");
-                    } else if field(one, "vhost") == vhost {
-                        limits(draft, "vhost-limits", &path, one.get("value"));
-                    }
-                }
-            }
-            "global_parameters" => {
-                for one in each {
-                    let name = field(one, "name");
-                    let index = add(draft, &name, &format!("global_parameters {name}"));
-                    match name.as_str() {
-                        "cluster_name" | "cluster_tags" | "internal_cluster_id" => {
-                            draft.report.changed(index, super::OPERATION);
-                        }
-                        "mqtt_port_to_vhost_mapping" | "mqtt_default_vhosts" => {
-                            draft.closed_by(index, "clients of one virtual host alone are carried");
-                        }
-                        _ => draft.report.refused(index, "parameters of plugins are not carried"),
-                    }
-                }
-            }
-            "users" | "permissions" | "topic_permissions" => {}
-            "rabbit_version"
-            | "rabbitmq_version"
-            | "rabbitmq_definition_format"
-            | "product_name"
-            | "product_version"
-            | "original_cluster_name"
-            | "explanation" => {}
-            _ if each.is_empty() && value.is_array() => {}
-            "queues" | "exchanges" | "bindings" | "policies" => {
-                let index = add(draft, key, key);
-                draft.report.refused(index, super::AMQP);
-            }
-            _ => {
-                let index = add(draft, key, key);
-                draft.report.refused(index, "it is not carried");
+/// The content of definitions beside users and rights.
+struct Rest<'a> {
+    draft: &'a mut Draft,
+    file: &'a str,
+    text: &'a str,
+    vhost: &'a str,
+}
+
+impl Rest<'_> {
+    fn take(&mut self, all: &Value) {
+        for (key, value) in all.as_object().into_iter().flatten() {
+            let each: &[Value] = value.as_array().map_or(&[], Vec::as_slice);
+            match key.as_str() {
+                "vhosts" => each.iter().for_each(|one| self.take_vhost(one)),
+                "parameters" => each.iter().for_each(|one| self.take_parameter(one)),
+                "global_parameters" => each.iter().for_each(|one| self.take_global_parameter(&field(one, "name"))),
+                "users"
+                | "permissions"
+                | "topic_permissions"
+                | "rabbit_version"
+                | "rabbitmq_version"
+                | "rabbitmq_definition_format"
+                | "product_name"
+                | "product_version"
+                | "original_cluster_name"
+                | "explanation" => {}
+                _ if each.is_empty() && value.is_array() => {}
+                "queues" | "exchanges" | "bindings" | "policies" => self.refuse(key, key, super::AMQP),
+                _ => self.refuse(key, key, "it is not carried"),
             }
         }
     }
+
+    /// The index of a setting at the line of a name.
+    fn add(&mut self, name: &str, path: &str) -> usize {
+        self.draft.report.add(Entry::text(self.file, line_of(self.text, name), path, ""))
+    }
+
+    fn refuse(&mut self, name: &str, path: &str, why: &str) {
+        let index = self.add(name, path);
+        self.draft.report.refused(index, why);
+    }
+
+    fn take_vhost(&mut self, vhost: &Value) {
+        if field(vhost, "name") == self.vhost {
+            self.take_limits("vhosts", &format!("vhosts {}", self.vhost), vhost.get("limits"));
+        }
+    }
+
+    fn take_parameter(&mut self, parameter: &Value) {
+        let (component, name) = (field(parameter, "component"), field(parameter, "name"));
+        let path = format!("parameters {component} {name}");
+        if component != "vhost-limits" {
+            self.refuse(&name, &path, "parameters of plugins are not carried");
+        } else if field(parameter, "vhost") == self.vhost {
+            self.take_limits(&component, &path, parameter.get("value"));
+        }
+    }
+
+    fn take_global_parameter(&mut self, name: &str) {
+        let index = self.add(name, &format!("global_parameters {name}"));
+        match name {
+            "cluster_name" | "cluster_tags" | "internal_cluster_id" => {
+                self.draft.report.changed(index, super::OPERATION);
+            }
+            "mqtt_port_to_vhost_mapping" | "mqtt_default_vhosts" => {
+                self.draft.closed_by(index, "only the users of one virtual host are carried");
+            }
+            _ => self.draft.report.refused(index, "parameters of plugins are not carried"),
+        }
+    }
+
+    fn take_limits(&mut self, name: &str, path: &str, limits: Option<&Value>) {
+        match limit(limits) {
+            Limit::None => {}
+            Limit::Bound => self.refuse(name, path, "the limits are not kept: set `[limits]` by hand"),
+            Limit::Zero => {
+                let index = self.add(name, path);
+                self.draft.closed_by(index, "the limits of the virtual host let no client do anything");
+            }
+        }
+    }
+}
+
+fn field(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Whether a user may log in from the machine itself alone; `guest` is so without a setting.
