@@ -70,7 +70,19 @@ pub(crate) const KEYS: &[Key] = &[
         "listeners.*.*.ssl_options.enable_crl_check",
         "with `true` the listener is left out: name the lists with `crl`",
     ),
-    changed("listeners.*.*.ssl_options.**", TLS),
+    changed("listeners.*.*.ssl_options.versions", TLS),
+    changed("listeners.*.*.ssl_options.ciphers", TLS),
+    changed("listeners.*.*.ssl_options.honor_cipher_order", TLS),
+    changed("listeners.*.*.ssl_options.client_renegotiation", TLS),
+    changed("listeners.*.*.ssl_options.secure_renegotiate", TLS),
+    changed("listeners.*.*.ssl_options.reuse_sessions", TLS),
+    changed("listeners.*.*.ssl_options.dhfile", TLS),
+    changed("listeners.*.*.ssl_options.handshake_timeout", TLS),
+    changed("listeners.*.*.ssl_options.hibernate_after", TLS),
+    changed("listeners.*.*.ssl_options.log_level", TLS),
+    changed("listeners.*.*.ssl_options.gc_after_handshake", TLS),
+    changed("listeners.*.*.ssl_options.ocsp.**", TLS),
+    part("listeners.*.*.ssl_options.**", "a key that is not known leaves the listener out"),
     changed("listeners.*.*.tcp_options.**", "the system's values hold for sockets"),
     changed("listeners.*.*.acceptors", "shards accept connections"),
     changed("listeners.*.*.idle_timeout", "a connection without CONNECT is closed after a while"),
@@ -324,46 +336,61 @@ fn take_rules(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
                 && !draft.report.entries[*index].replaced
         })
         .collect();
-    let mut numbers: Vec<String> = sources
-        .iter()
-        .filter_map(|index| draft.report.entries[*index].names().get(2).map(|&name| name.to_owned()))
-        .collect();
-    numbers.dedup();
+    let mut numbers: Vec<String> = Vec::new();
+    for &index in &sources {
+        let number = draft.report.entries[index].names().get(2).map_or_else(String::new, |&name| name.to_owned());
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
     for number in numbers {
-        let value = |draft: &Draft, key: &str| {
-            draft.report.value(&format!("authorization.sources.{number}.{key}")).map(str::to_owned)
-        };
-        if value(draft, "enable").is_some_and(|enabled| enabled == "false") {
-            continue;
-        }
-        let kind = value(draft, "type").unwrap_or_default();
-        let at = draft
-            .report
-            .find(&format!("authorization.sources.{number}.type"))
-            .or(sources.first().copied())
-            .unwrap_or_default();
-        if kind != "file" {
-            draft.closed_by(at, "the rules of this source are not in a file");
-            continue;
-        }
-        let Some(index) = draft.report.find(&format!("authorization.sources.{number}.path")) else {
-            draft.closed_by(at, "it names no file");
-            continue;
-        };
-        let path = draft.report.entries[index].value.trim_start_matches(ETC).trim_start_matches('/').to_owned();
-        let path = if draft.report.entries[index].value.starts_with('/') { format!("/{path}") } else { path };
-        match read(&path) {
-            Ok(text) => {
-                draft.rules_line.get_or_insert(index);
-                let mut rules = draft.rules.take().unwrap_or_default();
-                acl::take(draft, &path, &text, &mut rules);
-                draft.rules = Some(rules);
-            }
-            Err(error) => draft.closed_by(index, &format!("cannot read {path}: {error}")),
-        }
+        let prefix = format!("authorization.sources.{number}");
+        let of: Vec<usize> = sources
+            .iter()
+            .copied()
+            .filter(|index| draft.report.entries[*index].names().get(2) == Some(&number.as_str()))
+            .collect();
+        take_source(draft, &prefix, &of, read);
     }
     if sources.is_empty() && draft.report.find("authorization.sources").is_none() {
         default_rules(draft, read);
+    }
+}
+
+/// Takes a source of rules, whose settings have these indexes.
+fn take_source(draft: &mut Draft, prefix: &str, of: &[usize], read: &dyn Fn(&str) -> io::Result<String>) {
+    let find = |draft: &Draft, key: &str| draft.report.find(&format!("{prefix}.{key}"));
+    if let Some(index) = find(draft, "enable") {
+        match draft.report.entries[index].truth() {
+            Some(true) => {}
+            Some(false) => return of.iter().for_each(|index| draft.report.changed(*index, "it is disabled")),
+            None => return draft.closed_by(index, "it is neither true nor false"),
+        }
+    }
+    let kind = find(draft, "type");
+    let first = kind.or(of.first().copied()).unwrap_or_default();
+    if kind.is_none_or(|index| draft.report.entries[index].value != "file") {
+        return draft.closed_by(first, "the rules of this source are not in a file");
+    }
+    let known = ["type", "enable", "path"].map(|key| format!("{prefix}.{key}"));
+    for &index in of {
+        if !known.contains(&draft.report.entries[index].path) {
+            draft.closed_by(index, "it is not known whether this restricts access");
+        }
+    }
+    let Some(index) = find(draft, "path") else {
+        return draft.closed_by(first, "it names no file");
+    };
+    let path = draft.report.entries[index].value.trim_start_matches(ETC).trim_start_matches('/').to_owned();
+    let path = if draft.report.entries[index].value.starts_with('/') { format!("/{path}") } else { path };
+    match read(&path) {
+        Ok(text) => {
+            draft.rules_line.get_or_insert(index);
+            let mut rules = draft.rules.take().unwrap_or_default();
+            acl::take(draft, &path, &text, &mut rules);
+            draft.rules = Some(rules);
+        }
+        Err(error) => draft.closed_by(index, &format!("cannot read {path}: {error}")),
     }
 }
 

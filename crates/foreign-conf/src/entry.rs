@@ -47,17 +47,33 @@ impl Entry {
         }
     }
 
-    /// The value for people, without a password.
+    /// The value for people, without a password or a key.
     pub(crate) fn shown(&self) -> String {
-        let last = self.path.rsplit('.').next().unwrap_or_default();
+        const WORDS: [&str; 11] = [
+            "password",
+            "secret",
+            "cookie",
+            "salt",
+            "token",
+            "api_key",
+            "api-key",
+            "private_key",
+            "credential",
+            "license",
+            "service_account",
+        ];
+        let path = self.path.to_ascii_lowercase();
+        let last = path.rsplit('.').next().unwrap_or_default();
         let secret = |name: &str| {
-            let within = ["password", "secret", "cookie", "salt", "token"].iter().any(|word| name.contains(word));
+            let within = WORDS.iter().any(|word| name.contains(word));
             (within && name != "password_hash_algorithm") || name == "pass" || name.ends_with("_pass")
         };
         let harmless =
-            last.ends_with("file") || last.ends_with("type") || last.ends_with("_interval") || last == "salt_position";
+            ["file", "type", "_interval", "-interval"].iter().any(|end| last.ends_with(end)) || last == "salt_position";
         let with_user = self.value.contains("://") && self.value.contains('@');
-        if with_user || !harmless && self.path.split('.').any(secret) {
+        // `authorization` alone is also the section of rules; headers are hidden whatever their names are.
+        let header = path.split('.').rev().skip(1).any(|name| name == "headers") || last == "authorization";
+        if with_user || header || !harmless && path.split('.').any(secret) {
             return HIDDEN.to_owned();
         }
         self.value.clone()
@@ -115,4 +131,30 @@ pub(crate) fn lines(file: &str, text: &str) -> Vec<Entry> {
         entries.push(entry);
     }
     entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_headers_are_hidden() {
+        for path in [
+            "connectors.http.a.authorization",
+            "connectors.http.a.Authorization",
+            "api_key.0.value",
+            "bridge.api-key",
+            "gcp.private_key",
+            "gcp.service_account_json",
+            "hub.credentials",
+            "license.key",
+            "authentication.0.headers.X-Tenant",
+            "authentication.0.headers.content-type",
+        ] {
+            assert_eq!(Entry::text("f", 1, path, "value").shown(), HIDDEN, "{path}");
+        }
+        for path in ["authorization.no_match", "credentials-reload-interval", "api_key.bootstrap_file", "headers"] {
+            assert_eq!(Entry::text("f", 1, path, "value").shown(), "value", "{path}");
+        }
+    }
 }

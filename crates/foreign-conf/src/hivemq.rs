@@ -27,6 +27,8 @@ const RBAC_CONFIG: [&str; 2] = [
     "../extensions/hivemq-file-rbac-extension/conf/config.xml",
 ];
 
+const RBAC_DISABLED: &str = "../extensions/hivemq-file-rbac-extension/DISABLED";
+
 const ALLOW_ALL: &str = "../extensions/hivemq-allow-all-extension/hivemq-extension.xml";
 const ALLOW_ALL_DISABLED: &str = "../extensions/hivemq-allow-all-extension/DISABLED";
 
@@ -181,7 +183,8 @@ fn take_access(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) -> 
     let first = |paths: &[&'static str]| {
         paths.iter().find_map(|path| read(path).ok().map(|text| File { name: (*path).to_owned(), text }))
     };
-    if let Some(credentials) = first(&CREDENTIALS) {
+    let disabled = read(RBAC_DISABLED).is_ok();
+    if let Some(credentials) = first(&CREDENTIALS).filter(|_| !disabled) {
         let config = first(&RBAC_CONFIG);
         return take_credentials(draft, &credentials, config.as_ref());
     }
@@ -191,6 +194,9 @@ fn take_access(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) -> 
             .notes
             .push("the extension hivemq-allow-all-extension lets in everybody, and so does the result".to_owned());
         return Ok(());
+    }
+    if disabled {
+        draft.notes.push("hivemq-file-rbac-extension is disabled, so its users are left out".to_owned());
     }
     let why = "extensions of HiveMQ decide who may connect, and none that is known here is beside this file, so that the result refuses all clients; put the users into the file of [[auth]], or write allow_anonymous = true where hivemq-allow-all-extension was installed";
     draft.access = Access::Refused("the extension that decides is not known".to_owned());

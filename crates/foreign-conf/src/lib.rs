@@ -137,7 +137,8 @@ pub enum ConvertError {
 /// Converts the configuration of a broker.
 ///
 /// `users_file` is the path at which the caller writes the users of the result. `read` reads a file that the
-/// configuration names; the caller resolves relative names.
+/// configuration names; the caller resolves relative names. `verifies` says whether a password, its first argument,
+/// fits a hash of the form of our password files.
 ///
 /// # Errors
 ///
@@ -147,12 +148,13 @@ pub fn convert(
     file: &File,
     users_file: &str,
     read: &dyn Fn(&str) -> io::Result<String>,
+    verifies: &dyn Fn(&str, &str) -> bool,
 ) -> Result<Converted, ConvertError> {
     let draft = match broker {
         Broker::Emqx => emqx::draft(file, read)?,
         Broker::HiveMq => hivemq::draft(file, read)?,
         Broker::NanoMq => nanomq::draft(file, read)?,
-        Broker::RabbitMq => rabbitmq::draft(file, read)?,
+        Broker::RabbitMq => rabbitmq::draft(file, read, verifies)?,
         Broker::VerneMq => vernemq::draft(file, read)?,
     };
     Ok(draft.finish(&file.name, users_file))

@@ -6,7 +6,7 @@ use std::io;
 
 use tidegate_conversion::File;
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::{Entry, lines};
 use crate::keys::{self, Key, broker, changed, closes, part, refused};
@@ -42,6 +42,8 @@ pub(crate) const MARKS: &[&str] = &[
 ];
 
 const OPERATION: &str = "the cluster, the process and its administration are configured in other ways; see docs/operations.md and docs/cluster.md";
+const TLS: &str = "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed";
+const TLS_UNKNOWN: &str = "a key that is not known leaves the listeners with TLS out";
 const AMQP: &str = "only MQTT is served, and HTTP";
 const BACKEND: &str = "only the users of the definitions are known: write an [[auth]] for the others by hand";
 const LIMIT: &str = "see docs/limits.md";
@@ -93,10 +95,23 @@ pub(crate) const KEYS: &[Key] = &[
     part("web_mqtt.ssl.verify", "`listener.client_certificate`"),
     part("web_mqtt.ssl.fail_if_no_peer_cert", "`listener.client_certificate`"),
     closes("web_mqtt.proxy_protocol", "false", "the networks of the proxies are not in the file"),
-    changed(
-        "web_mqtt.ssl.**",
-        "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed",
-    ),
+    changed("web_mqtt.ssl.versions.**", TLS),
+    changed("web_mqtt.ssl.ciphers.**", TLS),
+    changed("web_mqtt.ssl.eccs.**", TLS),
+    changed("web_mqtt.ssl.signature_algs.**", TLS),
+    changed("web_mqtt.ssl.honor_cipher_order", TLS),
+    changed("web_mqtt.ssl.honor_ecc_order", TLS),
+    changed("web_mqtt.ssl.client_renegotiation", TLS),
+    changed("web_mqtt.ssl.secure_renegotiate", TLS),
+    changed("web_mqtt.ssl.reuse_session", TLS),
+    changed("web_mqtt.ssl.reuse_sessions", TLS),
+    changed("web_mqtt.ssl.dhfile", TLS),
+    changed("web_mqtt.ssl.handshake_timeout", TLS),
+    changed("web_mqtt.ssl.hibernate_after", TLS),
+    changed("web_mqtt.ssl.log_level", TLS),
+    changed("web_mqtt.ssl.log_alert", TLS),
+    changed("web_mqtt.ssl.backlog", TLS),
+    part("web_mqtt.ssl.**", TLS_UNKNOWN),
     changed("web_mqtt.tcp.**", "the system's values hold for sockets"),
     changed("web_mqtt.ws_opts.**", "WebSocket is served with bounded frames"),
     changed("web_mqtt.cowboy_opts.**", "WebSocket is served with bounded frames"),
@@ -105,11 +120,22 @@ pub(crate) const KEYS: &[Key] = &[
     part("ssl_options.cacertfile", "`listener.client_ca` where certificates are asked for"),
     part("ssl_options.verify", "`listener.client_certificate`"),
     part("ssl_options.fail_if_no_peer_cert", "`listener.client_certificate`"),
-    closes("ssl_options.password", "", "an encrypted key is not read: write the key without a password"),
-    changed(
-        "ssl_options.**",
-        "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed",
-    ),
+    changed("ssl_options.versions.**", TLS),
+    changed("ssl_options.ciphers.**", TLS),
+    changed("ssl_options.eccs.**", TLS),
+    changed("ssl_options.signature_algs.**", TLS),
+    changed("ssl_options.honor_cipher_order", TLS),
+    changed("ssl_options.honor_ecc_order", TLS),
+    changed("ssl_options.client_renegotiation", TLS),
+    changed("ssl_options.secure_renegotiate", TLS),
+    changed("ssl_options.reuse_session", TLS),
+    changed("ssl_options.reuse_sessions", TLS),
+    changed("ssl_options.dhfile", TLS),
+    changed("ssl_options.handshake_timeout", TLS),
+    changed("ssl_options.hibernate_after", TLS),
+    changed("ssl_options.log_level", TLS),
+    changed("ssl_options.log_alert", TLS),
+    part("ssl_options.**", TLS_UNKNOWN),
     part("load_definitions", "the users and their rights are read from this file"),
     part("management.load_definitions", "as `load_definitions`"),
     part("definitions.local.path", "as `load_definitions`"),
@@ -174,7 +200,11 @@ pub(crate) const KEYS: &[Key] = &[
 ];
 
 /// Reads the file.
-pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Draft, ConvertError> {
+pub(crate) fn draft(
+    file: &File,
+    read: &dyn Fn(&str) -> io::Result<String>,
+    verifies: &dyn Fn(&str, &str) -> bool,
+) -> Result<Draft, ConvertError> {
     if file.text.trim_start().starts_with('{') {
         return of_definitions(file);
     }
@@ -185,13 +215,15 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
         return Err(ConvertError::NotTheirs("RabbitMQ"));
     }
     let mut draft = Draft::new(entries);
-    for index in draft.apply(KEYS) {
+    let parts = draft.apply(KEYS);
+    for &index in &parts {
         let entry = draft.report.entries[index].clone();
         take_listener(&mut draft, index, &entry);
     }
     default_listener(&mut draft);
     tls(&mut draft);
-    take_users(&mut draft, read)?;
+    other_tls(&mut draft, &parts);
+    take_users(&mut draft, read, verifies)?;
     Ok(draft)
 }
 
@@ -266,56 +298,109 @@ fn tls(draft: &mut Draft) {
     }
 }
 
+/// Options of TLS that are not carried: the listeners that they are about are left out.
+fn other_tls(draft: &mut Draft, parts: &[usize]) {
+    const CARRIED: [&str; 7] = ["port", "ip", "certfile", "keyfile", "cacertfile", "verify", "fail_if_no_peer_cert"];
+    for &index in parts {
+        let entry = &draft.report.entries[index];
+        let web = entry.path.strip_prefix("web_mqtt.ssl.");
+        let Some(key) = web.or_else(|| entry.path.strip_prefix("ssl_options.")) else { continue };
+        if CARRIED.contains(&key) || (key == "crl_check" && entry.truth() == Some(false)) {
+            continue;
+        }
+        let kind = if web.is_some() { Kind::SecureWebSocket } else { Kind::Tls };
+        let concerned: Vec<usize> = (0..draft.listeners.len()).filter(|at| draft.listeners[*at].kind == kind).collect();
+        for &at in &concerned {
+            draft.closes_listener(index, at, "it restricts access, or it is not known whether it does");
+        }
+        if concerned.is_empty() {
+            draft.report.changed(index, "says nothing without a listener with TLS");
+        }
+    }
+}
+
 /// The users of the definitions, or the default one.
-fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) -> Result<(), ConvertError> {
+fn take_users(
+    draft: &mut Draft,
+    read: &dyn Fn(&str) -> io::Result<String>,
+    verifies: &dyn Fn(&str, &str) -> bool,
+) -> Result<(), ConvertError> {
     draft.default_allow = false;
     draft.access = Access::Users;
     let file = ["load_definitions", "management.load_definitions", "definitions.local.path"]
         .iter()
         .find_map(|path| draft.report.find(path));
-    let anonymous = anonymous_user(draft);
+    let anonymous = anonymous_user(&mut draft.report, verifies);
     if let Some(index) = file {
         let path = draft.report.entries[index].value.clone();
         draft.users_line = Some(index);
         draft.rules_line = Some(index);
-        return match read(&path) {
-            Ok(text) => definitions::take(draft, &path, &text, anonymous.as_deref()),
-            Err(error) => {
-                draft.closed_by(index, &format!("cannot read {path}: {error}"));
-                Ok(())
-            }
-        };
+        match read(&path) {
+            Ok(text) => definitions::take(draft, &path, &text, anonymous.as_ref())?,
+            Err(error) => draft.closed_by(index, &format!("cannot read {path}: {error}")),
+        }
+    } else {
+        default_user(draft, anonymous.as_ref());
     }
-    default_user(draft, anonymous.as_deref());
+    if let Some(anonymous) = anonymous.filter(|_| draft.access != Access::UsersAndAnonymous) {
+        let why = format!(
+            "the user {} with the configured password cannot log in, so no client without a user name gets in",
+            anonymous.user
+        );
+        draft.report.refused(anonymous.index, &why);
+    }
     Ok(())
 }
 
+/// The configured login of clients without a user name: they have the rights of this user.
+struct Anonymous<'a> {
+    user: String,
+    password: String,
+    /// The setting that asks for it.
+    index: usize,
+    verifies: &'a dyn Fn(&str, &str) -> bool,
+}
+
+impl Anonymous<'_> {
+    /// Whether they have the rights of this user, by the password that it has.
+    fn is(&self, user: &str, password: &Result<Password, String>) -> bool {
+        self.user == user
+            && match password {
+                Ok(Password::Plain(password)) => self.password == *password,
+                Ok(Password::Hash(hash)) => (self.verifies)(&self.password, hash),
+                Err(_) => false,
+            }
+    }
+}
+
 /// The user whose rights clients without a user name have.
-fn anonymous_user(draft: &mut Draft) -> Option<String> {
-    let named = |draft: &Draft, path: &str| draft.report.value(path).map(str::to_owned);
-    let (at, user) = match (draft.report.find("anonymous_login_user"), draft.report.find("mqtt.allow_anonymous")) {
-        (Some(index), _) => (index, draft.report.entries[index].value.clone()),
-        (None, Some(index)) if draft.report.entries[index].truth() == Some(true) => {
-            (index, named(draft, "mqtt.default_user").unwrap_or_else(|| "guest".to_owned()))
-        }
-        _ => return None,
+fn anonymous_user<'a>(report: &mut Report, verifies: &'a dyn Fn(&str, &str) -> bool) -> Option<Anonymous<'a>> {
+    // What RabbitMQ takes without a setting.
+    let value = |report: &Report, path: &str| report.value(path).unwrap_or("guest").to_owned();
+    let allowed = report.find("mqtt.allow_anonymous");
+    if allowed.is_some_and(|index| report.entries[index].truth() != Some(true)) {
+        return None;
+    }
+    let (index, user, password) = match (report.find("anonymous_login_user"), allowed) {
+        (Some(index), _) => (index, "anonymous_login_user", "anonymous_login_pass"),
+        (None, Some(index)) => (index, "mqtt.default_user", "mqtt.default_pass"),
+        (None, None) => return None,
     };
+    let (user, password) = (value(report, user), value(report, password));
     if user == "none" {
         return None;
     }
-    if definitions::is_local(&draft.report, &user) {
-        draft.report.refused(
-            at,
-            &format!(
-                "the user {user} may log in from the machine itself alone, so no client without a user name gets in"
-            ),
+    if definitions::is_local(report, &user) {
+        let why = format!(
+            "the user {user} may log in from the machine itself alone, so no client without a user name gets in"
         );
+        report.refused(index, &why);
         return None;
     }
-    Some(user)
+    Some(Anonymous { user, password, index, verifies })
 }
 
-fn default_user(draft: &mut Draft, anonymous: Option<&str>) {
+fn default_user(draft: &mut Draft, anonymous: Option<&Anonymous<'_>>) {
     let Some(index) = draft.report.find("default_user") else {
         draft.access = Access::Refused("the users are in RabbitMQ's database".to_owned());
         draft.notes.push("the users of RabbitMQ are in its database: write them with `rabbitmqctl export_definitions definitions.json`, name that file with `load_definitions`, and convert again".to_owned());
@@ -330,17 +415,19 @@ fn default_user(draft: &mut Draft, anonymous: Option<&str>) {
     draft.users_line = Some(index);
     draft.rules_line = Some(index);
     let password = draft.report.value("default_pass").map(|it| Password::Plain(it.to_owned()));
+    let password = password.ok_or_else(|| "it has no password".to_owned());
+    let is_anonymous = anonymous.is_some_and(|anonymous| anonymous.is(&name, &password));
     if !all || !vhost {
         return draft.closed_by(index, "its rights are restricted: write them with `rabbitmqctl export_definitions` and name the file with `load_definitions`");
     }
     if definitions::is_local(&draft.report, &name) {
         draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
     } else {
-        take_user(draft, index, &name, password.ok_or_else(|| "it has no password".to_owned()));
+        take_user(draft, index, &name, password);
     }
     let mut rules = Rules::default();
     rules.0.extend(definitions::all_rights(&name));
-    if anonymous == Some(&name) {
+    if is_anonymous {
         draft.access = Access::UsersAndAnonymous;
         rules.0.push(definitions::of_anonymous(definitions::all_rights(&name)));
     }

@@ -8,7 +8,7 @@ use super::*;
 
 fn converted(broker: Broker, text: &str) -> Conversion {
     let file = File { name: "f".to_owned(), text: text.to_owned() };
-    convert(broker, &file, "users", &|_| Err(io::ErrorKind::NotFound.into())).unwrap().conversion
+    convert(broker, &file, "users", &|_| Err(io::ErrorKind::NotFound.into()), &|_, _| false).unwrap().conversion
 }
 
 #[test]
@@ -34,6 +34,9 @@ fn an_unknown_setting_closes_all_listeners() {
 fn a_file_of_another_kind_is_refused() {
     for broker in Broker::ALL {
         let file = File { name: "f".to_owned(), text: "root:x:0:0:root:/root:/bin/bash\n".to_owned() };
-        assert!(convert(broker, &file, "users", &|_| Err(io::ErrorKind::NotFound.into())).is_err(), "{broker:?}");
+        assert!(
+            convert(broker, &file, "users", &|_| Err(io::ErrorKind::NotFound.into()), &|_, _| false).is_err(),
+            "{broker:?}"
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use tidegate_conversion::{File, Setting};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::{Entry, lines};
 use crate::keys::{self, Key, broker, changed, closes, every, part, refused};
@@ -155,12 +155,9 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
         let entry = draft.report.entries[index].clone();
         match entry.names().as_slice() {
             ["listener", "vmq" | "vmqs" | "http" | "https", ..] => draft.report.changed(index, OPERATION),
-            ["listener", option] => of_listeners(&mut draft, index, &entry, "", option),
-            ["listener", kind, option] if OPTIONS.contains(option) => {
-                of_listeners(&mut draft, index, &entry, &format!("{kind}."), option);
-            }
-            ["listener", kind, name, option] => {
-                of_listeners(&mut draft, index, &entry, &format!("{kind}.{name}"), option);
+            ["listener", _, option] if !OPTIONS.contains(option) => {}
+            ["listener", option] | ["listener", _, option] | ["listener", _, _, option] => {
+                of_listeners(&mut draft, index, &entry, option);
             }
             ["listener", _, _, ..] if entry.names().len() > 4 => {
                 draft.closed_by(index, "it is not known whether this restricts access");
@@ -189,12 +186,15 @@ fn open(draft: &mut Draft, index: usize, entry: &Entry, kind: &str, name: &str) 
     }
 }
 
-/// An option of one listener, of all of a kind, or of all. One of a single listener counts more, wherever it stands.
-fn of_listeners(draft: &mut Draft, index: usize, entry: &Entry, beginning: &str, option: &str) {
+/// An option of one listener, of all of a kind, or of all. Of those with the same name the narrowest one holds, wherever
+/// it stands.
+fn of_listeners(draft: &mut Draft, index: usize, entry: &Entry, option: &str) {
     for at in 0..draft.listeners.len() {
         let name = draft.listeners[at].name.clone();
-        let own = draft.report.find(&format!("listener.{name}.{option}"));
-        if name.starts_with(beginning) && own.is_none_or(|own| own == index) {
+        let kind = name.split('.').next().unwrap_or_default();
+        let paths =
+            [format!("listener.{name}.{option}"), format!("listener.{kind}.{option}"), format!("listener.{option}")];
+        if paths.iter().find_map(|path| draft.report.find(path)) == Some(index) {
             of_listener(draft, index, entry, at, option);
         }
     }
@@ -234,7 +234,8 @@ fn of_listener(draft: &mut Draft, index: usize, entry: &Entry, at: usize, option
         | "tls_handshake_timeout" => {
             draft.report.changed(index, "the system's values hold for sockets");
         }
-        "depth" | "ciphers" | "eccs" | "tls_version" | "support_elliptic_curves" => {
+        "depth" if !listener.kind.is_secure() => draft.report.changed(index, "says nothing without TLS"),
+        "ciphers" | "eccs" | "tls_version" | "support_elliptic_curves" => {
             draft.report.changed(
                 index,
                 "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed",
@@ -258,8 +259,8 @@ fn take_names(draft: &mut Draft) {
     }
 }
 
-fn is_on(draft: &Draft, path: &str, default: bool) -> bool {
-    draft.report.find(path).map_or(default, |index| draft.report.entries[index].truth() != Some(false))
+fn is_on(report: &Report, path: &str, default: bool) -> bool {
+    report.find(path).map_or(default, |index| report.entries[index].truth() != Some(false))
 }
 
 fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
@@ -273,7 +274,7 @@ fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     };
     let file = draft.report.find("vmq_passwd.password_file");
     let path = file.map_or_else(|| "vmq.passwd".to_owned(), |index| draft.report.entries[index].value.clone());
-    let text = if is_on(draft, "plugins.vmq_passwd", true) { Some(read(&path)) } else { None };
+    let text = if is_on(&draft.report, "plugins.vmq_passwd", true) { Some(read(&path)) } else { None };
     draft.users_line = file.or(draft.report.find("plugins.vmq_passwd"));
     match text {
         Some(Ok(text)) => {
@@ -313,7 +314,7 @@ fn take_rules(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     draft.default_allow = false;
     let file = draft.report.find("vmq_acl.acl_file");
     draft.rules_line = file.or(draft.report.find("plugins.vmq_acl"));
-    if !is_on(draft, "plugins.vmq_acl", true) {
+    if !is_on(&draft.report, "plugins.vmq_acl", true) {
         return;
     }
     let path = file.map_or_else(|| "vmq.acl".to_owned(), |index| draft.report.entries[index].value.clone());
@@ -336,6 +337,7 @@ fn take_rules(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
 fn acl(draft: &mut Draft, file: &str, text: &str) -> Rules {
     let mut rules = Rules::default();
     let mut user: Option<String> = None;
+    let mut stopped = false;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim_end();
         if line.is_empty() || line.starts_with('#') {
@@ -343,6 +345,10 @@ fn acl(draft: &mut Draft, file: &str, text: &str) -> Rules {
         }
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
         let index = draft.report.add(Entry::text(file, number + 1, key, rest));
+        if stopped {
+            draft.report.refused(index, "VerneMQ stops reading at an earlier line: it allows nothing");
+            continue;
+        }
         if key == "user" {
             user = Some(rest.trim().to_owned());
             continue;
@@ -376,8 +382,9 @@ fn acl(draft: &mut Draft, file: &str, text: &str) -> Rules {
                 rule.topics.push(topic.split('/').map(level).collect::<Vec<_>>().join("/"));
             }
             _ => {
-                // VerneMQ stops here, and the rest of the file is not in force.
-                draft.report.refused(index, "VerneMQ does not read this line: it allows nothing");
+                // The rest of the file is not in force.
+                stopped = true;
+                draft.report.refused(index, "VerneMQ cannot read this line and stops here: it allows nothing");
                 continue;
             }
         }

@@ -22,6 +22,9 @@ const MAIN: [(&str, Broker); 6] = [
     ("definitions.json", Broker::RabbitMq),
 ];
 
+/// The hash of the password `right` in the definitions of RabbitMQ.
+const HASH_OF_RIGHT: &str = "$digest-sha256-prefix$AQIDBA==$+ZbB/A53XOuRTPUaE/jW6he2AKCz8RA6p88Ttil0nqM=";
+
 fn shapes() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes");
     let mut shapes: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -42,7 +45,8 @@ fn converted(main: &Path, broker: Broker, text: String) -> Converted {
         named.or_else(|_| std::fs::read_to_string(folder.join(Path::new(name).file_name().unwrap_or_default())))
     };
     let name = main.file_name().unwrap().to_string_lossy().into_owned();
-    convert(broker, &File { name, text }, "tidegate.users", &read).unwrap()
+    let verifies = |password: &str, hash: &str| password == "right" && hash == HASH_OF_RIGHT;
+    convert(broker, &File { name, text }, "tidegate.users", &read, &verifies).unwrap()
 }
 
 /// An expectation that is not met, with the result.

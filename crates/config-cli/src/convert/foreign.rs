@@ -22,7 +22,11 @@ pub(super) fn run(args: &ConvertArgs, broker: Broker, theirs: &TheirFile) -> Exi
         Some(output) => output.with_extension("users"),
         None => PathBuf::from(USERS_FILE),
     };
-    let result = convert(broker, theirs, &users_file.display().to_string(), &|name| read(folder, name));
+    let verifies = |password: &str, hash: &str| {
+        PasswordHash::parse(hash).and_then(|hash| hash.verify(password.as_bytes())).unwrap_or(false)
+    };
+    let users_path = users_file.display().to_string();
+    let result = convert(broker, theirs, &users_path, &|name| read(folder, name), &verifies);
     let Converted { conversion, users } = match result {
         Ok(converted) => converted,
         Err(error) => {

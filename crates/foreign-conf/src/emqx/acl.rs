@@ -166,9 +166,12 @@ fn conditions(who: &Term) -> Conditions {
             for one in all {
                 match conditions(one)? {
                     Ok(alternatives) => match alternatives.as_slice() {
-                        [(some, _)] if users.is_empty() && !some.is_empty() => users.clone_from(some),
-                        [(_, some)] if clients.is_empty() && !some.is_empty() => clients.clone_from(some),
-                        [(no, none)] if no.is_empty() && none.is_empty() => {}
+                        [(names, ids)]
+                            if (users.is_empty() || names.is_empty()) && (clients.is_empty() || ids.is_empty()) =>
+                        {
+                            users.extend_from_slice(names);
+                            clients.extend_from_slice(ids);
+                        }
                         _ => return Some(Err("conditions are combined in a way that is not asked".to_owned())),
                     },
                     Err(why) => return Some(Err(why)),

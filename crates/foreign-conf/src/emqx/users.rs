@@ -6,13 +6,27 @@ use crate::draft::Draft;
 use crate::hash::{Algorithm, Salt, hashed};
 use crate::{Password, User};
 
+/// Keys of an authenticator that are known; others may restrict who gets in.
+const KEYS: [&str; 13] = [
+    "mechanism",
+    "backend",
+    "enable",
+    "user_id_type",
+    "bootstrap_file",
+    "bootstrap_type",
+    "password_hash_algorithm",
+    "password_hash_algorithm.name",
+    "password_hash_algorithm.salt_position",
+    "password_hash_algorithm.salt_rounds",
+    "password_hash_algorithm.mac_fun",
+    "password_hash_algorithm.iterations",
+    "password_hash_algorithm.dk_length",
+];
+
 /// Takes one authenticator, whose settings have these indexes.
 pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> io::Result<String>) {
     let find = |draft: &Draft, key: &str| {
-        indexes.iter().copied().find(|index| {
-            let path = &draft.report.entries[*index].path;
-            path == key || path.ends_with(&format!(".{key}")) && !path.ends_with(&format!("_algorithm.{key}"))
-        })
+        indexes.iter().copied().find(|index| own_key(&draft.report.entries[*index].path) == key)
     };
     let value = |draft: &Draft, key: &str| find(draft, key).map(|index| draft.report.entries[index].value.clone());
     let Some(&first) = indexes.first() else { return };
@@ -25,6 +39,16 @@ pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> 
         let at = find(draft, "backend").or(find(draft, "mechanism")).unwrap_or(first);
         let why = "this provider is not carried: write an [[auth]] of the kind jwt, http or scram by hand, see docs/authentication.md";
         return draft.closed_by(at, why);
+    }
+    let mut known = true;
+    for &index in indexes {
+        if !KEYS.contains(&own_key(&draft.report.entries[index].path)) {
+            draft.closed_by(index, "it is not known whether this restricts access");
+            known = false;
+        }
+    }
+    if !known {
+        return;
     }
     if let Some(index) = find(draft, "user_id_type").filter(|index| draft.report.entries[*index].value != "username") {
         return draft.closed_by(index, "users are known by their user names here, not by client ids");
@@ -57,6 +81,15 @@ pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> 
         if row.superuser {
             draft.report.refused(index, "it is a superuser there; here it has the rights of the rules");
         }
+    }
+}
+
+/// The key of an authenticator in `authentication.N.KEY`, or in `authentication.KEY` of one without a list.
+fn own_key(path: &str) -> &str {
+    let key = path.strip_prefix("authentication.").unwrap_or_default();
+    match key.split_once('.') {
+        Some((number, rest)) if number.parse::<usize>().is_ok() => rest,
+        _ => key,
     }
 }
 

@@ -3,6 +3,7 @@
 use data_encoding::BASE64;
 use serde_json::Value;
 
+use super::Anonymous;
 use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::Entry;
@@ -29,26 +30,37 @@ pub(crate) fn is_definitions(text: &str) -> bool {
         })
 }
 
-/// Takes the users and rights. `anonymous` is the user whose rights clients without a user name have.
+/// Takes the users and rights. `anonymous` is the login of clients without a user name.
 ///
 /// # Errors
 /// When the text is no JSON.
-pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<&str>) -> Result<(), ConvertError> {
+pub(crate) fn take(
+    draft: &mut Draft,
+    file: &str,
+    text: &str,
+    anonymous: Option<&Anonymous<'_>>,
+) -> Result<(), ConvertError> {
     let all: Value = serde_json::from_str(text).map_err(|error| ConvertError::Json(error.to_string()))?;
     let list = |key: &str| all.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let field = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let vhost = draft.report.value("mqtt.vhost").unwrap_or("/").to_owned();
     let exchange = draft.report.value("mqtt.exchange").unwrap_or("amq.topic").to_owned();
     let mut rules = Rules::default();
     for user in list("users") {
         let name = field(&user, "name");
-        let line = 1 + text[..text.find(&format!("\"{name}\"")).unwrap_or_default()].matches('\n').count();
-        let index = draft.report.add(Entry::text(file, line, &format!("user {name}"), ""));
+        let index = draft.report.add(Entry::text(file, line_of(text, &name), &format!("user {name}"), ""));
         draft.users_line.get_or_insert(index);
         draft.rules_line.get_or_insert(index);
         if is_local(&draft.report, &name) {
             draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
             continue;
+        }
+        match limit(user.get("limits")) {
+            Limit::None => {}
+            Limit::Bound => draft.report.refused(index, "its limits are not kept: set `[limits]` by hand"),
+            Limit::Zero => {
+                draft.report.refused(index, "its limits let it do nothing: it is left out");
+                continue;
+            }
         }
         let Some(permission) =
             list("permissions").into_iter().find(|it| field(it, "user") == name && field(it, "vhost") == vhost)
@@ -58,7 +70,9 @@ pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<
                 .changed(index, &format!("it has no permissions in the virtual host {vhost}, so it cannot log in"));
             continue;
         };
-        take_user(draft, index, &name, password(&field(&user, "password_hash"), &field(&user, "hashing_algorithm")));
+        let password = password(&field(&user, "password_hash"), &field(&user, "hashing_algorithm"));
+        let is_anonymous = anonymous.is_some_and(|anonymous| anonymous.is(&name, &password));
+        take_user(draft, index, &name, password);
         let topics = list("topic_permissions");
         let topics = topics
             .iter()
@@ -69,14 +83,137 @@ pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<
         if let Some(why) = lacks {
             draft.report.refused(index, &why);
         }
-        if anonymous == Some(&name) {
+        if is_anonymous {
             draft.access = Access::UsersAndAnonymous;
             rules.0.extend(these.iter().cloned().map(|rule| of_anonymous([rule])));
         }
         rules.0.extend(these);
     }
     draft.rules = Some(rules);
+    Rest { draft, file, text, vhost: &vhost }.take(&all);
     Ok(())
+}
+
+/// The line of a name in the text, from 1.
+fn line_of(text: &str, name: &str) -> usize {
+    1 + text[..text.find(&format!("\"{name}\"")).unwrap_or_default()].matches('\n').count()
+}
+
+/// What limits of a user or a virtual host mean.
+enum Limit {
+    /// They bound nothing.
+    None,
+    /// Some number is bounded.
+    Bound,
+    /// Some number is 0, or the limits cannot be read.
+    Zero,
+}
+
+fn limit(limits: Option<&Value>) -> Limit {
+    match limits {
+        None | Some(Value::Null) => Limit::None,
+        Some(Value::Array(list)) if list.is_empty() => Limit::None,
+        Some(Value::Object(limits)) => {
+            let numbers: Vec<Option<i64>> = limits.values().map(Value::as_i64).collect();
+            // A negative number is no limit.
+            if numbers.iter().any(|number| number.is_none_or(|number| number == 0)) {
+                Limit::Zero
+            } else if numbers.iter().flatten().any(|&number| number > 0) {
+                Limit::Bound
+            } else {
+                Limit::None
+            }
+        }
+        Some(_) => Limit::Zero,
+    }
+}
+
+/// The content of definitions beside users and rights.
+struct Rest<'a> {
+    draft: &'a mut Draft,
+    file: &'a str,
+    text: &'a str,
+    vhost: &'a str,
+}
+
+impl Rest<'_> {
+    fn take(&mut self, all: &Value) {
+        for (key, value) in all.as_object().into_iter().flatten() {
+            let each: &[Value] = value.as_array().map_or(&[], Vec::as_slice);
+            match key.as_str() {
+                "vhosts" => each.iter().for_each(|one| self.take_vhost(one)),
+                "parameters" => each.iter().for_each(|one| self.take_parameter(one)),
+                "global_parameters" => each.iter().for_each(|one| self.take_global_parameter(&field(one, "name"))),
+                "users"
+                | "permissions"
+                | "topic_permissions"
+                | "rabbit_version"
+                | "rabbitmq_version"
+                | "rabbitmq_definition_format"
+                | "product_name"
+                | "product_version"
+                | "original_cluster_name"
+                | "explanation" => {}
+                _ if each.is_empty() && value.is_array() => {}
+                "queues" | "exchanges" | "bindings" | "policies" => self.refuse(key, key, super::AMQP),
+                _ => self.refuse(key, key, "it is not carried"),
+            }
+        }
+    }
+
+    /// The index of a setting at the line of a name.
+    fn add(&mut self, name: &str, path: &str) -> usize {
+        self.draft.report.add(Entry::text(self.file, line_of(self.text, name), path, ""))
+    }
+
+    fn refuse(&mut self, name: &str, path: &str, why: &str) {
+        let index = self.add(name, path);
+        self.draft.report.refused(index, why);
+    }
+
+    fn take_vhost(&mut self, vhost: &Value) {
+        if field(vhost, "name") == self.vhost {
+            self.take_limits("vhosts", &format!("vhosts {}", self.vhost), vhost.get("limits"));
+        }
+    }
+
+    fn take_parameter(&mut self, parameter: &Value) {
+        let (component, name) = (field(parameter, "component"), field(parameter, "name"));
+        let path = format!("parameters {component} {name}");
+        if component != "vhost-limits" {
+            self.refuse(&name, &path, "parameters of plugins are not carried");
+        } else if field(parameter, "vhost") == self.vhost {
+            self.take_limits(&component, &path, parameter.get("value"));
+        }
+    }
+
+    fn take_global_parameter(&mut self, name: &str) {
+        let index = self.add(name, &format!("global_parameters {name}"));
+        match name {
+            "cluster_name" | "cluster_tags" | "internal_cluster_id" => {
+                self.draft.report.changed(index, super::OPERATION);
+            }
+            "mqtt_port_to_vhost_mapping" | "mqtt_default_vhosts" => {
+                self.draft.closed_by(index, "only the users of one virtual host are carried");
+            }
+            _ => self.draft.report.refused(index, "parameters of plugins are not carried"),
+        }
+    }
+
+    fn take_limits(&mut self, name: &str, path: &str, limits: Option<&Value>) {
+        match limit(limits) {
+            Limit::None => {}
+            Limit::Bound => self.refuse(name, path, "the limits are not kept: set `[limits]` by hand"),
+            Limit::Zero => {
+                let index = self.add(name, path);
+                self.draft.closed_by(index, "the limits of the virtual host let no client do anything");
+            }
+        }
+    }
+}
+
+fn field(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Whether a user may log in from the machine itself alone; `guest` is so without a setting.
