@@ -23,7 +23,7 @@ const MAGIC: [u8; 4] = *b"TGbb";
 const HEAD: usize = 16;
 /// What the names of files of logs end with, behind the name of the log.
 pub(super) const SUFFIX: &str = ".log";
-/// What the names of marks end with: a sync of the file has failed.
+/// The end of the name of a mark: a sync of the file has failed.
 const UNSYNCED: &str = "log-unsynced";
 /// Records that are written at once into a new file: a few of the largest still fit into a batch.
 const RECORDS_OF_A_BATCH: usize = 32;
@@ -109,7 +109,7 @@ impl LogFile {
         Ok((log, changes))
     }
 
-    /// Makes durable what was read. The process that wrote it may have ended between a write and its sync, and a read
+    /// Makes the changes durable that were read. The process that wrote it may have ended between a write and its sync, and a read
     /// finds such bytes in memory. After a failed sync the system takes the bytes for written, and a later sync says
     /// nothing about them: they are written again, into a new file.
     fn make_durable(&mut self, changes: &[Change], sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
@@ -142,8 +142,8 @@ impl LogFile {
         self.file.sync_data().inspect_err(|_| self.mark_unsynced())
     }
 
-    /// Leaves a mark for other processes. It need not be durable: after a crash of the machine, a read finds only what
-    /// is on the disk.
+    /// Leaves a mark for other processes. It need not be durable: after a crash of the machine, a read finds only
+    /// bytes of the disk.
     fn mark_unsynced(&self) {
         if let Err(error) = File::create(self.path.with_extension(UNSYNCED)) {
             tracing::error!(path = %self.path.display(), %error, "a file whose sync has failed cannot be marked");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_wrote_is_synced_before_it_is_read() {
+    fn appends_of_a_dead_process_are_synced_before_a_read() {
         let directory = Directory::new("takeover");
         let name = LogName::within("log".to_owned());
         let (mut file, _) = LogFile::open(&directory.0, &name).unwrap();

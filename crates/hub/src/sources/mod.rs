@@ -56,7 +56,7 @@ pub trait Source: Send {
     fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Self::Token>;
 
     /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
-    /// message come again. A sender that waits for an answer is told the ending.
+    /// message come again. A sender that waits for an answer receives the ending.
     fn acknowledge(&mut self, token: Self::Token, ending: Ending);
 
     /// Whether acknowledgements reach the sender.

@@ -21,7 +21,7 @@ use peer::Peer;
 
 /// Members that are served at once. One more is refused, and tries again.
 const MAX_MEMBERS: usize = 1_024;
-/// Members that are told at once that they are refused. Further ones are disconnected without a word.
+/// Refusals that are sent at once. Further members are disconnected without a reason.
 const MAX_REFUSALS: usize = 64;
 
 /// Serves a directory until it is dropped.
