@@ -28,7 +28,7 @@ impl Format {
     /// In words, when it is not of this format.
     pub fn decode(self, payload: &[u8]) -> Result<Value, String> {
         match self {
-            Self::Json => serde_json::from_slice(payload).map_err(|error| format!("the payload is not JSON: {error}")),
+            Self::Json => json(payload).map_err(|error| format!("the payload is not JSON: {error}")),
             Self::Cbor => {
                 let read = ciborium::de::from_reader_with_recursion_limit(payload, MAX_DEPTH);
                 read.map_err(|error| format!("the payload is not CBOR that JSON can say: {error}"))
@@ -46,6 +46,25 @@ impl Format {
     /// A payload as a value, whatever is in it.
     pub fn shown(self, payload: &[u8]) -> Value {
         self.decode(payload).unwrap_or_else(|_| raw(payload))
+    }
+}
+
+/// Reads JSON that is nested no deeper than other formats may be, so that it can be read again within a record.
+///
+/// # Errors
+/// In words, when it is not JSON, or nested too deep.
+pub(crate) fn json(text: &[u8]) -> Result<Value, String> {
+    let value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if is_within(&value, MAX_DEPTH) { Ok(value) } else { Err(format!("it is nested deeper than {MAX_DEPTH} levels")) }
+}
+
+/// Whether a value has at most so many levels of arrays and objects.
+fn is_within(value: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else { return !value.is_array() && !value.is_object() };
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_within(item, left)),
+        Value::Object(fields) => fields.values().all(|value| is_within(value, left)),
+        _ => true,
     }
 }
 
@@ -81,5 +100,11 @@ mod tests {
         assert!(Format::MessagePack.decode(&deep).is_err());
         assert!(Format::Cbor.decode(&vec![0x81_u8; 10_000]).is_err());
         assert!(Format::Json.decode("[".repeat(10_000).as_bytes()).is_err());
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(Format::Json.decode(nested(MAX_DEPTH).as_bytes()).is_ok());
+        let why = Format::Json.decode(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err();
+        assert!(why.contains("deeper than 64"), "{why}");
+        // A record with it as one field can be read again.
+        assert!(Format::Json.shown(nested(127).as_bytes()).is_string());
     }
 }

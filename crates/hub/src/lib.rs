@@ -21,7 +21,7 @@ mod sources;
 mod steps;
 mod time;
 
-pub use crate::core::{Action, Batching, Core, CoreSettings, News, Numbers, Outcome, REASON_FIELD, SinkPlan};
+pub use crate::core::{Action, Batching, Core, CoreSettings, Ending, News, Numbers, Outcome, REASON_FIELD, SinkPlan};
 pub use format::Format;
 pub use log::{LogSettings, MAX_PIPELINE_NAME};
 pub use message::{Message, ORIGIN_PROPERTY, Origin};

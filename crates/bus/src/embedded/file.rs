@@ -23,6 +23,8 @@ const MAGIC: [u8; 4] = *b"TGbb";
 const HEAD: usize = 16;
 /// What the names of files of logs end with, behind the name of the log.
 pub(super) const SUFFIX: &str = ".log";
+/// The end of the name of a mark: a sync of the file has failed.
+const UNSYNCED: &str = "log-unsynced";
 /// Records that are written at once into a new file: a few of the largest still fit into a batch.
 const RECORDS_OF_A_BATCH: usize = 32;
 
@@ -65,21 +67,31 @@ pub(super) struct LogFile {
     salt: Salt,
     /// Bytes that are in it.
     pub(super) bytes: u64,
+    /// Bytes that it had when it was written whole by [`Self::replace`].
+    image: u64,
 }
 
 impl LogFile {
-    /// Opens the file of a log, or makes an empty one, and reads its changes.
+    /// Opens the file of a log, or makes an empty one, and reads its changes. All of them are durable.
     ///
     /// # Errors
     /// When it cannot be read or written, or is damaged elsewhere than at its end.
     pub(super) fn open(directory: &Path, log: &LogName) -> io::Result<(Self, Vec<Change>)> {
+        Self::open_with(directory, log, File::sync_data)
+    }
+
+    fn open_with(
+        directory: &Path,
+        log: &LogName,
+        sync: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<(Self, Vec<Change>)> {
         let path = directory.join(format!("{log}{SUFFIX}"));
         let content = match fs::read(&path) {
             Ok(content) => Bytes::from(content),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let salt = Salt::random()?;
                 let (file, bytes) = write_whole(&path, salt, &[])?;
-                return Ok((Self { path, file, salt, bytes }, Vec::new()));
+                return Ok((Self { path, file, salt, bytes, image: 0 }, Vec::new()));
             }
             Err(error) => return Err(error),
         };
@@ -91,8 +103,24 @@ impl LogFile {
             file.set_len(end as u64)?;
             file.sync_all()?;
         }
+        let mut log = Self { path, file, salt, bytes: end as u64, image: 0 };
+        log.make_durable(&changes, sync)?;
         sync_directory(directory)?;
-        Ok((Self { path, file, salt, bytes: end as u64 }, changes))
+        Ok((log, changes))
+    }
+
+    /// Makes the changes durable that were read. The process that wrote it may have ended between a write and its sync, and a read
+    /// finds such bytes in memory. After a failed sync the system takes the bytes for written, and a later sync says
+    /// nothing about them: they are written again, into a new file.
+    fn make_durable(&mut self, changes: &[Change], sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+        let mark = self.path.with_extension(UNSYNCED);
+        let is_marked = mark.try_exists()?;
+        if !is_marked && sync(&self.file).is_ok() {
+            return Ok(());
+        }
+        tracing::warn!(path = %self.path.display(), "a sync of this file has failed; it is written again");
+        self.replace(changes)?;
+        if is_marked { fs::remove_file(&mark) } else { Ok(()) }
     }
 
     /// Appends a batch, which [`Self::sync`] makes durable.
@@ -109,9 +137,23 @@ impl LogFile {
     /// Makes the appended batches durable.
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// As [`Self::append`]. The file is marked, and the process that opens it next writes it again.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data().inspect_err(|_| self.mark_unsynced())
+    }
+
+    /// Leaves a mark for other processes. It need not be durable: after a crash of the machine, a read finds only
+    /// bytes of the disk.
+    fn mark_unsynced(&self) {
+        if let Err(error) = File::create(self.path.with_extension(UNSYNCED)) {
+            tracing::error!(path = %self.path.display(), %error, "a file whose sync has failed cannot be marked");
+        }
+    }
+
+    /// Whether so much of the file is not kept any more that it is worth a new one: it is twice as large as the kept
+    /// bytes, and as the last new file, and more.
+    pub(super) fn is_mostly_spare(&self, kept: u64, spare: u64) -> bool {
+        self.bytes >= kept.max(self.image) * 2 + spare
     }
 
     /// Puts a new file in the place of this one. The old one stays when that fails before the new one is whole.
@@ -120,6 +162,7 @@ impl LogFile {
     /// When it cannot be written.
     pub(super) fn replace(&mut self, changes: &[Change]) -> io::Result<()> {
         (self.file, self.bytes) = write_whole(&self.path, self.salt, changes)?;
+        self.image = self.bytes;
         Ok(())
     }
 }
@@ -243,6 +286,81 @@ mod tests {
         let (one, two) = (batch(&[trim(1)]), batch(&[Change::Record { partition: 0, origin: None, record }]));
         let content = file(&[&one, &two[..two.len() - 1]]);
         assert_eq!(parse(&content, SALT), Ok((vec![trim(1)], HEAD + one.len())));
+    }
+
+    /// A directory that is removed with this.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("tidegate-bus-file-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn inode(path: &Path) -> u64 {
+        std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap())
+    }
+
+    #[test]
+    fn appends_of_a_dead_process_are_synced_before_a_read() {
+        let directory = Directory::new("takeover");
+        let name = LogName::within("log".to_owned());
+        let (mut file, _) = LogFile::open(&directory.0, &name).unwrap();
+        // Its process ends before the sync.
+        file.append(&[trim(1)]).unwrap();
+        let path = file.path.clone();
+        drop(file);
+        let (before, mut syncs) = (inode(&path), 0);
+        let sync = |file: &File| {
+            syncs += 1;
+            file.sync_data()
+        };
+        let (_, changes) = LogFile::open_with(&directory.0, &name, sync).unwrap();
+        assert_eq!((changes, syncs, inode(&path)), (vec![trim(1)], 1, before));
+    }
+
+    #[test]
+    fn a_file_whose_sync_failed_is_written_again() {
+        let directory = Directory::new("unsynced");
+        let name = LogName::within("log".to_owned());
+        let (mut file, _) = LogFile::open(&directory.0, &name).unwrap();
+        file.append(&[trim(1)]).unwrap();
+        let path = file.path.clone();
+        let first = inode(&path);
+        // The sync of the process that takes over fails.
+        let failing = |_: &File| Err(io::ErrorKind::Other.into());
+        let (other, changes) = LogFile::open_with(&directory.0, &name, failing).unwrap();
+        let second = inode(&path);
+        assert!(changes == [trim(1)] && first != second);
+        // The sync of the process before failed, and its next one says nothing.
+        other.mark_unsynced();
+        let (_, changes) = LogFile::open(&directory.0, &name).unwrap();
+        let third = inode(&path);
+        assert!(changes == [trim(1)] && second != third);
+        LogFile::open(&directory.0, &name).unwrap();
+        assert_eq!(inode(&path), third, "the mark is gone");
+    }
+
+    #[test]
+    fn a_new_file_is_not_written_again_at_once() {
+        let directory = Directory::new("image");
+        let (mut file, _) = LogFile::open(&directory.0, &LogName::within("log".to_owned())).unwrap();
+        let stored = (0..100).map(|number| (number, Position(number))).collect();
+        let remembered = Change::Remembered { partition: 0, client: 1, last: 99, stored };
+        file.replace(&[remembered]).unwrap();
+        // Nothing of it is a kept record.
+        assert!(!file.is_mostly_spare(0, 100));
+        file.append(&vec![trim(1); 200]).unwrap();
+        assert!(file.is_mostly_spare(0, 100));
     }
 
     #[test]

@@ -165,6 +165,7 @@ impl Partition {
         // Records beyond the end are not there yet.
         let below = below.min(self.end);
         self.first = self.first.max(below);
+        self.forget_clients();
         let left = self.records.split_off(&below);
         for record in std::mem::replace(&mut self.records, left).into_values() {
             self.bytes -= record.size() as u64;
@@ -172,6 +173,12 @@ impl Partition {
                 self.latest.remove(&record.key);
             }
         }
+    }
+
+    /// Forgets clients whose last append is trimmed, and so far behind that no answer to it is under way.
+    fn forget_clients(&mut self) {
+        let Some(oldest) = self.first.0.checked_sub(REMEMBERED_APPENDS as u64) else { return };
+        self.clients.retain(|_, client| client.stored.back().is_some_and(|(_, at)| at.0 >= oldest));
     }
 
     pub(super) fn bounds(&self) -> Bounds {
@@ -221,5 +228,30 @@ impl Partition {
         }
         feed.pass(self.end);
         feed.next() > from
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_whose_appends_are_long_trimmed_is_forgotten() {
+        let mut partition = Partition::default();
+        let end = REMEMBERED_APPENDS as u64 + 5;
+        for number in 0..end {
+            let position = partition.advance();
+            // The first client appends twice, and then another one.
+            partition.remember(Origin { client: u64::from(number > 1), number }, position);
+            let record = Record { position, key: Bytes::new(), headers: Vec::new(), payload: Bytes::new() };
+            partition.apply(Change::Record { partition: 0, origin: None, record }, Keep::All);
+        }
+        let knows = |partition: &Partition, client, number| {
+            matches!(partition.earlier(Origin { client, number }), Earlier::At(_))
+        };
+        partition.apply(Change::Trim { partition: 0, below: Position(2) }, Keep::All);
+        assert!(knows(&partition, 0, 1), "its answer may be under way");
+        partition.apply(Change::Trim { partition: 0, below: Position(end) }, Keep::All);
+        assert!(!knows(&partition, 0, 1) && knows(&partition, 1, end - 1));
     }
 }

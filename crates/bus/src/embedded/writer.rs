@@ -13,7 +13,7 @@ use super::file::{LogFile, SUFFIX};
 use super::{Finish, Log, Queued, Shared, State};
 use crate::{BusError, LogName, LogSpec, Partition, Place};
 
-/// A file is rewritten when it is this much larger than its kept records, and at least twice as large.
+/// Bytes that a file has beyond twice its kept records, and twice its last new file, when it is rewritten.
 const SPARE_BYTES: u64 = 4 << 20;
 
 fn directory_error(error: &io::Error) -> BusError {
@@ -201,7 +201,7 @@ impl Writer {
             let state = self.shared.state();
             let Some(log) = state.logs.get(name) else { return Ok(()) };
             let kept = log.bytes();
-            if file.bytes < kept * 2 + SPARE_BYTES {
+            if !file.is_mostly_spare(kept, SPARE_BYTES) {
                 return Ok(());
             }
             let mut changes = vec![spec_change(&log.spec)];

@@ -15,6 +15,8 @@ struct Entry<D> {
     come_again: usize,
     /// Sinks that do not have it yet.
     pending: usize,
+    /// Whether a sink is without it for ever, and dead letters are, too.
+    dropped: bool,
     /// Its id, where the broker knows it by it.
     id: Option<String>,
     /// When the broker took it, Unix milliseconds.
@@ -37,8 +39,8 @@ pub(super) enum Arrival<D> {
 pub(super) enum Confirmed<D> {
     /// Other sinks do not have it yet.
     Waits,
-    /// All have it: its deliveries are to be acknowledged.
-    Done(Vec<D>),
+    /// None waits for it: its deliveries are to be acknowledged.
+    Done { tokens: Vec<D>, dropped: bool },
 }
 
 /// The ledger.
@@ -105,8 +107,15 @@ impl<D> Ledger<D> {
         }
         let NewEntry { token, pending, id, timestamp, size } = new;
         let tokens = token.into_iter().collect();
-        self.entries.insert(number, Entry { tokens, come_again: 0, pending, id, timestamp, size });
+        self.entries.insert(number, Entry { tokens, come_again: 0, pending, dropped: false, id, timestamp, size });
         number
+    }
+
+    /// A message is not kept for one of its sinks.
+    pub(super) fn mark_dropped(&mut self, number: u64) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.dropped = true;
+        }
     }
 
     /// One more sink has a message.
@@ -124,7 +133,7 @@ impl<D> Ledger<D> {
                 self.remember(id, entry.come_again);
             }
         }
-        Confirmed::Done(entry.tokens)
+        Confirmed::Done { tokens: entry.tokens, dropped: entry.dropped }
     }
 
     fn remember(&mut self, id: String, deliveries: usize) {

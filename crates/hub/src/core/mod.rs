@@ -85,10 +85,21 @@ pub enum Action<D> {
         /// In order.
         batch: Vec<Arc<Record>>,
     },
-    /// The broker may forget a message.
-    Acknowledge(D),
+    /// The sender may forget a message, which has ended like this.
+    Acknowledge(D, Ending),
     /// People should know.
     Tell(News),
+}
+
+/// How a message has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All sinks have it, or it is a dead letter, or a filter or WHERE has left it out.
+    Delivered,
+    /// A step failed or a sink refused it, and it is not kept.
+    Dropped,
+    /// The pipeline does not take its topic.
+    NotTaken,
 }
 
 /// What people should know.
@@ -168,7 +179,7 @@ impl<D> Core<D> {
         match self.ledger.arrive(id, &mut token) {
             Arrival::New => {}
             Arrival::Known => return,
-            Arrival::Settled(token) => return self.actions.extend(token.map(Action::Acknowledge)),
+            Arrival::Settled(token) => return self.acknowledge(token, Ending::Delivered),
         }
         let is_full =
             self.ledger.len() >= self.settings.max_held || self.ledger.bytes() >= self.settings.max_held_bytes;
@@ -195,7 +206,7 @@ impl<D> Core<D> {
             }
             Ok(None) => {
                 self.numbers.filtered += 1;
-                self.actions.extend(entry.token.map(Action::Acknowledge));
+                self.acknowledge(entry.token, Ending::Delivered);
             }
             Err(why) => {
                 entry.pending = 1;
@@ -229,7 +240,10 @@ impl<D> Core<D> {
         self.numbers.dead_letters += u64::from(lane.is_some());
         let topic = item.record.topic.clone();
         self.actions.push_back(Action::Tell(News::Failed { topic, why: why.clone(), kept: lane.is_some() }));
-        let Some(lane) = lane else { return self.confirm(item.entry, false) };
+        let Some(lane) = lane else {
+            self.ledger.mark_dropped(item.entry);
+            return self.confirm(item.entry, false);
+        };
         let mut letter = Record::clone(&item.record);
         if letter.fields.is_empty()
             && let Some(message) = letter.original.as_deref().and_then(Message::from_bytes)
@@ -244,10 +258,14 @@ impl<D> Core<D> {
     }
 
     fn confirm(&mut self, entry: u64, delivered: bool) {
-        if let Confirmed::Done(tokens) = self.ledger.confirm(entry) {
+        if let Confirmed::Done { tokens, dropped } = self.ledger.confirm(entry) {
             self.numbers.delivered += u64::from(delivered);
-            self.actions.extend(tokens.into_iter().map(Action::Acknowledge));
+            self.acknowledge(tokens, if dropped { Ending::Dropped } else { Ending::Delivered });
         }
+    }
+
+    fn acknowledge(&mut self, tokens: impl IntoIterator<Item = D>, ending: Ending) {
+        self.actions.extend(tokens.into_iter().map(|token| Action::Acknowledge(token, ending)));
     }
 
     /// The batch of a lane has come to an end.
@@ -288,7 +306,7 @@ impl<D> Core<D> {
     /// The connection to the broker has ended: tokens of it are of no use any more.
     pub fn lose_connection(&mut self) {
         self.ledger.lose_connection();
-        self.actions.retain(|action| !matches!(action, Action::Acknowledge(_)));
+        self.actions.retain(|action| !matches!(action, Action::Acknowledge(..)));
     }
 
     /// Another process takes these messages over: they are not acknowledged here, and no batch begins with them. A batch
@@ -296,7 +314,7 @@ impl<D> Core<D> {
     pub fn forget(&mut self, is_gone: impl Fn(&D) -> bool) {
         let gone = self.ledger.forget(&is_gone);
         self.lanes.iter_mut().for_each(|lane| lane.forget(&gone));
-        self.actions.retain(|action| !matches!(action, Action::Acknowledge(token) if is_gone(token)));
+        self.actions.retain(|action| !matches!(action, Action::Acknowledge(token, _) if is_gone(token)));
     }
 
     /// The next action. Nothing until [`Self::deadline`], unless something comes.

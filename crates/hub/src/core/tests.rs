@@ -37,7 +37,7 @@ fn actions(core: &mut Core<Token>, now: u64) -> Vec<Action<Token>> {
 
 fn acknowledged(actions: &[Action<Token>]) -> Vec<u64> {
     let of = |action: &Action<Token>| match action {
-        Action::Acknowledge((number, _)) => Some(*number),
+        Action::Acknowledge((number, _), _) => Some(*number),
         _ => None,
     };
     actions.iter().filter_map(of).collect()
@@ -66,6 +66,24 @@ fn a_message_is_acknowledged_once_all_sinks_have_it() {
         Numbers { taken: 1, delivered: 1, sink_deliveries: 2, batches: 2, batch_ms: 3, ..Numbers::default() }
     );
     assert_eq!((core.held(), core.deadline()), (0, None));
+}
+
+#[test]
+fn a_message_that_no_sink_keeps_ends_as_dropped() {
+    for (dead, ending) in [(false, Ending::Dropped), (true, Ending::Delivered)] {
+        let mut core = core(2, 1, 1, dead, &StepSettings::default());
+        core.take(0, 0, &message(1, 0), Some((1, 0)));
+        assert_eq!(sent(&actions(&mut core, 0)).len(), 2);
+        core.settle(1, 0, Outcome::Refused("x".into()));
+        core.settle(1, 1, Outcome::Done);
+        let mut all = actions(&mut core, 1);
+        if dead {
+            core.settle(7, 2, Outcome::Done);
+            all = actions(&mut core, 7);
+        }
+        let is_right = |action: &Action<Token>| matches!(action, Action::Acknowledge(_, as_what) if *as_what == ending);
+        assert!(all.iter().any(is_right), "{dead}: {all:?}");
+    }
 }
 
 #[test]
@@ -145,7 +163,7 @@ fn a_sink_that_is_away_is_tried_later_and_later_and_reported() {
     actions(&mut core, now);
     core.settle(now, 0, Outcome::Done);
     let back = actions(&mut core, now);
-    assert!(matches!(back[..], [Action::Tell(News::Back { sink: 0 }), Action::Acknowledge(_)]), "{back:?}");
+    assert!(matches!(back[..], [Action::Tell(News::Back { sink: 0 }), Action::Acknowledge(..)]), "{back:?}");
     assert_eq!(core.numbers().retried, 8);
 }
 
@@ -170,7 +188,7 @@ fn a_record_that_is_refused_is_found_and_does_not_stop_others() {
                     letters.extend(batch.iter().map(|record| (record.id.clone(), record.reason.clone())));
                     core.settle(now, lane, Outcome::Done);
                 }
-                Action::Acknowledge((number, _)) => done.push(number),
+                Action::Acknowledge((number, _), _) => done.push(number),
                 Action::Tell(_) => {}
             }
         }
@@ -210,11 +228,11 @@ fn a_message_that_comes_again_is_not_taken_twice() {
     core.take(6, 0, &message(1, 0), Some((1, 1)));
     core.settle(7, 0, Outcome::Done);
     assert!(
-        matches!(actions(&mut core, 7)[..], [Action::Acknowledge((1, 1))]),
+        matches!(actions(&mut core, 7)[..], [Action::Acknowledge((1, 1), _)]),
         "only what the broker has sent again can be acknowledged"
     );
     core.take(8, 0, &message(2, 0), Some((2, 1)));
-    assert!(matches!(actions(&mut core, 8)[..], [Action::Acknowledge((2, 1))]));
+    assert!(matches!(actions(&mut core, 8)[..], [Action::Acknowledge((2, 1), _)]));
     assert_eq!(core.numbers().taken, 2);
 }
 
@@ -239,9 +257,9 @@ fn each_delivery_that_comes_again_is_acknowledged() {
     core.lose_connection();
     core.take(6, 0, &message(1, 0), Some((1, 1)));
     core.settle(7, 0, Outcome::Done);
-    assert!(matches!(actions(&mut core, 7)[..], [Action::Acknowledge((1, 1))]), "the others are of no use");
+    assert!(matches!(actions(&mut core, 7)[..], [Action::Acknowledge((1, 1), _)]), "the others are of no use");
     core.take(8, 0, &message(1, 0), Some((2, 1)));
-    assert!(matches!(actions(&mut core, 8)[..], [Action::Acknowledge((2, 1))]), "sinks have it");
+    assert!(matches!(actions(&mut core, 8)[..], [Action::Acknowledge((2, 1), _)]), "sinks have it");
     core.take(9, 0, &message(1, 0), Some((3, 1)));
     assert_eq!(core.numbers().taken, 2, "no more come of it, so this is a new one");
 }
@@ -330,7 +348,7 @@ impl World {
                     let batch = batch.iter().map(|record| record.id.parse().unwrap()).collect();
                     assert!(self.under_way.insert(lane, batch).is_none(), "one batch of a lane at a time");
                 }
-                Action::Acknowledge((number, connection)) => {
+                Action::Acknowledge((number, connection), _) => {
                     assert_eq!(connection, self.connection, "a token of an ended connection");
                     let is_dead = self.kept[2].contains(&number);
                     let everywhere = self.kept[..2].iter().all(|sink| sink.contains(&number));

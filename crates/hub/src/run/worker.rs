@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tidegate_client::{TopicFilterBuf, TopicNameBuf};
 
 use super::status::{LastFailure, Snapshot};
-use crate::core::{Action, Core, News, Outcome};
+use crate::core::{Action, Core, Ending, News, Outcome};
 use crate::message::Message;
 use crate::record::Record;
 use crate::sources::{Source, SourceStep};
@@ -161,9 +161,9 @@ impl<S: Source> Worker<S> {
 
     fn take_message(&mut self, message: &Message, token: Option<S::Token>) {
         if !self.is_wanted(message) {
-            // Of a filter that the pipeline had before.
+            // Of a filter that the pipeline had before, or of a sender that chooses the topic.
             if let Some(token) = token {
-                self.source.acknowledge(token);
+                self.source.acknowledge(token, Ending::NotTaken);
             }
             return;
         }
@@ -181,7 +181,7 @@ impl<S: Source> Worker<S> {
         let now = self.now();
         while let Some(action) = self.core.next_action(now) {
             match action {
-                Action::Acknowledge(token) => self.source.acknowledge(token),
+                Action::Acknowledge(token, ending) => self.source.acknowledge(token, ending),
                 Action::Send { lane, batch } => {
                     // A lane ends with its pipeline, and not before.
                     if let Some(lane) = self.lanes.get(lane) {

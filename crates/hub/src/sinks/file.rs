@@ -157,6 +157,9 @@ impl FileSettings {
 /// Behind the names of files whose lines become files of Parquet.
 const LINES: &str = ".ndjson";
 
+/// Behind the names of files with the lines that no file of Parquet has, since they cannot be read.
+const UNREADABLE: &str = ".unreadable";
+
 /// Makes files of Parquet of finished files of lines. After a crash the file is made again, under the same name.
 fn convert_finished(settings: &FileSettings) -> io::Result<()> {
     let path = &settings.path;
@@ -177,7 +180,9 @@ fn convert_finished(settings: &FileSettings) -> io::Result<()> {
         };
         let finished = lines.with_file_name(finished);
         let unfinished = finished.with_extension("unfinished");
-        parquet::convert(&lines, &unfinished)?;
+        let mut aside = finished.as_os_str().to_owned();
+        aside.push(UNREADABLE);
+        parquet::convert(&lines, &unfinished, Path::new(&aside))?;
         fs::rename(&unfinished, &finished)?;
         sync_directory(&finished)?;
         fs::remove_file(&lines)?;
@@ -359,6 +364,31 @@ mod tests {
         assert_eq!(fs::read(&written).unwrap(), parquet::encode(&rows).unwrap());
         let found = names(path.parent().unwrap());
         assert!(others.iter().all(|other| found.contains(&(*other).to_owned())) && found.len() == 4, "{found:?}");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_kept_aside() {
+        let path = directory("aside").join("readings.parquet");
+        let settings = FileSettings {
+            path: path.clone(),
+            format: FileFormat::Parquet,
+            rotate_bytes: 1,
+            ..FileSettings::default()
+        };
+        let mut deep = json!(1);
+        for _ in 0..200 {
+            deep = json!([deep]);
+        }
+        let deep = Arc::new(Record { fields: vec![("n".into(), deep)], ..Record::default() });
+        let mut sink = FileSinks::default().open(&settings);
+        sink.write(&[record(1), Arc::clone(&deep)]).unwrap();
+        sink.write(&[record(2)]).unwrap();
+        let found = names(path.parent().unwrap());
+        assert_eq!(found.len(), 3, "{found:?}");
+        let read = |name: &String| fs::read(path.with_file_name(name)).unwrap();
+        assert_eq!(read(&found[0]), parquet::encode(&[record(1).object()]).unwrap());
+        assert!(found[1].ends_with(".parquet.unreadable"), "{found:?}");
+        assert_eq!(read(&found[1]), format!("{}\n", deep.json()).into_bytes());
     }
 
     #[test]

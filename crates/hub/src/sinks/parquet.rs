@@ -335,26 +335,62 @@ fn varint(mut rest: u64) -> Vec<u8> {
     out
 }
 
-/// Makes a Parquet file of a file of lines of JSON, and syncs it.
-pub(super) fn convert(lines: &Path, to: &Path) -> io::Result<()> {
+/// Makes a Parquet file of a file of lines of JSON, and syncs it. Lines that cannot be read go to the file `aside`.
+pub(super) fn convert(lines: &Path, to: &Path, aside: &Path) -> io::Result<()> {
     let mut schema = Schema::default();
-    each_group(lines, |rows| {
+    let mut unreadable = Unreadable { path: aside, file: None, lines: 0 };
+    let note = |rows: &[Row]| {
         for row in rows {
             schema.note(row);
         }
         Ok(())
-    })?;
+    };
+    each_group(lines, note, |line| unreadable.add(line))?;
+    unreadable.finish()?;
     let mut writer = ParquetWriter::new(BufWriter::new(File::create(to)?), schema)?;
-    each_group(lines, |rows| writer.write(rows))?;
+    each_group(lines, |rows| writer.write(rows), |_| Ok(()))?;
     let file = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()
 }
 
-fn each_group(lines: &Path, mut take: impl FnMut(&[Row]) -> io::Result<()>) -> io::Result<()> {
+/// Lines that cannot be read, in a file that is made with the first of them.
+struct Unreadable<'a> {
+    path: &'a Path,
+    file: Option<BufWriter<File>>,
+    lines: u64,
+}
+
+impl Unreadable<'_> {
+    fn add(&mut self, line: &[u8]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(BufWriter::new(File::create(self.path)?)),
+        };
+        self.lines += 1;
+        file.write_all(line)?;
+        file.write_all(b"\n")
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let Some(file) = self.file else { return Ok(()) };
+        let path = self.path.display();
+        tracing::warn!(%path, lines = self.lines, "lines that cannot be read are not in the Parquet file, but in this one");
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    }
+}
+
+fn each_group(
+    lines: &Path,
+    mut take: impl FnMut(&[Row]) -> io::Result<()>,
+    mut set_aside: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let (mut rows, mut bytes) = (Vec::new(), 0);
-    for line in BufReader::new(File::open(lines)?).lines() {
+    for line in BufReader::new(File::open(lines)?).split(b'\n') {
         let line = line?;
-        rows.push(serde_json::from_str(&line).map_err(io::Error::other)?);
+        match serde_json::from_slice(&line) {
+            Ok(row) => rows.push(row),
+            Err(_) => set_aside(&line)?,
+        }
         bytes += line.len();
         if rows.len() >= MAX_ROWS || bytes >= MAX_GROUP_BYTES {
             take(&rows)?;

@@ -134,6 +134,12 @@ impl Write for Timed {
     }
 }
 
+/// When the next of `left` candidates has to have answered, so that a silent one leaves time for the others.
+pub(super) fn share_of(now: Instant, deadline: Instant, left: usize) -> Instant {
+    let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
+    now + deadline.saturating_duration_since(now) / left
+}
+
 /// A connection, buffered for reads. Write whole requests.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -161,9 +167,11 @@ impl Socket {
     ) -> Result<Self, SinkError> {
         let mut last = SinkError::Away(format!("the name {} has no address", at.host));
         let addresses = (at.host.as_str(), at.port).to_socket_addrs();
-        for address in addresses.map_err(|error| SinkError::Away(format!("{}: {error}", at.host)))? {
-            let timeout = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            match TcpStream::connect_timeout(&address, timeout) {
+        let addresses = addresses.map_err(|error| SinkError::Away(format!("{}: {error}", at.host)))?;
+        for (address, left) in addresses.as_slice().iter().zip((1..=addresses.len()).rev()) {
+            let now = Instant::now();
+            let timeout = share_of(now, deadline, left).saturating_duration_since(now).max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(address, timeout) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(SinkError::away)?;
                     return Self::over(Timed { stream, deadline }, &at.host, tls);
@@ -265,6 +273,16 @@ mod tests {
         ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn candidates_share_the_time_that_is_left() {
+        let now = Instant::now();
+        let at = |seconds: u64| now + Duration::from_secs(seconds);
+        assert_eq!(share_of(now, at(30), 3), at(10));
+        assert_eq!(share_of(at(10), at(30), 2), at(20));
+        assert_eq!(share_of(at(20), at(30), 1), at(30));
+        assert_eq!(share_of(at(40), at(30), 2), at(40));
     }
 
     #[test]

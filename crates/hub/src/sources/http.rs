@@ -1,4 +1,4 @@
-//! A web hook: `POST /TOPIC` hands a message over. The answer is 200 when all sinks have it.
+//! A web hook: `POST /TOPIC` hands a message over. The answer is 200 when all sinks have it, or dead letters do.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -7,19 +7,21 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use ring::digest::{Context, SHA256};
 use tidegate_client::TopicNameBuf;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
+use crate::core::Ending;
 use crate::message::Message;
 use crate::time::wall_clock;
 
@@ -27,6 +29,10 @@ use crate::time::wall_clock;
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// Connections at once; further ones wait.
 const MAX_CONNECTIONS: usize = 1_000;
+/// Bytes of a digest that are in an id.
+const ID_DIGEST: usize = 16;
+/// Characters of the sender's key that are in an id.
+const ID_KEY: usize = 64;
 /// How long to wait when the system has no sockets left.
 const SYSTEM_PAUSE: Duration = Duration::from_millis(100);
 
@@ -41,17 +47,21 @@ pub struct HttpSourceSettings {
     pub max_body: usize,
     /// How long sinks may take; then the answer is 504, and the message may be delivered.
     pub timeout: Duration,
-    /// Requests at once; further ones are refused with 503.
+    /// Messages at once, those among them whose request has ended; further ones are refused with 503.
     pub window: u16,
 }
 
-/// A request that waits for its answer.
-type Waiting = oneshot::Sender<()>;
+/// A message on its way to the sinks, and the request that waits for its answer, if that has not ended.
+pub(crate) struct Waiting {
+    answer: oneshot::Sender<Ending>,
+    /// Its place among the messages at once.
+    _room: OwnedSemaphorePermit,
+}
 
 struct Hook {
     settings: HttpSourceSettings,
     inbox: Inbox<(Box<Message>, Waiting)>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
     id_prefix: String,
 }
 
@@ -75,12 +85,7 @@ impl Http {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-http").build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let inbox = Inbox::default();
-        let hook = Arc::new(Hook {
-            settings: settings.clone(),
-            inbox: inbox.clone(),
-            room: Semaphore::new(usize::from(settings.window)),
-            id_prefix: format!("http-{}-{:x}", std::process::id(), wall_clock()),
-        });
+        let hook = Arc::new(Hook::new(settings, &inbox));
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(failed)?
@@ -127,11 +132,24 @@ fn text(status: StatusCode, said: &str) -> Response<Full<Bytes>> {
 }
 
 impl Hook {
+    fn new(settings: &HttpSourceSettings, inbox: &Inbox<(Box<Message>, Waiting)>) -> Self {
+        Self {
+            settings: settings.clone(),
+            inbox: inbox.clone(),
+            room: Arc::new(Semaphore::new(usize::from(settings.window))),
+            id_prefix: format!("http-{}-{:x}", std::process::id(), wall_clock()),
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         self.take(request).await.unwrap_or_else(|refused| refused)
     }
 
-    async fn take(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Response<Full<Bytes>>> {
+    async fn take<B>(&self, request: Request<B>) -> Result<Response<Full<Bytes>>, Response<Full<Bytes>>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         if !self.is_allowed(request.headers()) {
             return Err(text(StatusCode::UNAUTHORIZED, "send Authorization: Bearer TOKEN"));
         }
@@ -141,8 +159,8 @@ impl Hook {
         let topic = decoded(request.uri().path().trim_start_matches('/'))
             .filter(|topic| TopicNameBuf::new(topic.as_str()).is_ok())
             .ok_or_else(|| text(StatusCode::NOT_FOUND, "the path is no topic"))?;
-        // Before the body is read: requests that wait hold their bodies.
-        let Ok(_room) = self.room.try_acquire() else {
+        // Before the body is read. The message keeps its place when the request ends before it.
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
             return Err(text(StatusCode::SERVICE_UNAVAILABLE, "too many messages wait for the sinks"));
         };
         let headers = request.headers().clone();
@@ -154,10 +172,15 @@ impl Hook {
             }
             _ => return Err(text(StatusCode::BAD_REQUEST, "the body did not come")),
         };
-        let (tell, done) = oneshot::channel();
-        self.inbox.push((Box::new(self.message(topic, &headers, &body)), tell));
+        let (answer, done) = oneshot::channel();
+        self.inbox.push((Box::new(self.message(topic, &headers, &body)), Waiting { answer, _room: room }));
         match timeout(self.settings.timeout, done).await {
-            Ok(Ok(())) => Ok(text(StatusCode::OK, "all sinks have the message")),
+            Ok(Ok(Ending::Delivered)) => Ok(text(StatusCode::OK, "all sinks have the message")),
+            Ok(Ok(Ending::Dropped)) => {
+                let said = "a step or a sink refuses the message, and it is not kept";
+                Err(text(StatusCode::UNPROCESSABLE_ENTITY, said))
+            }
+            Ok(Ok(Ending::NotTaken)) => Err(text(StatusCode::NOT_FOUND, "the pipeline does not take this topic")),
             Ok(Err(_)) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "the pipeline has ended")),
             Err(_) => Err(text(StatusCode::GATEWAY_TIMEOUT, "the sinks do not have the message yet")),
         }
@@ -177,9 +200,10 @@ impl Hook {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let stated = header("idempotency-key").filter(|key| !key.is_empty());
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let id = stated.as_ref().map(|key| id_of(key, &topic, body));
         Message {
-            lasting_id: stated.is_some(),
-            id: stated.unwrap_or_else(|| format!("{}-{number}", self.id_prefix)),
+            lasting_id: id.is_some(),
+            id: id.unwrap_or_else(|| format!("{}-{number}", self.id_prefix)),
             topic,
             qos: 1,
             timestamp: wall_clock(),
@@ -188,6 +212,20 @@ impl Hook {
             ..Message::default()
         }
     }
+}
+
+/// The id of a message whose sender states a key. Senders may choose the same key: messages are the same only with the
+/// same topic and body.
+fn id_of(key: &str, topic: &str, body: &[u8]) -> String {
+    let mut digest = Context::new(&SHA256);
+    for part in [key.as_bytes(), topic.as_bytes(), body] {
+        digest.update(&(part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let digest = digest.finish();
+    let shown = digest.as_ref().iter().take(ID_DIGEST);
+    let key: String = key.chars().take(ID_KEY).collect();
+    shown.fold(format!("{key}-"), |id, byte| format!("{id}{byte:02x}"))
 }
 
 /// A path without its percent signs; nothing when it is no text.
@@ -222,9 +260,9 @@ impl Source for Http {
         SourceStep::Idle
     }
 
-    fn acknowledge(&mut self, answer: Waiting) {
+    fn acknowledge(&mut self, waiting: Waiting, ending: Ending) {
         // A sender that has gone needs no answer.
-        let _ = answer.send(());
+        let _ = waiting.answer.send(ending);
     }
 
     fn is_connected(&self) -> bool {
@@ -245,7 +283,100 @@ impl Source for Http {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::task::Poll;
+
     use super::*;
+
+    fn hook(window: u16) -> (Hook, Inbox<(Box<Message>, Waiting)>) {
+        let inbox = Inbox::default();
+        let settings = HttpSourceSettings {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            token: None,
+            max_body: 1_000,
+            timeout: Duration::from_secs(600),
+            window,
+        };
+        (Hook::new(&settings, &inbox), inbox)
+    }
+
+    fn post(key: &str, topic: &str, body: &'static str) -> Request<Full<Bytes>> {
+        let request = Request::post(format!("/{topic}")).header("idempotency-key", key);
+        request.body(Full::new(Bytes::from(body))).unwrap()
+    }
+
+    type Answer = Result<Response<Full<Bytes>>, Response<Full<Bytes>>>;
+
+    /// Polls a request once, and returns the status of its answer.
+    async fn begin(mut request: Pin<&mut impl Future<Output = Answer>>) -> Option<StatusCode> {
+        let once = poll_fn(|context| {
+            Poll::Ready(match request.as_mut().poll(context) {
+                Poll::Ready(answer) => Some(answer),
+                Poll::Pending => None,
+            })
+        });
+        once.await.map(status)
+    }
+
+    fn status(answer: Answer) -> StatusCode {
+        answer.unwrap_or_else(|refused| refused).status()
+    }
+
+    fn block_on(future: impl Future<Output = ()>) {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(future);
+    }
+
+    #[test]
+    fn a_message_keeps_its_place_when_its_request_has_ended() {
+        block_on(async {
+            let (hook, inbox) = hook(1);
+            let mut first = Box::pin(hook.take(post("", "a", "1")));
+            assert_eq!(begin(first.as_mut()).await, None);
+            drop(first);
+            let mut second = Box::pin(hook.take(post("", "a", "2")));
+            assert_eq!(begin(second.as_mut()).await, Some(StatusCode::SERVICE_UNAVAILABLE));
+            drop(inbox.take());
+            let mut third = Box::pin(hook.take(post("", "a", "3")));
+            assert_eq!(begin(third.as_mut()).await, None);
+        });
+    }
+
+    #[test]
+    fn the_answer_says_how_the_message_has_ended() {
+        block_on(async {
+            let (hook, inbox) = hook(1);
+            for (ending, expected) in [
+                (Ending::Delivered, StatusCode::OK),
+                (Ending::Dropped, StatusCode::UNPROCESSABLE_ENTITY),
+                (Ending::NotTaken, StatusCode::NOT_FOUND),
+            ] {
+                let mut request = Box::pin(hook.take(post("", "a", "1")));
+                assert_eq!(begin(request.as_mut()).await, None);
+                inbox.take().unwrap().1.answer.send(ending).unwrap();
+                assert_eq!(status(request.await), expected);
+            }
+        });
+    }
+
+    #[test]
+    fn one_key_for_several_messages_makes_several_ids() {
+        block_on(async {
+            let (hook, inbox) = hook(9);
+            let mut ids = Vec::new();
+            for (key, topic, body) in
+                [("k", "a", "1"), ("k", "a", "1"), ("k", "a", "2"), ("k", "b", "1"), ("l", "a", "1")]
+            {
+                let mut request = Box::pin(hook.take(post(key, topic, body)));
+                begin(request.as_mut()).await;
+                ids.push(inbox.take().unwrap().0.id);
+            }
+            assert!(ids[0] == ids[1] && ids[0].starts_with("k-"), "{ids:?}");
+            ids.sort();
+            ids.dedup();
+            assert_eq!(ids.len(), 4, "{ids:?}");
+        });
+    }
 
     #[test]
     fn a_path_is_a_topic() {

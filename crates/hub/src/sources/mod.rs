@@ -16,6 +16,7 @@ pub(crate) use self::nats::Nats;
 pub use self::nats::NatsSourceSettings;
 pub(crate) use self::topics::Topics;
 pub use self::topics::TopicsSettings;
+use crate::core::Ending;
 use crate::log::LogSettings;
 use crate::message::Message;
 
@@ -54,9 +55,9 @@ pub trait Source: Send {
     /// Waits for the next step, until `deadline` at most. A source connects without being asked, and again whenever it has to.
     fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Self::Token>;
 
-    /// All sinks have a message: the sender may forget it. The source must keep this even if it is killed now, or
-    /// have the message come again.
-    fn acknowledge(&mut self, token: Self::Token);
+    /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
+    /// message come again. A sender that waits for an answer receives the ending.
+    fn acknowledge(&mut self, token: Self::Token, ending: Ending);
 
     /// Whether acknowledgements reach the sender.
     fn is_connected(&self) -> bool;

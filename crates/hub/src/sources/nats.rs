@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
+use crate::core::Ending;
 use crate::message::Message;
 use crate::time::wall_clock;
 
@@ -234,7 +235,7 @@ impl Source for Nats {
         SourceStep::Idle
     }
 
-    fn acknowledge(&mut self, token: u64) {
+    fn acknowledge(&mut self, token: u64, _ending: Ending) {
         if let (Some(message), Some(runtime)) = (self.under_way.remove(&token), &self.runtime) {
             // The server sends it again where this fails.
             runtime.spawn(async move { drop(message.ack().await) });

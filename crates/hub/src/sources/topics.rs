@@ -13,6 +13,7 @@ use tidegate_client::{
 };
 
 use super::{Source, SourceStep, Wake};
+use crate::core::Ending;
 use crate::message::{Message, ORIGIN_PROPERTY, Origin};
 use crate::time::wall_clock;
 
@@ -127,7 +128,7 @@ impl Topics {
                 if !self.from.iter().any(|filter| filter.matches(&message.topic)) {
                     // Of a filter that the pipeline had before: the session remembers it.
                     if let Some(delivery) = delivery {
-                        self.acknowledge(delivery);
+                        self.acknowledge(delivery, Ending::NotTaken);
                     }
                     return SourceStep::Idle;
                 }
@@ -270,7 +271,7 @@ impl Source for Topics {
         }
     }
 
-    fn acknowledge(&mut self, delivery: Delivery) {
+    fn acknowledge(&mut self, delivery: Delivery, _ending: Ending) {
         self.driver.client().acknowledge(Instant::now(), delivery);
     }
 

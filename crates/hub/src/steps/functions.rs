@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::node::{Environment, element, number_of, order, real, text_of};
+use crate::format::json;
 use crate::time::rfc3339;
 
 /// Longest text that a function makes, bytes.
@@ -194,7 +195,7 @@ impl Function {
                 let is_seconds = text_of(second).starts_with("second") || second.is_null() && time < 1e11;
                 Value::String(rfc3339(unsigned(if is_seconds { time * 1_000.0 } else { time })))
             }
-            Self::JsonDecode => serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}"))?,
+            Self::JsonDecode => json(text.as_bytes()).map_err(|error| format!("it is not JSON: {error}"))?,
             Self::Base64Encode => bounded(STANDARD.encode(text))?,
             Self::Base64Decode => {
                 let bytes = STANDARD.decode(text).map_err(|error| format!("it is not base64: {error}"))?;

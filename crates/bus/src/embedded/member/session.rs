@@ -21,7 +21,7 @@ use crate::{LiveMessage, Settings, SubjectFilter};
 
 /// Largest frame of a server, bytes: the largest record that can be set, and records read ahead.
 const MAX_FRAME: usize = 128 << 20;
-/// Bytes that wait for the socket before no more requests are put behind them.
+/// Bytes that wait for the socket before no more requests are put behind them, and live messages are dropped.
 const MAX_OUTPUT: usize = 4 << 20;
 /// Bytes that are read at once.
 const READ_AT_ONCE: usize = 64 << 10;
@@ -183,7 +183,10 @@ impl Session {
     fn take(&mut self, order: Order) {
         match order {
             Order::Publish(LiveMessage { subject, payload }, room) => {
-                Ask::Publish { subject, payload }.put(&mut self.output);
+                // Beyond it the message is dropped: it arrives at most once.
+                if self.output.len() - self.sent < MAX_OUTPUT {
+                    Ask::Publish { subject, payload }.put(&mut self.output);
+                }
                 drop(room);
             }
             Order::Subscribe(id, filter, mailbox) => {
@@ -317,5 +320,28 @@ async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Subject;
+    use crate::budget::Budget;
+
+    #[test]
+    fn live_messages_are_dropped_while_the_output_is_full() {
+        let settings = Arc::new(Settings::default());
+        let (_orders, inbox) = tokio::sync::mpsc::unbounded_channel();
+        let link = Link::new("embedded".to_owned(), Arc::new(|_| {}));
+        let mut session = Session::new(inbox, link, Arc::clone(&settings));
+        let budget = Budget::new(&settings);
+        let payload = Bytes::from(vec![0; 1 << 20]);
+        for _ in 0..100 {
+            let message = LiveMessage { subject: Subject::within("s".to_owned()), payload: payload.clone() };
+            // The room of a message that is dropped is given back.
+            session.take(Order::Publish(message, budget.take(payload.len()).unwrap()));
+        }
+        assert!(session.output.len() < MAX_OUTPUT + 2 * payload.len(), "{}", session.output.len());
     }
 }

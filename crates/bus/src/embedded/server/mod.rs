@@ -21,6 +21,8 @@ use peer::Peer;
 
 /// Members that are served at once. One more is refused, and tries again.
 const MAX_MEMBERS: usize = 1_024;
+/// Refusals that are sent at once. Further members are disconnected without a reason.
+const MAX_REFUSALS: usize = 64;
 
 /// Serves a directory until it is dropped.
 pub(super) struct DirectoryServer {
@@ -101,23 +103,33 @@ fn listen(directory: &BusDirectory) -> io::Result<StdListener> {
     Ok(socket)
 }
 
+fn too_many() -> String {
+    format!("{MAX_MEMBERS} processes are on the bus, and it takes no more")
+}
+
 /// Serves members until the bus of this process has gone, or a file could not be written: then the files are to be read
 /// again, by the process that takes the lock next.
 async fn accept(socket: &UnixListener, served: &Arc<Served>, mut stopped: watch::Receiver<()>, broken: &Notify) {
-    let mut members = JoinSet::new();
+    let (mut members, mut refusals) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) if members.len() < MAX_MEMBERS => {
                     members.spawn(Peer::serve(stream, Arc::clone(served)));
                 }
-                Ok(_) => tracing::warn!(limit = MAX_MEMBERS, "too many processes are on the bus; one was refused"),
+                Ok((stream, _)) => {
+                    tracing::warn!(limit = MAX_MEMBERS, "too many processes are on the bus; one was refused");
+                    if refusals.len() < MAX_REFUSALS {
+                        refusals.spawn(peer::refuse(stream, too_many()));
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a process could not connect to the bus");
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
             },
             Some(_) = members.join_next() => {}
+            Some(_) = refusals.join_next() => {}
             _ = stopped.changed() => return,
             () = broken.notified() => return,
         }

@@ -3,11 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
 
 use super::Served;
 use crate::budget::Budget;
@@ -30,6 +32,24 @@ const MAX_PULL: usize = 1 << 20;
 const LIVE_AT_ONCE: usize = 256;
 /// Bytes that are read at once.
 const READ_AT_ONCE: usize = 64 << 10;
+
+/// How long a member that is refused may take.
+const REFUSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Tells a member why it is not served, behind its first frame: it does not listen before.
+pub(super) async fn refuse(stream: UnixStream, why: String) {
+    let talk = async {
+        stream.readable().await?;
+        stream.try_read(&mut [0; MAX_HELLO])?;
+        let mut output = Vec::new();
+        Tell::Refused { why }.put(&mut output);
+        stream.writable().await?;
+        stream.try_write(&output)
+    };
+    if let Ok(Err(error)) = timeout(REFUSE_WITHIN, talk).await {
+        tracing::debug!(%error, "a process that is refused has left the bus");
+    }
+}
 
 /// Readings and subscriptions with news.
 #[derive(Default)]
@@ -370,4 +390,28 @@ impl Peer {
 
 fn within(prefix: &str, place: &Place) -> Place {
     Place { log: LogName::within(format!("{prefix}.{}", place.log)), partition: place.partition }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_beyond_the_limit_hears_why() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (member, server) = UnixStream::pair().unwrap();
+            let refused = tokio::spawn(refuse(server, "full".to_owned()));
+            let mut hello = Vec::new();
+            Ask::Hello { version: VERSION, prefix: "p".to_owned(), member: 1 }.put(&mut hello);
+            member.writable().await.unwrap();
+            member.try_write(&hello).unwrap();
+            refused.await.unwrap();
+            let mut input = BytesMut::new();
+            member.readable().await.unwrap();
+            member.try_read_buf(&mut input).unwrap();
+            let body = next_frame(&mut input, MAX_HELLO).unwrap().unwrap();
+            assert!(matches!(Tell::decode(body), Some(Tell::Refused { why }) if why == "full"));
+        });
+    }
 }

@@ -1,10 +1,10 @@
 //! An exchange or a queue of AMQP 0-9-1, as in `RabbitMQ`. Messages are kept on disk by the server, and a batch is done
 //! when the server has confirmed each message of it (publisher confirms). A message that no queue takes comes back and is
-//! tried again later.
+//! tried again later, without the messages that the server has.
 
 mod wire;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use rustls::ClientConfig;
 
 use self::wire::{Arguments, CHANNEL, FRAME_OVERHEAD, Method, Publication};
 use super::place::Ids;
-use super::socket::{ServiceUrl, Socket};
+use super::socket::{ServiceUrl, Socket, share_of};
 use super::{Sink, SinkError, tls};
 use crate::record::Record;
 
@@ -66,6 +66,8 @@ pub(super) struct AmqpSink {
     tls: Option<Arc<ClientConfig>>,
     ids: Ids,
     open: Option<AmqpChannel>,
+    /// Ids of records that the server has out of batches that failed: these come again without them.
+    accepted: HashSet<String>,
 }
 
 /// An open channel that confirms messages.
@@ -80,7 +82,9 @@ struct AmqpChannel {
 /// A frame of the server.
 enum Frame {
     Method(Method, Vec<u8>),
-    /// Heartbeats, and content of returned messages.
+    /// The header of a returned message.
+    Header(Vec<u8>),
+    /// Heartbeats, and bodies of returned messages.
     Other,
 }
 
@@ -88,13 +92,15 @@ impl AmqpSink {
     pub(super) fn new(settings: &AmqpSettings, ids: Ids) -> Result<Self, String> {
         let url = settings.check().map_err(|(_, why)| why)?;
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
-        Ok(Self { settings: settings.clone(), url, tls, ids, open: None })
+        Ok(Self { settings: settings.clone(), url, tls, ids, open: None, accepted: HashSet::new() })
     }
 
     fn connect(&self, deadline: Instant) -> Result<AmqpChannel, SinkError> {
         let mut last = SinkError::away("there is no server");
-        for at in &self.url.servers {
-            let opened = Socket::connect(at, self.tls.as_ref(), deadline).and_then(|socket| {
+        let servers = &self.url.servers;
+        for (at, left) in servers.iter().zip((1..=servers.len()).rev()) {
+            let until = share_of(Instant::now(), deadline, left);
+            let opened = Socket::connect(at, self.tls.as_ref(), until).and_then(|socket| {
                 let mut connection = AmqpChannel { socket, frame_max: FRAME_MAX as usize, next: 1 };
                 connection.log_in(&self.url)?;
                 connection.prepare(&self.settings)?;
@@ -121,10 +127,10 @@ impl AmqpSink {
         Ok((exchange, key))
     }
 
-    fn publish(&self, connection: &mut AmqpChannel, records: &[Arc<Record>]) -> Result<(), SinkError> {
+    fn publish(&mut self, connection: &mut AmqpChannel, records: &[Arc<Record>]) -> Result<(), SinkError> {
         let mut out = Vec::new();
-        let mut unconfirmed = BTreeSet::new();
-        for record in records {
+        let mut window = Window::default();
+        for record in records.iter().filter(|record| !self.accepted.contains(&record.id)) {
             let (exchange, routing_key) = self.route(record)?;
             let (id, body) = (self.ids.of(&record.id), record.body());
             let content_type = if record.original.is_some() { "application/octet-stream" } else { "application/json" };
@@ -138,11 +144,14 @@ impl AmqpSink {
                 body: &body,
             };
             publication.encode(connection.frame_max, &mut out);
-            unconfirmed.insert(connection.next);
+            let sent = Sent { record: record.id.clone(), id: wire::cut(id.as_bytes()).to_vec() };
+            window.unconfirmed.insert(connection.next, sent);
             connection.next += 1;
         }
         connection.socket.send(&out)?;
-        connection.wait(unconfirmed)
+        let outcome = connection.wait(&mut window);
+        self.accepted.extend(window.kept());
+        outcome
     }
 }
 
@@ -161,8 +170,10 @@ impl AmqpChannel {
         if payload.pop() != Some(wire::FRAME_END) {
             return Err(unexpected());
         }
-        if head[0] != wire::METHOD {
-            return Ok(Frame::Other);
+        match head[0] {
+            wire::METHOD => {}
+            wire::HEADER => return Ok(Frame::Header(payload)),
+            _ => return Ok(Frame::Other),
         }
         let mut arguments = Arguments(&payload);
         let method = (arguments.u16()?, arguments.u16()?);
@@ -179,7 +190,7 @@ impl AmqpChannel {
             match self.read()? {
                 Frame::Method(method, arguments) if method == expected => return Ok(arguments),
                 Frame::Method(..) => return Err(SinkError::away("the server answers out of turn")),
-                Frame::Other => {}
+                Frame::Header(_) | Frame::Other => {}
             }
         }
     }
@@ -251,34 +262,81 @@ impl AmqpChannel {
         self.call(CHANNEL, wire::QUEUE_DECLARE, &arguments, wire::QUEUE_DECLARE_OK)
     }
 
-    /// Waits until the server has all messages of these numbers.
-    fn wait(&mut self, mut unconfirmed: BTreeSet<u64>) -> Result<(), SinkError> {
-        let mut failed = None;
-        while let Some(last) = unconfirmed.last().copied() {
-            let Frame::Method(method, arguments) = self.read()? else { continue };
+    /// Waits until the server has said of each message whether it has it.
+    fn wait(&mut self, window: &mut Window) -> Result<(), SinkError> {
+        while !window.unconfirmed.is_empty() {
+            let (method, arguments) = match self.read()? {
+                Frame::Method(method, arguments) => (method, arguments),
+                Frame::Header(header) => {
+                    window.returned.insert(wire::message_id(&header)?);
+                    continue;
+                }
+                Frame::Other => continue,
+            };
             let mut arguments = Arguments(&arguments);
             match method {
                 wire::ACK | wire::NACK => {
                     let (tag, multiple) = (arguments.u64()?, arguments.u8()? & 1 == 1);
-                    if method == wire::NACK {
-                        failed = Some("the server could not keep a message".to_owned());
-                    }
-                    match (multiple, tag) {
-                        (true, 0) => unconfirmed.clear(),
-                        (true, tag) if tag >= last => unconfirmed.clear(),
-                        (true, tag) => unconfirmed = unconfirmed.split_off(&(tag + 1)),
-                        (false, tag) => drop(unconfirmed.remove(&tag)),
-                    }
+                    window.answer(tag, multiple, method == wire::ACK);
                 }
                 wire::RETURN => {
                     let (_, why) = (arguments.u16()?, arguments.short()?);
                     let (exchange, key) = (arguments.short()?, arguments.short()?);
-                    failed = Some(format!("no queue takes `{key}` from the exchange `{exchange}` ({why})"));
+                    window.failed = Some(format!("no queue takes `{key}` from the exchange `{exchange}` ({why})"));
                 }
                 _ => return Err(SinkError::away("the server answers out of turn")),
             }
         }
-        failed.map_or(Ok(()), |why| Err(SinkError::Away(why)))
+        window.failed.take().map_or(Ok(()), |why| Err(SinkError::Away(why)))
+    }
+}
+
+/// A message that was sent.
+#[derive(Debug)]
+struct Sent {
+    /// The id of its record.
+    record: String,
+    /// Its id as the server has it.
+    id: Vec<u8>,
+}
+
+/// Messages that were sent together.
+#[derive(Debug, Default)]
+struct Window {
+    /// By their numbers on the channel.
+    unconfirmed: BTreeMap<u64, Sent>,
+    confirmed: Vec<Sent>,
+    /// Ids of messages that no queue takes: the server returns them before it confirms them.
+    returned: HashSet<Vec<u8>>,
+    failed: Option<String>,
+}
+
+impl Window {
+    /// The server has, or has not, the message of a number, or `multiple` ones up to it. 0 means all.
+    fn answer(&mut self, tag: u64, multiple: bool, kept: bool) {
+        let done: Vec<Sent> = match (multiple, tag) {
+            (true, 0) => std::mem::take(&mut self.unconfirmed).into_values().collect(),
+            (true, tag) => {
+                let later = self.unconfirmed.split_off(&tag.saturating_add(1));
+                std::mem::replace(&mut self.unconfirmed, later).into_values().collect()
+            }
+            (false, tag) => self.unconfirmed.remove(&tag).into_iter().collect(),
+        };
+        if kept {
+            self.confirmed.extend(done);
+        } else {
+            self.failed = Some("the server could not keep a message".to_owned());
+        }
+    }
+
+    /// The records that the server keeps; none of them where it returned a message that is not known.
+    fn kept(self) -> Vec<String> {
+        let all = || self.confirmed.iter().chain(self.unconfirmed.values());
+        if self.returned.iter().any(|id| all().all(|sent| sent.id != *id)) {
+            return Vec::new();
+        }
+        let kept = self.confirmed.iter().filter(|sent| !self.returned.contains(&sent.id));
+        kept.map(|sent| sent.record.clone()).collect()
     }
 }
 
@@ -308,12 +366,20 @@ impl Sink for AmqpSink {
             self.publish(&mut connection, records)?;
         }
         self.open = Some(connection);
+        // The other half of a batch that failed may still come.
+        for record in batch {
+            self.accepted.remove(&record.id);
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::super::socket::ServerAddress;
     use super::*;
 
     fn sink(settings: AmqpSettings) -> Result<AmqpSink, String> {
@@ -336,6 +402,79 @@ mod tests {
             "amq.topic k"
         );
         assert_eq!(route(AmqpSettings { queue: "q".to_owned(), ..exchange }, "a/b").unwrap(), " q");
+    }
+
+    /// A returned message, as the server sends it.
+    fn returned(record: &Record) -> Vec<u8> {
+        let mut arguments = vec![1, 56];
+        for text in ["NO_ROUTE", "x", "a.b"] {
+            wire::short(text.as_bytes(), &mut arguments);
+        }
+        let mut out = wire::method(CHANNEL, wire::RETURN, &arguments);
+        let id = Ids::default().of(&record.id);
+        let publication = Publication {
+            exchange: "x",
+            routing_key: "a.b",
+            id: &id,
+            topic: "a/b",
+            content_type: "t",
+            timestamp: 0,
+            body: b"{}",
+        };
+        let mut sent = Vec::new();
+        publication.encode(FRAME_MAX as usize, &mut sent);
+        let publish = FRAME_OVERHEAD + u32::from_be_bytes([sent[3], sent[4], sent[5], sent[6]]) as usize;
+        out.extend_from_slice(&sent[publish..]);
+        out
+    }
+
+    fn answer(method: Method, tag: u64, multiple: bool) -> Vec<u8> {
+        let mut arguments = tag.to_be_bytes().to_vec();
+        arguments.push(u8::from(multiple));
+        wire::method(CHANNEL, method, &arguments)
+    }
+
+    /// Writes a batch on a new channel whose server has given its answers already. Returns the outcome, and the sent bytes.
+    fn write(sink: &mut AmqpSink, batch: &[Arc<Record>], answers: &[Vec<u8>]) -> (Result<(), SinkError>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = ServerAddress { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        let socket = Socket::connect(&at, None, Instant::now() + Duration::from_secs(30)).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(&answers.concat()).unwrap();
+        sink.open = Some(AmqpChannel { socket, frame_max: FRAME_MAX as usize, next: 1 });
+        let outcome = sink.write(batch);
+        sink.open = None;
+        let mut sent = Vec::new();
+        peer.read_to_end(&mut sent).unwrap();
+        (outcome, String::from_utf8_lossy(&sent).into_owned())
+    }
+
+    #[test]
+    fn only_messages_that_the_server_does_not_have_come_again() {
+        let settings = AmqpSettings { timeout: Duration::from_secs(30), ..AmqpSettings::default() };
+        let mut sink = sink(settings).unwrap();
+        let ids = ["kept-1", "returned", "kept-2", "nacked"];
+        let batch = ids.map(|id| Arc::new(Record { id: id.to_owned(), ..Record::default() }));
+        let answers = [returned(&batch[1]), answer(wire::ACK, 3, true), answer(wire::NACK, 4, false)];
+        let (outcome, sent) = write(&mut sink, &batch, &answers);
+        assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");
+        assert!(ids.iter().all(|id| sent.contains(id)));
+        let (outcome, sent) = write(&mut sink, &batch, &[answer(wire::ACK, 0, true)]);
+        assert!(outcome.is_ok(), "{outcome:?}");
+        assert!(sent.contains("returned") && sent.contains("nacked") && !sent.contains("kept"), "{sent}");
+        assert!(sink.accepted.is_empty());
+    }
+
+    #[test]
+    fn a_silent_server_leaves_time_for_the_others() {
+        let (silent, closed) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+        let url = format!("amqp://127.0.0.1:{},127.0.0.1:{}", port(&silent), port(&closed));
+        let other = std::thread::spawn(move || drop(closed.accept().unwrap()));
+        let settings = AmqpSettings { url, timeout: Duration::from_secs(4), ..AmqpSettings::default() };
+        let why = sink(settings).unwrap().write(&[Arc::default()]).unwrap_err().to_string();
+        other.join().unwrap();
+        assert!(!why.contains("in time"), "{why}");
     }
 
     #[test]

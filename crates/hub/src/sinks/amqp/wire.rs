@@ -3,7 +3,7 @@
 use super::super::SinkError;
 
 pub(super) const METHOD: u8 = 1;
-const HEADER: u8 = 2;
+pub(super) const HEADER: u8 = 2;
 const BODY: u8 = 3;
 pub(super) const HEARTBEAT: u8 = 8;
 pub(super) const FRAME_END: u8 = 0xCE;
@@ -63,9 +63,14 @@ pub(super) fn method(channel: u16, (class, number): Method, arguments: &[u8]) ->
     out
 }
 
+/// The part of a text that a short string holds.
+pub(super) fn cut(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(MAX_SHORT)]
+}
+
 /// Appends a short string; a longer text is cut off.
 pub(super) fn short(text: &[u8], out: &mut Vec<u8>) {
-    let text = &text[..text.len().min(MAX_SHORT)];
+    let text = cut(text);
     out.push(text.len() as u8);
     out.extend_from_slice(text);
 }
@@ -117,6 +122,36 @@ impl Publication<'_> {
             frame(BODY, CHANNEL, &[part], out);
         }
     }
+}
+
+/// The message id in the header of content; empty when it has none.
+pub(super) fn message_id(header: &[u8]) -> Result<Vec<u8>, SinkError> {
+    let mut header = Arguments(header);
+    // The class, the weight and the length of the body.
+    header.take(12)?;
+    let flags = header.u16()?;
+    let has = |bit: u16| flags >> bit & 1 == 1;
+    // Content type and encoding.
+    for _ in [15, 14].into_iter().filter(|bit| has(*bit)) {
+        header.short()?;
+    }
+    if has(13) {
+        let len = header.u32()? as usize;
+        header.take(len)?;
+    }
+    // Delivery mode and priority.
+    for _ in [12, 11].into_iter().filter(|bit| has(*bit)) {
+        header.u8()?;
+    }
+    // Correlation id, where to reply, and expiration.
+    for _ in [10, 9, 8].into_iter().filter(|bit| has(*bit)) {
+        header.short()?;
+    }
+    if !has(7) {
+        return Ok(Vec::new());
+    }
+    let len = usize::from(header.u8()?);
+    Ok(header.take(len)?.to_vec())
 }
 
 /// The arguments of a method, read from their front.
@@ -181,6 +216,9 @@ mod tests {
         let header = b"\x02\0\x01\0\0\0\x32\0\x3c\0\0\0\0\0\0\0\0\0\x0a\xb0\xc0\x01t\0\0\0\x13\x0amqtt-topicS\0\0\0\x03a/b\x02\x017\0\0\0\0\0\0\0\x02\xce";
         let rest = &out[method.len()..];
         assert_eq!(rest[..header.len()], *header);
+        let payload = &header[FRAME_HEAD..header.len() - 1];
+        assert_eq!(message_id(payload).unwrap(), b"7");
+        assert!(message_id(&payload[..payload.len() - 9]).is_err());
         let bodies = b"\x03\0\x01\0\0\0\x040123\xce\x03\0\x01\0\0\0\x044567\xce\x03\0\x01\0\0\0\x0289\xce";
         assert_eq!(rest[header.len()..], *bodies);
     }

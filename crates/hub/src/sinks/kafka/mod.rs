@@ -18,7 +18,7 @@ use self::connection::{Access, BrokerConnection};
 use self::records::{BatchEntry, Sequence};
 use self::wire::{AnswerReader, Led, Metadata, code};
 use super::place::Ids;
-use super::socket::{ServerAddress, ServiceUrl};
+use super::socket::{ServerAddress, ServiceUrl, share_of};
 use super::{Sink, SinkError, tls};
 use crate::record::Record;
 
@@ -132,9 +132,11 @@ impl KafkaSink {
     /// Asks one broker after the other for the leaders of the partitions.
     fn find(&mut self, deadline: Instant) -> Result<Cluster, SinkError> {
         let mut last = SinkError::away("no broker answers");
-        for at in self.servers.clone() {
-            let found = BrokerConnection::open(&at, &self.access, deadline).and_then(|mut connection| {
-                let metadata = self.metadata(&mut connection, deadline)?;
+        let servers = self.servers.clone();
+        for (at, left) in servers.iter().zip((1..=servers.len()).rev()) {
+            let until = share_of(Instant::now(), deadline, left);
+            let found = BrokerConnection::open(at, &self.access, until).and_then(|mut connection| {
+                let metadata = self.metadata(&mut connection, until)?;
                 if self.producer.is_none() {
                     self.producer = Some(new_producer(&mut connection)?);
                 }
@@ -378,6 +380,24 @@ mod tests {
     fn next(sink: &KafkaSink, partition: i32) -> Option<(i32, bool)> {
         let numbering = sink.producer.as_ref()?.partitions.get(&partition)?;
         Some((numbering.next, numbering.uncertain.is_some()))
+    }
+
+    #[test]
+    fn a_silent_broker_leaves_time_for_the_others() {
+        let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (silent, closed) = (listen(), listen());
+        let port = |listener: &std::net::TcpListener| listener.local_addr().unwrap().port();
+        let settings = KafkaSettings {
+            url: format!("kafka://127.0.0.1:{},127.0.0.1:{}", port(&silent), port(&closed)),
+            topic: "t".into(),
+            timeout: Duration::from_secs(4),
+            ..KafkaSettings::default()
+        };
+        let other = std::thread::spawn(move || drop(closed.accept().unwrap()));
+        let mut sink = KafkaSink::new(&settings, Ids::default()).unwrap();
+        let why = sink.write(&group(&["a"])).unwrap_err().to_string();
+        other.join().unwrap();
+        assert!(!why.contains("in time"), "{why}");
     }
 
     #[test]

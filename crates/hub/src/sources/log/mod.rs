@@ -16,6 +16,7 @@ use tidegate_bus::{Append, Bounds, Bus, BusError, MemberName, Membership, Member
 use self::partition::{Phase, Share, Token};
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
+use crate::core::Ending;
 use crate::log::{LogSettings, Mark, Names, Replay, SharedState, mark_record, pause_record, replay_record, states};
 use crate::time::wall_clock;
 
@@ -367,7 +368,7 @@ impl Source for LogSource {
         SourceStep::Idle
     }
 
-    fn acknowledge(&mut self, token: Token) {
+    fn acknowledge(&mut self, token: Token, _ending: Ending) {
         if let Some(part) = self.parts.get_mut(&token.partition).filter(|part| part.run == token.run) {
             part.progress.finish(token.position);
         }

@@ -73,7 +73,7 @@ fn a_web_hook_is_answered_when_all_sinks_have_its_message() {
     assert_eq!(post(&listen, &format!("/orders/%23 {allowed}"), "{}"), "404");
     assert_eq!(post(&listen, &format!("/orders {allowed}"), &"x".repeat(2_000)), "413");
     // A message to blame is counted, and needs no second try.
-    assert_eq!(post(&listen, &format!("/orders {allowed}"), "no json"), "200");
+    assert_eq!(post(&listen, &format!("/orders {allowed}"), "no json"), "422");
     let status = status(&hub, |it| it["in"]["failed"] == 1);
     assert_eq!(status["in"]["last_failure"]["topic"], "orders", "{status}");
     let admin = format!("http://{}", hub.address("admin=http://"));
