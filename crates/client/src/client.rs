@@ -132,6 +132,7 @@ impl Client {
         while let Some(token) = self.output.pop_written() {
             self.published(token);
         }
+        self.releases.written(now, self.output.written(), self.options.release_timeout);
         self.send_waiting(now);
     }
 

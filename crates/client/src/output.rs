@@ -37,8 +37,17 @@ impl Output {
 
     /// The last packet in the buffer is a message of QoS 0.
     pub(crate) fn note_at_most_once(&mut self, token: PublishToken) {
-        let end = self.dropped + self.bytes.len() as u64;
-        self.at_most_once.push_back((end, token));
+        self.at_most_once.push_back((self.end(), token));
+    }
+
+    /// The position of the end of the last packet since the connection began.
+    pub(crate) fn end(&self) -> u64 {
+        self.dropped + self.bytes.len() as u64
+    }
+
+    /// How many bytes have been written since the connection began.
+    pub(crate) fn written(&self) -> u64 {
+        self.dropped + self.written as u64
     }
 
     /// `count` bytes have been written.
@@ -61,7 +70,7 @@ impl Output {
 
     /// The next QoS 0 message that was written completely.
     pub(crate) fn pop_written(&mut self) -> Option<PublishToken> {
-        let position = self.dropped + self.written as u64;
+        let position = self.written();
         match self.at_most_once.front() {
             Some((end, _)) if *end <= position => self.at_most_once.pop_front().map(|(_, token)| token),
             _ => None,

@@ -9,20 +9,42 @@ use tidegate_mqtt::PacketId;
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
     unanswered: BTreeSet<PacketId>,
-    deadline: Option<Instant>,
+    wait: Wait,
+}
+
+/// How long the next answer may take.
+#[derive(Clone, Copy, Debug, Default)]
+enum Wait {
+    /// No answer is awaited.
+    #[default]
+    Nothing,
+    /// The time begins when the output is written up to this position.
+    Unwritten(u64),
+    Until(Instant),
 }
 
 impl Releases {
-    /// A PUBREL was sent. The server may take `timeout` for its next PUBCOMP.
-    pub(crate) fn sent(&mut self, now: Instant, packet_id: PacketId, timeout: Duration) {
+    /// A PUBREL was put into the output, which ends at `end`.
+    pub(crate) fn sent(&mut self, packet_id: PacketId, end: u64) {
         self.unanswered.insert(packet_id);
-        self.deadline.get_or_insert(now + timeout);
+        if matches!(self.wait, Wait::Nothing) {
+            self.wait = Wait::Unwritten(end);
+        }
     }
 
-    /// A PUBCOMP has arrived. The other ones may take as long again.
-    pub(crate) fn answered(&mut self, now: Instant, packet_id: PacketId, timeout: Duration) {
+    /// A PUBCOMP has arrived. The time for the other ones begins anew when the output is written up to its end `end`.
+    pub(crate) fn answered(&mut self, packet_id: PacketId, end: u64) {
         if self.unanswered.remove(&packet_id) {
-            self.deadline = (!self.unanswered.is_empty()).then(|| now + timeout);
+            self.wait = if self.unanswered.is_empty() { Wait::Nothing } else { Wait::Unwritten(end) };
+        }
+    }
+
+    /// The output is written up to a position. From there on the server may take `timeout` for its next PUBCOMP.
+    pub(crate) fn written(&mut self, now: Instant, position: u64, timeout: Duration) {
+        if let Wait::Unwritten(end) = self.wait
+            && end <= position
+        {
+            self.wait = Wait::Until(now + timeout);
         }
     }
 
@@ -33,12 +55,15 @@ impl Releases {
 
     /// When the next answer has to be there.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        match self.wait {
+            Wait::Until(deadline) => Some(deadline),
+            Wait::Nothing | Wait::Unwritten(_) => None,
+        }
     }
 
     /// A packet identifier whose PUBREL was not answered in time.
     pub(crate) fn overdue(&self, now: Instant) -> Option<PacketId> {
-        self.deadline.filter(|deadline| *deadline <= now)?;
+        self.deadline().filter(|deadline| *deadline <= now)?;
         self.unanswered.first().copied()
     }
 }

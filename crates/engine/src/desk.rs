@@ -135,7 +135,7 @@ pub(crate) struct Desk {
     pub to_park: Vec<BlockedPublisher>,
     /// Publishers that may go on.
     pub to_unpark: Vec<BlockedPublisher>,
-    /// Connections to be closed by policy; worked off before the next packet.
+    /// Connections to be closed by policy; worked off before the next packet. They take no packet until then.
     pub to_close: Vec<(ConnectionKey, Reason, Option<String>)>,
     /// Sessions whose queue ran empty and who have retained messages to fetch.
     pub hungry: Vec<SessionKey>,
@@ -303,6 +303,12 @@ impl Desk {
         self.memory.held -= before.as_ref().map_or(0, Will::cost);
         self.sessions.store_will(&mut self.journal, key);
         before
+    }
+
+    /// Whether a connection is to be closed by policy, and is not closed yet.
+    #[inline]
+    pub(crate) fn is_to_close(&self, key: ConnectionKey) -> bool {
+        !self.to_close.is_empty() && self.to_close.iter().any(|(other, ..)| *other == key)
     }
 
     /// Gives memory back after a peak.

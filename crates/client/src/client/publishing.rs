@@ -195,7 +195,9 @@ impl Client {
     }
 
     pub(super) fn handle_pubcomp(&mut self, now: Instant, packet: &PubComp<'_>) -> Result<(), ProtocolError> {
-        self.releases.answered(now, packet.packet_id, self.options.release_timeout);
+        let end = self.output.end();
+        self.releases.answered(packet.packet_id, end);
+        self.releases.written(now, self.output.written(), self.options.release_timeout);
         if self.inherited.as_mut().is_some_and(|inherited| inherited.answered(packet.packet_id)) {
             self.send_waiting(now);
             return Ok(());
@@ -216,9 +218,10 @@ impl Client {
 
     fn send_pubrel(&mut self, now: Instant, packet: PubRel<'_>) {
         let (version, max) = (self.options.version, self.server.maximum_packet_size);
-        self.releases.sent(now, packet.packet_id, self.options.release_timeout);
         // With a server that takes no packet of four bytes the connection ends for want of an answer.
         let _ = self.send(now, |out| packet.encode_within(version, max, out));
+        self.releases.sent(packet.packet_id, self.output.end());
+        self.releases.written(now, self.output.written(), self.options.release_timeout);
     }
 
     fn settle(&mut self, packet_id: tidegate_mqtt::PacketId) -> Option<InFlight> {

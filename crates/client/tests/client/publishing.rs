@@ -464,6 +464,31 @@ fn a_pubrel_without_an_answer_ends_the_connection() {
 }
 
 #[test]
+fn the_time_for_a_pubcomp_begins_when_the_pubrel_is_written() {
+    let mut script = Script::accepted(Options { keep_alive: 0, ..options(Version::V311) }, ACCEPTED);
+    for payload in ["a", "b"] {
+        script.publish("t", payload, QoS::ExactlyOnce);
+    }
+    script.sent();
+    script.receive(&[0x50, 2, 0, 1, 0x50, 2, 0, 2]);
+    script.pass(1_000);
+    assert_eq!(script.client.poll_event(), None);
+    // The first PUBREL is written, the second not yet.
+    script.client.advance_output(script.now, 4);
+    script.pass(59);
+    script.receive(&[0x70, 2, 0, 1]);
+    script.event();
+    script.pass(1_000);
+    assert_eq!(script.client.poll_event(), None);
+    assert_eq!(script.sent(), releases(2..=2));
+    script.pass(59);
+    script.assert_quiet();
+    script.pass(1);
+    let packet_id = PacketId::new(2).unwrap();
+    assert_eq!(script.disconnected(), Disconnected::ReleaseTimeout { packet_id });
+}
+
+#[test]
 fn each_pubcomp_gives_the_others_their_time_again() {
     let mut script = Script::accepted(Options { keep_alive: 0, ..options(Version::V311) }, ACCEPTED);
     let tokens = ["a", "b"].map(|payload| script.publish("t", payload, QoS::ExactlyOnce));

@@ -45,13 +45,17 @@ impl EndedSessions {
         while self.has_work()
             && let Some(tenant) = self.next_tenant()
         {
-            self.step(now, tenant, FILTER_WORK_IN_ANY_CASE, context);
+            let Some(ending) = self.take_next(tenant) else { return };
+            self.step(now, ending, FILTER_WORK_IN_ANY_CASE, context);
         }
     }
 
-    /// Removes a subscription, or some messages, of an ended session of a tenant that wants to subscribe to one filter.
+    /// Removes a subscription of an ended session of a tenant that wants to subscribe to one filter; some messages, where
+    /// no ended session has a subscription.
     pub(crate) fn give_way(&mut self, now: Now, tenant: TenantId, context: &mut Subscribing<'_>) {
-        self.step(now, tenant, 1, context);
+        if let Some(ending) = self.take_subscribed(tenant) {
+            self.step(now, ending, 1, context);
+        }
     }
 
     /// Removes the rest of an ended session as far as the turn allows, and some of it in any case; the rest waits.
@@ -70,9 +74,8 @@ impl EndedSessions {
         context.desk.sessions.release(ending.key.0);
     }
 
-    /// Does about so much work for the session of a tenant that ended first.
-    fn step(&mut self, now: Now, tenant: TenantId, most: usize, context: &mut Subscribing<'_>) {
-        let Some(mut ending) = self.take_first(tenant) else { return };
+    /// Does about so much work for an ended session.
+    fn step(&mut self, now: Now, mut ending: EndedSession, most: usize, context: &mut Subscribing<'_>) {
         let mut done = 0;
         while done < most && !ending.is_done() {
             done += ending.remove_some(now, context);

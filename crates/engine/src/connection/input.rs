@@ -180,6 +180,10 @@ impl Engine {
         let mut taken = 0;
         loop {
             let Some(connection) = self.desk.connections.get(key) else { return bytes.len() };
+            if self.desk.is_to_close(key) {
+                // It may have been resumed before the close is worked off. The client sends these packets again.
+                return bytes.len();
+            }
             match connection.phase {
                 Phase::Closing => return bytes.len(),
                 Phase::Authenticating | Phase::AwaitHome => return taken,

@@ -329,14 +329,16 @@ impl AckQueue {
         self.pending.push_back(ack);
     }
 
-    /// One confirmation less is lacking; a refusal that it brings becomes the answer. Unknown sequences are ignored:
-    /// their connection was replaced.
+    /// One confirmation less is lacking. A refusal that it brings becomes the answer, but a refusal for good does not
+    /// replace one for now: the publisher sends the message again. Unknown sequences are ignored: their connection was
+    /// replaced.
     pub(crate) fn confirm(&mut self, sequence: u32, refused: Option<Reason>, promises: bool) {
         let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) else { return };
         ack.waits = ack.waits.saturating_sub(1);
         ack.promises |= promises;
         if let Answer::PubAck(answer) | Answer::PubRec(answer) = &mut ack.answer
             && let Some(reason) = refused
+            && (reason.is_temporary() || !answer.is_err_and(Reason::is_temporary))
         {
             *answer = Err(reason);
         }

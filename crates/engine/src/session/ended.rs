@@ -51,11 +51,36 @@ impl EndedSession {
     }
 }
 
+/// Ended sessions of a tenant.
+#[derive(Debug, Default)]
+struct EndedOfTenant {
+    /// Those with subscriptions, in the order of their ends.
+    subscribed: VecDeque<EndedSession>,
+    /// Those with messages alone.
+    queued: VecDeque<EndedSession>,
+    /// Whether the next turn takes one with messages alone, where there are both.
+    takes_queued: bool,
+}
+
+impl EndedOfTenant {
+    fn iter(&self) -> impl Iterator<Item = &EndedSession> {
+        self.subscribed.iter().chain(&self.queued)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.subscribed.is_empty() && self.queued.is_empty()
+    }
+
+    fn list_for(&mut self, ending: &EndedSession) -> &mut VecDeque<EndedSession> {
+        if ending.subscriptions() > 0 { &mut self.subscribed } else { &mut self.queued }
+    }
+}
+
 /// Ended sessions, and the work done for them in the present turn.
 #[derive(Debug, Default)]
 pub(crate) struct EndedSessions {
-    /// By tenant, in the order of their ends. No tenant has an empty list.
-    waiting: BTreeMap<TenantId, VecDeque<EndedSession>>,
+    /// By tenant. No tenant is here without a session.
+    waiting: BTreeMap<TenantId, EndedOfTenant>,
     /// Work that waits, where each filter counts as one unit.
     left: usize,
     /// The tenant whose sessions were worked on last.
@@ -88,12 +113,13 @@ impl EndedSessions {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EndedSession> {
-        self.waiting.values().flatten()
+        self.waiting.values().flat_map(EndedOfTenant::iter)
     }
 
     /// Subscriptions that ended sessions of a tenant still have.
     pub(crate) fn subscriptions_of(&self, tenant: TenantId) -> usize {
-        self.waiting.get(&tenant).into_iter().flatten().map(EndedSession::subscriptions).sum()
+        let subscribed = self.waiting.get(&tenant).into_iter().flat_map(|of| &of.subscribed);
+        subscribed.map(EndedSession::subscriptions).sum()
     }
 
     /// The next tenant with ended sessions, each after the other.
@@ -104,27 +130,42 @@ impl EndedSessions {
         Some(self.last)
     }
 
-    /// Takes out the session of a tenant that ended first.
-    pub(crate) fn take_first(&mut self, tenant: TenantId) -> Option<EndedSession> {
-        let sessions = self.waiting.get_mut(&tenant)?;
-        let first = sessions.pop_front();
-        if sessions.is_empty() {
+    /// Takes out the next session of a tenant: one with subscriptions and one with messages alone by turns, so that
+    /// neither waits for all of the others.
+    pub(crate) fn take_next(&mut self, tenant: TenantId) -> Option<EndedSession> {
+        let of = self.waiting.get_mut(&tenant)?;
+        of.takes_queued = !of.takes_queued;
+        let takes_queued = of.takes_queued;
+        self.take(tenant, takes_queued)
+    }
+
+    /// Takes out the session of a tenant that ended first of those with subscriptions; without one, one with messages.
+    pub(crate) fn take_subscribed(&mut self, tenant: TenantId) -> Option<EndedSession> {
+        self.take(tenant, false)
+    }
+
+    fn take(&mut self, tenant: TenantId, queued_first: bool) -> Option<EndedSession> {
+        let of = self.waiting.get_mut(&tenant)?;
+        let (first, second) =
+            if queued_first { (&mut of.queued, &mut of.subscribed) } else { (&mut of.subscribed, &mut of.queued) };
+        let taken = first.pop_front().or_else(|| second.pop_front());
+        if of.is_empty() {
             self.waiting.remove(&tenant);
         }
-        self.left -= first.as_ref().map_or(0, EndedSession::work_left);
-        first
+        self.left -= taken.as_ref().map_or(0, EndedSession::work_left);
+        taken
     }
 
     /// Puts a session back that was taken out and has something left.
     pub(crate) fn put_back(&mut self, ending: EndedSession) {
         self.left += ending.work_left();
-        self.waiting.entry(ending.tenant).or_default().push_front(ending);
+        self.waiting.entry(ending.tenant).or_default().list_for(&ending).push_front(ending);
     }
 
     /// Adds a session that has just ended.
     pub(crate) fn add(&mut self, ending: EndedSession) {
         self.left += ending.work_left();
-        self.waiting.entry(ending.tenant).or_default().push_back(ending);
+        self.waiting.entry(ending.tenant).or_default().list_for(&ending).push_back(ending);
     }
 
     /// Says whether the sum of the waiting work is right.

@@ -170,6 +170,36 @@ fn a_tenant_may_subscribe_again_while_a_session_ends() {
     assert_eq!(other.expect_sub_ack(id), [ReasonCode::Success]);
 }
 
+#[test]
+fn messages_of_an_ended_session_hold_no_filter_back() {
+    let world = World::with(1, |settings| {
+        settings.tenant_quotas.insert(TenantId::DEFAULT, quota(FILTERS + 1));
+    });
+    let queued = world.connect(v5("queued").lasting());
+    queued.subscribe("q", QoS::AtLeastOnce);
+    queued.lose();
+    let publisher = world.connect(v5("p"));
+    for number in 0..MESSAGES {
+        publisher.publish(message("q", number.to_string()).qos1());
+    }
+    let many = subscriber(&world, v5("many"), |number| format!("s/{number}/+"));
+    // The first session that ends has messages alone after one step.
+    open(&world, &v5("queued"));
+    world.turns();
+    many.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)));
+    let other = open(&world, &v5("other"));
+    let names: Vec<_> = (0..FILTERS).map(|number| format!("o/{number}/+")).collect();
+    let filters: Vec<_> =
+        names.iter().map(|name| (name.as_str(), SubscriptionOptions::new(QoS::AtLeastOnce))).collect();
+    let id = other.send_subscribe(&filters, None);
+    assert!(world.gauges().queued_messages > 0);
+    world.run();
+    other.expect(PacketType::ConnAck);
+    let refused = other.expect_sub_ack(id).iter().filter(|code| code.is_error()).count();
+    assert_eq!(refused, 0, "of {FILTERS} filters");
+    assert!(world.engine(0, |engine, _| engine.audit()).is_empty());
+}
+
 fn quota(max_subscriptions: usize) -> TenantQuota {
     TenantQuota { max_subscriptions: max_subscriptions as u32, ..TenantQuota::default() }
 }

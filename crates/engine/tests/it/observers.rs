@@ -157,6 +157,61 @@ fn a_refusal_for_good_ends_the_exchange() {
 }
 
 #[test]
+fn a_refusal_for_now_outlives_one_for_good() {
+    everywhere(|world| {
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        let publisher = world.connect(v5("p"));
+        for first_is_for_good in [false, true] {
+            let id = publisher.send_publish(message("t", "x").qos1()).expect("a packet id");
+            let observed = world.take_observed();
+            for (at, (shard, _, told)) in observed.iter().enumerate() {
+                let is_for_good = (at == 0) == first_is_for_good;
+                let answer = if is_for_good { never(told) } else { ObserverAnswer::Later };
+                confirm(world, *shard, told.ticket, answer);
+            }
+            assert_eq!(publisher.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
+        }
+    });
+}
+
+/// A publisher of MQTT 3.1.1 whose second message waits for the observer, and what the observer was told of the first.
+fn publisher_that_waits(world: &World) -> (ObserverId, Client, Client, (u16, ObserverId, ObservedMessage)) {
+    let subscriber = world.connect(v5("s"));
+    subscriber.subscribe("t", AtLeastOnce);
+    let id = observe(world, &observer("t", 1, ObserverPolicy::Hold));
+    let publisher = world.connect(v311("p").lasting());
+    publisher.send_publish(message("t", "1").qos1());
+    publisher.send_publish(message("t", "2").qos1());
+    let told = world.take_observed().remove(0);
+    assert_eq!(subscriber.payloads(), ["1"]);
+    (id, subscriber, publisher, told)
+}
+
+#[test]
+fn a_refused_publisher_that_waits_publishes_nothing_more() {
+    everywhere_with(soon, |world| {
+        let (_, subscriber, publisher, (shard, _, told)) = publisher_that_waits(world);
+        confirm(world, shard, told.ticket, ObserverAnswer::Later);
+        assert_eq!(publisher.expect_closed(), Reason::ObserverRefused);
+        assert!(subscriber.payloads().is_empty(), "the client sends the second message again");
+        assert!(world.take_observed().is_empty());
+    });
+}
+
+#[test]
+fn a_publisher_of_an_ended_observer_publishes_nothing_more() {
+    everywhere_with(soon, |world| {
+        let (id, subscriber, publisher, _) = publisher_that_waits(world);
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, now| engine.end_observer(now, id));
+        }
+        assert_eq!(publisher.expect_closed(), Reason::ObserverRefused);
+        assert!(subscriber.payloads().is_empty(), "the client sends the second message again");
+    });
+}
+
+#[test]
 fn a_full_window_refuses_before_anybody_gets_the_message() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));

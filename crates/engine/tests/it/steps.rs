@@ -1,5 +1,6 @@
 //! Packets with many filters go in steps: what a turn does for them is bounded, and their clients' later packets wait.
 
+use tidegate_engine::Reason;
 use tidegate_mqtt::{Packet, PacketId, PacketType, PingReq, QoS, ReasonCode, SubscriptionOptions};
 use tidegate_mqtt::{TopicFilter, TopicFilters, Unsubscribe, UserProperties};
 
@@ -88,6 +89,19 @@ fn a_client_that_leaves_has_its_filters_worked_off() {
     assert_eq!(world.gauges().subscriptions, FILTERS as u64);
     world.advance(seconds(101));
     assert_eq!((world.gauges().subscriptions, world.gauges().input_bytes), (0, 0));
+}
+
+#[test]
+fn a_client_whose_suback_is_too_large_publishes_nothing_more() {
+    let world = World::with(1, |_| ());
+    let other = world.connect(v5("other"));
+    other.subscribe("t", QoS::AtMostOnce);
+    let client = world.connect(v5("many").max_packet(100));
+    subscribe(&client);
+    client.send_publish(message("t", "late"));
+    world.run();
+    assert_eq!(client.closed(), Some(Reason::PacketTooLarge));
+    other.expect_nothing();
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) struct Quarantine {
     next_end: Millis,
 }
 
-/// Brokers that have to deny a topic until it is refused, where so many serve: one of them may have other rules than the
+/// Brokers that have to deny a topic until it is refused, where so many could take its messages: one of them may have other rules than the
 /// rest.
 const BROKERS_ENOUGH: usize = 2;
 
@@ -64,12 +64,12 @@ impl Quarantine {
     }
 
     /// A broker, of so many that serve, has said that it denies a topic. Returns whether the topic is refused from now on.
-    pub(super) fn note_denied_by(&mut self, topic: &str, now: Millis, broker: UplinkKey, serving: usize) -> bool {
+    pub(super) fn note_denied_by(&mut self, topic: &str, now: Millis, broker: UplinkKey, able: usize) -> bool {
         self.note(topic, now, |denied| {
             if !denied.by.contains(&broker) && denied.by.len() < BROKERS_ENOUGH {
                 denied.by.push(broker);
             }
-            if denied.by.len() >= serving.clamp(1, BROKERS_ENOUGH) {
+            if denied.by.len() >= able.clamp(1, BROKERS_ENOUGH) {
                 denied.times = DENIALS;
             }
         })

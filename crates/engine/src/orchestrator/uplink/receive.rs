@@ -48,14 +48,17 @@ impl Uplinking<'_> {
         }
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
         let unacknowledged = self.desk.connections.unacknowledged(key, flow);
+        let holds = |id: PacketId| flow.is_some_and(|flow| flow.received.contains(id));
+        let is_repetition = raw.qos == QoS::ExactlyOnce && raw.packet_id.is_some_and(holds);
+        // A message beyond the limit must not take its packet id: it would be a repetition on the next connection.
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink).filter(|_| !is_repetition) {
+            uplink.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
+        }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
             && !answering!(self).is_first_receipt(now, key, session, packet_id)
         {
             return Ok(());
-        }
-        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
-            uplink.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
         let new = match &id {

@@ -3,6 +3,7 @@
 use super::{Drain, Stage, Uplink, UplinkReport, UplinkState};
 use crate::desk::Desk;
 use crate::engine::Engine;
+use crate::now::Millis;
 
 impl Engine {
     /// How all uplinks are.
@@ -20,6 +21,12 @@ impl Uplink {
     /// Whether its broker holds all filters, and is not drained.
     pub(super) fn is_serving(&self) -> bool {
         matches!((self.draining, self.stage), (None, Stage::Open)) && self.filters.is_complete()
+    }
+
+    /// Whether its broker is given messages: it is not drained, and it is there or was away for a short time only.
+    pub(super) fn keeps_its_share(&self, now: Millis) -> bool {
+        let is_there = self.stage == Stage::Open;
+        self.draining.is_none() && (is_there || self.reassign_at != Millis::NEVER && self.reassign_at > now)
     }
 
     pub(super) fn report(&self, desk: &Desk) -> UplinkReport {

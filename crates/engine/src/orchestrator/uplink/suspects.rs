@@ -321,10 +321,10 @@ impl BrokerRefusals<'_> {
     /// refused, or the message was given to brokers often enough. Else it goes to another broker.
     fn is_denied_by(&mut self, now: Now, key: UplinkKey, message: &MessageRef) -> bool {
         let topic = message.topic();
-        // The broker itself may have closed its connection.
+        // The broker itself may have closed its connection. Another one may be away for a moment.
         let brokers = self.0.uplinks.brokers.all.iter();
-        let serving = brokers.filter(|(other, uplink)| **other == key || uplink.is_serving()).count();
-        let is_refused = self.0.uplinks.quarantine.note_denied_by(topic, now.monotonic, key, serving);
+        let able = brokers.filter(|(other, uplink)| **other == key || uplink.keeps_its_share(now.monotonic)).count();
+        let is_refused = self.0.uplinks.quarantine.note_denied_by(topic, now.monotonic, key, able);
         self.refuse_topic(key, topic, is_refused);
         let id = MessageId::at_end_of(message.properties());
         let resends = &mut self.0.uplinks.settlement.resends;

@@ -1,6 +1,6 @@
 //! What a broker does without end, the orchestrator does not.
 
-use tidegate_engine::{DialAttempt, Millis, UplinkState};
+use tidegate_engine::{DialAttempt, Millis, RoutingPolicy, UplinkState};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{ReasonCode, Version};
 
@@ -241,4 +241,36 @@ fn a_late_outcome_of_an_earlier_dial_changes_nothing() {
         a.come_back();
         assert_eq!((a.state(), a.with(|broker| broker.accepted)), (UplinkState::Serving, 1));
     });
+}
+
+/// A PUBLISH of MQTT 5 without a payload.
+fn publish_bytes(first_byte: u8, topic: u8, packet_id: u16) -> [u8; 8] {
+    let [high, low] = packet_id.to_be_bytes();
+    [first_byte, 6, 0, 1, topic, high, low, 0]
+}
+
+#[test]
+fn a_message_beyond_the_window_leaves_its_packet_id_free() {
+    let world = World::with(2, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
+    let a = world.broker("a");
+    let clients: Vec<_> = (0..8).map(|number| world.connect(v5(&format!("c{number}")))).collect();
+    for client in &clients {
+        client.subscribe("t", AtLeastOnce);
+    }
+    clients[0].subscribe("q", ExactlyOnce);
+    // The first acknowledgement waits for the other shard, and the others for their turn behind it.
+    world.hold(0, 1);
+    let mut bytes = publish_bytes(0x32, b't', 1).to_vec();
+    for packet_id in 2..=u16::MAX {
+        bytes.extend(publish_bytes(0x32, b'u', packet_id));
+    }
+    bytes.extend(publish_bytes(0x34, b'q', 1));
+    a.say_bytes(&bytes);
+    assert_eq!(a.report().counters.lost, 1, "{:?}", a.report());
+    world.release(0, 1);
+    world.advance(seconds(1));
+    assert_eq!(a.state(), UplinkState::Serving);
+    clients[0].messages();
+    a.say_bytes(&publish_bytes(0x3c, b'q', 1));
+    clients[0].expect_publish("q", "");
 }

@@ -134,6 +134,26 @@ fn a_denied_topic_is_refused_to_its_publishers_for_a_minute() {
 }
 
 #[test]
+fn a_denial_while_another_broker_is_away_refuses_no_topic() {
+    in_front_of(["a", "b"], |world, [a, b]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t/#", ExactlyOnce);
+        a.now(|ways| ways.answers = ReasonCode::NotAuthorized);
+        b.now(|ways| ways.reachable = false);
+        b.cut();
+        for number in 0..10 {
+            client.publish_later(message(&format!("t/{number}"), "x").qos1());
+        }
+        world.run();
+        assert!(a.offered() > 0, "some topics are a's");
+        b.now(|ways| ways.reachable = true);
+        world.advance(seconds(1));
+        assert_eq!((b.payloads().len(), client.payloads().len(), world.owed()), (10, 10, 0));
+        assert_eq!((world.dropped(Reason::TopicDenied), world.dropped(Reason::RefusedByReceiver)), (0, 0));
+    });
+}
+
+#[test]
 fn a_broker_that_answers_nothing_is_not_dialed_without_a_pause() {
     in_front_of([], |world, []| {
         let a = world.broker_with("a", lasting(), Ways { closes_on: Some(""), ..Ways::default() });
