@@ -37,8 +37,8 @@ pub struct Options {
     pub properties: ConnectProperties,
     /// How long the server may take to answer a CONNECT packet.
     pub connect_timeout: Duration,
-    /// How long the server may take to answer a PUBREL packet once that is written. It has nothing to wait for then, other than for a PUBACK or
-    /// a PUBREC, which it may hold back for as long as subscribers make it wait.
+    /// How long the server may take to answer a PUBREL packet once that is written. It has nothing to wait for then, other
+    /// than for a PUBACK or a PUBREC, which it may hold back for as long as subscribers make it wait.
     pub release_timeout: Duration,
     /// How many messages of QoS 1 and 2 are sent before the first is acknowledged. The server's Receive Maximum
     /// may lower it.

@@ -32,7 +32,7 @@ impl Releases {
         }
     }
 
-    /// A PUBCOMP has arrived. The time for the other ones begins anew when the output is written up to its end `end`.
+    /// A PUBCOMP has arrived. The time for the other ones begins again when the output is written up to its end `end`.
     pub(crate) fn answered(&mut self, packet_id: PacketId, end: u64) {
         if self.unanswered.remove(&packet_id) {
             self.wait = if self.unanswered.is_empty() { Wait::Nothing } else { Wait::Unwritten(end) };

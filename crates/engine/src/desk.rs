@@ -305,12 +305,6 @@ impl Desk {
         before
     }
 
-    /// Whether a connection is to be closed by policy, and is not closed yet.
-    #[inline]
-    pub(crate) fn is_to_close(&self, key: ConnectionKey) -> bool {
-        !self.to_close.is_empty() && self.to_close.iter().any(|(other, ..)| *other == key)
-    }
-
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
         self.pool.clear();

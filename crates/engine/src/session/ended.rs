@@ -139,7 +139,7 @@ impl EndedSessions {
         self.take(tenant, takes_queued)
     }
 
-    /// Takes out the session of a tenant that ended first of those with subscriptions; without one, one with messages.
+    /// Takes out the session of a tenant that ended first and has subscriptions; without one, a session with messages.
     pub(crate) fn take_subscribed(&mut self, tenant: TenantId) -> Option<EndedSession> {
         self.take(tenant, false)
     }

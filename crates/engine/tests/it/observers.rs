@@ -175,7 +175,7 @@ fn a_refusal_for_now_outlives_one_for_good() {
     });
 }
 
-/// A publisher of MQTT 3.1.1 whose second message waits for the observer, and what the observer was told of the first.
+/// A publisher of MQTT 3.1.1 whose second message waits for the observer, and the observed first message.
 fn publisher_that_waits(world: &World) -> (ObserverId, Client, Client, (u16, ObserverId, ObservedMessage)) {
     let subscriber = world.connect(v5("s"));
     subscriber.subscribe("t", AtLeastOnce);

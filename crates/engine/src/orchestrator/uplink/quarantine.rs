@@ -26,8 +26,8 @@ pub(crate) struct Quarantine {
     next_end: Millis,
 }
 
-/// Brokers that have to deny a topic until it is refused, where so many could take its messages: one of them may have other rules than the
-/// rest.
+/// Brokers that have to deny a topic until it is refused, where so many could take its messages:
+/// one of them may have other rules than the rest.
 const BROKERS_ENOUGH: usize = 2;
 
 #[derive(Clone, Debug)]

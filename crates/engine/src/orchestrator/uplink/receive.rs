@@ -9,6 +9,7 @@ use crate::orchestrator::uplink::{Brokers, Settlement};
 use crate::publish::answering::answering;
 use crate::publish::layouts::Layouts;
 use crate::publish::publishing::{Publishing, publishing};
+use crate::session::Flow;
 use crate::session::table::Sessions;
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
@@ -48,9 +49,7 @@ impl Uplinking<'_> {
         }
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
         let unacknowledged = self.desk.connections.unacknowledged(key, flow);
-        let holds = |id: PacketId| flow.is_some_and(|flow| flow.received.contains(id));
-        let is_repetition = raw.qos == QoS::ExactlyOnce && raw.packet_id.is_some_and(holds);
-        // A message beyond the limit must not take its packet id: it would be a repetition on the next connection.
+        let is_repetition = is_repetition(&raw, flow);
         if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink).filter(|_| !is_repetition) {
             uplink.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
         }
@@ -168,6 +167,13 @@ impl Uplinking<'_> {
         }
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
     }
+}
+
+/// Whether the broker repeats a QoS 2 message whose packet id is taken. A message beyond the limit must not take its packet
+/// id: it would be a repetition on the next connection.
+fn is_repetition(raw: &RawPublish<'_>, flow: Option<&Flow>) -> bool {
+    let taken = flow.zip(raw.packet_id).is_some_and(|(flow, id)| flow.received.contains(id));
+    taken && raw.qos == QoS::ExactlyOnce
 }
 
 impl Sessions {
