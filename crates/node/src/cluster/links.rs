@@ -150,7 +150,7 @@ impl Links {
         self.write_out();
     }
 
-    /// Does something with every session. Ends those with which it fails, and those that others have ended.
+    /// Does something with every session. Ends a session where it fails, and sessions that others have ended.
     pub(super) fn with_sessions(&mut self, work: impl Fn(&mut Self, SessionId, &mut Session) -> Result<(), Loss>) {
         let mut next = 0;
         while let Some(id) = self.table.sessions.range(next..).next().map(|(id, _)| *id) {

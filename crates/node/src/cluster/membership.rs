@@ -219,7 +219,7 @@ impl Links {
         self.table.count(&mut session);
         let unix = self.now.unix;
         if let Some(peer) = self.table.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
-            // An attempt at a direct connection goes on: it is the attempt at the next session.
+            // A begun direct connection becomes the attempt at the next session.
             peer.session = peer.probe.take();
             peer.goes_around = session.is_direct() && matches!(loss, Loss::Silent(_) | Loss::Stalled(_));
             peer.set_state(LinkState::Dialing, unix);

@@ -107,7 +107,7 @@ pub(super) struct Session {
     pub input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
-    /// What it carries for others in its output.
+    /// Carried parts of other sessions in its output.
     carried_output: CarriedOutput,
     /// The poller says that there is something to read, and not everything was.
     pub readable: bool,
@@ -247,7 +247,7 @@ impl Session {
         }
     }
 
-    /// Puts a part of a session that it carries for others behind what is being written.
+    /// Puts a carried part of another session behind the queued output.
     pub(super) fn put_carried(&mut self, portion: Portion<'_>) {
         let before = self.output.len();
         self.put(&Frame::Carried(portion));
