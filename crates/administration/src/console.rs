@@ -61,8 +61,8 @@ pub struct Admin {
     pub address: SocketAddr,
 }
 
-/// Starts the console where one is wanted. A taken default address is no reason not to start: several brokers may run
-/// on one machine. One that somebody asked for is.
+/// Starts the console where one is wanted. The broker starts without it where the default address is taken, since
+/// several brokers may run on one machine. A taken configured address is an error.
 ///
 /// # Errors
 /// When the token cannot be read, the configured address cannot be used, or the system gives no thread.

@@ -61,7 +61,7 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub mirror: Option<String>,
 
-    /// Whose files they are on the bus: whoever starts with this name goes on with them
+    /// Replica name: a broker started with this name resumes from these files on the bus
     #[arg(long, value_name = "NAME")]
     pub mirror_name: Option<String>,
 

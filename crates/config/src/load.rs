@@ -75,7 +75,7 @@ pub fn read_bounded(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The variables of the environment. A name that is not Unicode is none of ours, and a value that is not is refused later.
+/// The variables of the environment. Variables with a name that is not Unicode are ignored; values that are not Unicode are refused later.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| {

@@ -18,7 +18,7 @@ pub struct DataDirectoryError {
 /// Checks whether the data directory exists and is writable, or could be made. It is not made.
 ///
 /// # Errors
-/// When it is none, or cannot be written.
+/// When it is not a directory, or cannot be written.
 pub fn check_directory(directory: &str) -> Result<(), DataDirectoryError> {
     RealDisk::check(Path::new(directory))
         .map_err(|source| DataDirectoryError { directory: directory.to_owned(), source })

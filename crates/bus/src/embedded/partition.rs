@@ -9,7 +9,7 @@ use super::change::{Change, Origin};
 use crate::feed::Feed;
 use crate::{Bounds, BusError, Epoch, Keep, Place, Position, Record};
 
-/// Appends of one client that a partition remembers: as many as a client has under way at once.
+/// Appends of one client that a partition remembers. A client sends at most so many before their answers.
 pub(super) const REMEMBERED_APPENDS: usize = 1_024;
 /// Clients whose appends a partition remembers. Beyond it the client whose last append is the oldest is forgotten.
 const REMEMBERED_CLIENTS: usize = 256;
