@@ -135,8 +135,10 @@ pub enum BusError {
     NoRoom {
         /// The log.
         log: String,
-        /// The bytes that a partition of it reserves.
+        /// The bytes that a partition of it would reserve.
         bytes: u64,
+        /// The bytes that it reserves now, if it is there.
+        present: Option<u64>,
     },
     /// The servers refused.
     #[error("the bus refused to {action}: {reason}")]

@@ -82,7 +82,8 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     Ok(OpenedMirror { disk: Arc::new(disk), report })
 }
 
-/// Makes the log, with a lower limit where the bus has no room for the one that is wanted.
+/// Makes the log, with a lower limit where the bus has no room for the wanted one. A log that is there keeps its limit
+/// then: it may hold more than a lower one.
 fn create(bus: &Bus, place: &Place, settings: &mut Settings) -> Result<(), MirrorError> {
     let wanted = settings.max_bytes;
     let least = settings.least_bytes.max(MIN_MAX_BYTES);
@@ -90,7 +91,11 @@ fn create(bus: &Bus, place: &Place, settings: &mut Settings) -> Result<(), Mirro
         let spec = settings.spec();
         match ask(&|| false, |done| bus.create(spec, done)) {
             Ok(()) => break,
-            Err(BusError::NoRoom { .. }) if settings.max_bytes / 2 >= least => settings.max_bytes /= 2,
+            Err(BusError::NoRoom { present: Some(limit), .. }) if Settings::max_bytes_of(limit) >= least => {
+                settings.max_bytes = Settings::max_bytes_of(limit);
+                break;
+            }
+            Err(BusError::NoRoom { present: None, .. }) if settings.max_bytes / 2 >= least => settings.max_bytes /= 2,
             Err(source) => return Err(MirrorError::Bus { log: place.log.clone(), source }),
         }
     }

@@ -74,6 +74,11 @@ impl Settings {
         let max_bytes = self.max_bytes + self.max_bytes / 8 + RESERVE_BYTES * 4;
         LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(self.log.clone(), 1) }
     }
+
+    /// The `max_bytes` whose log has this limit on the bus.
+    pub(crate) fn max_bytes_of(limit: u64) -> u64 {
+        limit.saturating_sub(RESERVE_BYTES * 4) / 9 * 8
+    }
 }
 
 /// The log that has the store of a node.

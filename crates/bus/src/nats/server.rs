@@ -68,11 +68,11 @@ impl Failure {
         }
     }
 
-    /// The error of a log that cannot be made.
-    fn into_error_of_making(self, spec: &LogSpec) -> BusError {
+    /// The error of a log that cannot be made, or changed from a present limit in bytes.
+    fn into_error_of_making(self, spec: &LogSpec, present: Option<u64>) -> BusError {
         match self {
             Self::Refused { code, reason } if code == NO_STORAGE || reason.contains(NO_STORAGE_OF_PEERS) => {
-                BusError::NoRoom { log: spec.name.to_string(), bytes: spec.max_bytes }
+                BusError::NoRoom { log: spec.name.to_string(), bytes: spec.max_bytes, present }
             }
             failure => failure.into_error("make a log"),
         }
@@ -163,7 +163,9 @@ impl Server {
         self.check_jetstream().await?;
         for partition in 0..spec.partitions {
             let place = Place { log: spec.name.clone(), partition: Partition(partition) };
-            self.create_stream(spec, &place, deadline).await.map_err(|failure| failure.into_error_of_making(spec))?;
+            self.create_stream(spec, &place, deadline)
+                .await
+                .map_err(|failure| failure.into_error_of_making(spec, None))?;
         }
         Ok(())
     }
@@ -206,7 +208,9 @@ impl Server {
             return Err(Failure::Bus(BusError::Mismatch { log: place.log.to_string(), what }));
         }
         if limits.iter().any(|limit| found[limit] != config[limit]) {
-            self.ask(deadline, format!("STREAM.UPDATE.{stream}"), &config).await?;
+            let update = self.ask(deadline, format!("STREAM.UPDATE.{stream}"), &config).await;
+            let present = found["max_bytes"].as_u64();
+            update.map_err(|failure| Failure::Bus(failure.into_error_of_making(spec, present)))?;
         }
         Ok(())
     }

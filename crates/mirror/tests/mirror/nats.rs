@@ -174,7 +174,7 @@ fn server_with_room_for(size: &str) -> Nats {
 #[test]
 fn a_bus_with_little_room_gets_a_log_with_a_lower_limit() {
     const MIB: u64 = 1 << 20;
-    let (nats, folder, other) = (server_with_room_for("700MB"), Folder::new(), Folder::new());
+    let (nats, folder, other) = (server_with_room_for("800MB"), Folder::new(), Folder::new());
     let bus = nats.bus(Duration::from_secs(10));
     let wanted = |directory: &Folder, least_bytes| tidegate_mirror::Settings {
         max_bytes: 1024 * MIB,
@@ -187,6 +187,16 @@ fn a_bus_with_little_room_gets_a_log_with_a_lower_limit() {
     // The log that is there is taken as it is.
     let opened = tidegate_mirror::open(&bus, wanted(&folder, 64 * MIB)).unwrap();
     assert_eq!(opened.report.max_bytes, 512 * MIB);
+    drop(opened);
+    // A log with a lower limit keeps it, too, and is not halved further.
+    let smaller = Folder::new();
+    let of_c = |max_bytes| tidegate_mirror::Settings {
+        log: tidegate_mirror::log_of("c").unwrap(),
+        max_bytes,
+        ..wanted(&smaller, 64 * MIB)
+    };
+    drop(tidegate_mirror::open(&bus, of_c(72 * MIB)).unwrap());
+    assert_eq!(tidegate_mirror::open(&bus, of_c(130 * MIB)).unwrap().report.max_bytes, 72 * MIB);
     // A limit that may not shrink is refused.
     let settings =
         tidegate_mirror::Settings { log: tidegate_mirror::log_of("b").unwrap(), ..wanted(&other, 1024 * MIB) };
