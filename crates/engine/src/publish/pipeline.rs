@@ -130,7 +130,7 @@ impl Engine {
         } else {
             self.desk.counters.drop_message(reason);
         }
-        parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
+        self.desk.charge_own_loop_lag(now, (self.place.shard, key), 0, it.raw.payload.len());
         let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
         self.desk.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
         let Some(connection) = self.desk.connections.get(key) else { return };
@@ -157,11 +157,17 @@ impl Engine {
         let ticket = answering!(self).begin_answer(it);
         let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
         let refused = if raw.retain { deciding!(self).retain_inbound(it) } else { None };
-        if let Some(session) = session {
-            deciding!(self).begin_exchange(session, slot, raw, ticket);
+        if raw.qos == QoS::ExactlyOnce
+            && !self.links.roster.has_no_peers()
+            && let Some(session) = session
+        {
+            deciding!(self).name_exchange(session, slot, raw, ticket);
         }
         let traits = self.cache.traits(slot);
-        let first = parking!(self).first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
+        let mut first = self.cache.get(slot).1.targets().len();
+        if self.desk.splits(raw, first) {
+            first = parking!(self).first_receivers(now, key, first);
+        }
         let (topic, route) = self.cache.get(slot);
         let mut publication = it.publication(topic);
         publication.priority = traits.priority.level(it.properties);
@@ -176,7 +182,7 @@ impl Engine {
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
-        parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        self.desk.charge_own_loop_lag(now, (self.place.shard, key), deliveries, raw.payload.len());
         let mut waits = u32::from(done.waits);
         let mut reached = done.reached;
         if !traits.observers.is_empty() {
