@@ -242,7 +242,7 @@ impl Engine {
             return Err(Refused::new(Reason::ProtocolError, "AUTH is awaited"));
         }
         if connection.is_parked() && !passes_parked(packet_type) && !self.is_repetition(key, version, frame) {
-            return Ok(self.desk.park_frame(key, whole));
+            return Ok(parking!(self).park_frame(key, whole));
         }
         self.desk.counters.packets_in[packet_type as usize] += 1;
         match packet_type {
@@ -252,7 +252,7 @@ impl Engine {
                     listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
                 if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
                     self.desk.counters.packets_in[packet_type as usize] -= 1;
-                    return Ok(self.desk.park_frame(key, whole));
+                    return Ok(parking!(self).park_frame(key, whole));
                 }
                 if limits_rate {
                     parking!(self).charge_rate(now, key, whole.len());

@@ -35,28 +35,26 @@ macro_rules! parking {
 }
 pub(crate) use parking;
 
-impl Desk {
+impl Parking<'_> {
     /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
     pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
         let limit = self.settings.limits.parked_bytes as usize;
-        let Some(connection) = self.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
         let paused = connection.paused;
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return Flow::Hold };
         if !parked.bytes.is_empty() && parked.bytes.len() + whole.len() > limit {
             if !paused {
                 connection.paused = true;
-                self.events.push_back(Event::PauseReading { key });
+                self.desk.events.push_back(Event::PauseReading { key });
             }
             return Flow::Hold;
         }
         parked.bytes.extend_from_slice(whole);
-        self.memory.held += whole.len() as u64;
-        self.memory.input_bytes += whole.len() as u64;
+        self.desk.memory.held += whole.len() as u64;
+        self.desk.memory.input_bytes += whole.len() as u64;
         Flow::Next
     }
-}
 
-impl Parking<'_> {
     /// A full queue asks a publisher to wait, here or on its own shard.
     pub(crate) fn park_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
         if publisher.shard == self.place.shard {

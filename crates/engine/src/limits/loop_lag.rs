@@ -8,6 +8,7 @@
 //!
 //! Nothing is counted while turns are short.
 
+use crate::connection::parking::Parking;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::{Desk, Timer};
@@ -173,18 +174,13 @@ impl Engine {
     }
 }
 
-impl Desk {
+impl Parking<'_> {
     /// Counts a message of a client of this shard.
     #[inline]
-    pub(crate) fn charge_own_loop_lag(
-        &mut self,
-        now: Now,
-        (shard, connection): (ShardId, ConnectionKey),
-        receivers: usize,
-        payload: usize,
-    ) {
-        if self.loop_lag.is_on(now) {
-            self.charge_loop_lag(now, BlockedPublisher { shard, connection }, receivers, payload);
+    pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {
+        if self.desk.loop_lag.is_on(now) {
+            let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
+            self.desk.charge_loop_lag(now, publisher, receivers, payload);
         }
     }
 }

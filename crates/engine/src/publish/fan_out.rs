@@ -8,7 +8,6 @@
 
 use crate::connection::parking::Parking;
 use crate::connection::to_write::ToWrite;
-use crate::desk::Desk;
 use crate::publish::publishing::publishing;
 use std::collections::VecDeque;
 
@@ -83,19 +82,21 @@ impl FanOuts {
     }
 }
 
-impl Desk {
-    /// True if a message may not reach all its receivers at once.
-    #[inline]
-    pub(crate) fn splits(&self, raw: &RawPublish<'_>, receivers: usize) -> bool {
-        let is_wide = receivers > FAN_OUT_STEP && raw.qos == QoS::AtMostOnce && !raw.retain;
-        is_wide && receivers > self.wide_share(receivers)
-    }
-}
-
 impl Parking<'_> {
-    /// How many receivers a message that splits reaches at once. Its publisher waits from now on.
+    /// How many of more than [`FAN_OUT_STEP`] receivers a message reaches at once. When they are not all, its publisher
+    /// waits from now on.
     #[cold]
-    pub(crate) fn first_receivers(&mut self, now: Now, key: ConnectionKey, receivers: usize) -> usize {
+    pub(crate) fn first_receivers(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        raw: &RawPublish<'_>,
+        receivers: usize,
+    ) -> usize {
+        let splits = raw.qos == QoS::AtMostOnce && !raw.retain;
+        if !splits || receivers <= self.desk.wide_share(receivers) {
+            return receivers;
+        }
         self.wait_for_next_turn(now, key, Share::Wide);
         if self.turn_share.holds(key) { FAN_OUT_STEP } else { receivers }
     }

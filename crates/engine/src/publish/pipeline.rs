@@ -9,6 +9,7 @@ use crate::publish::answering::{Answering, answering};
 use crate::publish::deciding::deciding;
 use tidegate_mqtt::{QoS, ReasonCode};
 
+use super::fan_out::FAN_OUT_STEP;
 use super::inbound::Inbound;
 use super::stages::{Deferral, ORDER, Rejection, StageSet, Step};
 use crate::connection::Outcome;
@@ -130,7 +131,7 @@ impl Engine {
         } else {
             self.desk.counters.drop_message(reason);
         }
-        self.desk.charge_own_loop_lag(now, (self.place.shard, key), 0, it.raw.payload.len());
+        parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
         let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
         self.desk.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
         let Some(connection) = self.desk.connections.get(key) else { return };
@@ -165,8 +166,8 @@ impl Engine {
         }
         let traits = self.cache.traits(slot);
         let mut first = self.cache.get(slot).1.targets().len();
-        if self.desk.splits(raw, first) {
-            first = parking!(self).first_receivers(now, key, first);
+        if first > FAN_OUT_STEP {
+            first = parking!(self).first_receivers(now, key, raw, first);
         }
         let (topic, route) = self.cache.get(slot);
         let mut publication = it.publication(topic);
@@ -182,7 +183,9 @@ impl Engine {
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
-        self.desk.charge_own_loop_lag(now, (self.place.shard, key), deliveries, raw.payload.len());
+        if self.desk.loop_lag.is_on(now) {
+            parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        }
         let mut waits = u32::from(done.waits);
         let mut reached = done.reached;
         if !traits.observers.is_empty() {

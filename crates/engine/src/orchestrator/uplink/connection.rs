@@ -2,6 +2,7 @@
 
 use super::Uplink;
 use super::filters::SUB_ACK_PROBES;
+use crate::connection::parking::parking;
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::uplinking::{Uplinking, uplinking};
@@ -97,7 +98,7 @@ impl Engine {
         let (version, phase, parked) = (connection.version, connection.phase, connection.is_parked());
         let packet_type = frame.packet_type();
         if packet_type == PacketType::Publish && parked {
-            return Ok(self.desk.park_frame(key, whole));
+            return Ok(parking!(self).park_frame(key, whole));
         }
         self.desk.counters.packets_in[packet_type as usize] += 1;
         if phase == Phase::AwaitConnAck {
