@@ -6,27 +6,24 @@
 //! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
 
 use crate::addresses::{Address, Nodes, Right, Statement};
-use crate::desk::Desk;
-use crate::publish::deciding::Deciding;
-use crate::subscribe::subscribing::{Subscribing, subscribing};
-use crate::topics::{RouteCache, RouteSlot};
-use std::collections::BTreeSet;
-use std::fmt;
-use std::sync::Arc;
-
-use tidegate_mqtt::{QoS, Will};
-
 use crate::connection::Allowed;
 use crate::connection::identity::Identity;
-use crate::engine::Engine;
+use crate::desk::Desk;
 use crate::event::Attempt;
 use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::now::Now;
+use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::owner_of;
+use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::Reason;
+use crate::topics::{RouteCache, RouteSlot};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use tidegate_mqtt::{QoS, Will};
 
 /// Who wants to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +63,17 @@ pub trait Access: fmt::Debug {
     }
 }
 
-/// Sessions and subscriptions looked at in one turn after the rules have changed.
-const RECHECKED_PER_TURN: usize = 512;
-
 /// Clients of one route of whom it is told that they may not be sent its messages.
 const WITHHELD_TOLD: usize = 16;
 
 /// The rules in force, and how far sessions were asked for again.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    access: Option<Box<dyn Access>>,
+    pub(crate) access: Option<Box<dyn Access>>,
     /// Counts the rules, so that sessions of earlier ones are known by their number; 0 is that of no rules.
-    epoch: u16,
+    pub(crate) epoch: u16,
     /// The next session to be asked for, while that is not done.
-    recheck_from: Option<u32>,
+    pub(crate) recheck_from: Option<u32>,
 }
 
 impl Rules {
@@ -103,54 +97,6 @@ impl Rules {
     /// The epoch of subscriptions that are allowed now.
     pub(crate) fn epoch(&self) -> u16 {
         self.epoch
-    }
-}
-
-impl Engine {
-    /// Puts rules in force; without any, everyone may do everything. Subscriptions that the new rules do not allow end
-    /// in the next turns ([`Engine::next_deadline`] says so).
-    pub fn set_access(&mut self, access: Option<Box<dyn Access>>) {
-        self.rules.access = access;
-        self.rules.epoch = self.rules.epoch.checked_add(1).unwrap_or(1);
-        self.rules.recheck_from = None;
-        self.rules.recheck();
-        // Routes were made with what the old rules allowed to be delivered.
-        self.index.change_rights();
-    }
-
-    /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
-    pub(crate) fn ask_for_rights_again(&mut self, now: Now, key: SessionKey) {
-        let epoch = self.rules.epoch();
-        let old = self.desk.sessions.get(key.0).is_some_and(|session| session.rights_epoch != epoch);
-        if self.rules.access.is_some() && old {
-            subscribing!(self).recheck_session(now, key, epoch);
-        }
-    }
-
-    /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when
-    /// the messages for them were published.
-    pub(crate) fn recheck_rights(&mut self, now: Now) {
-        let Some(from) = self.rules.recheck_from else { return };
-        let epoch = self.rules.epoch();
-        let mut keys = Vec::new();
-        let mut looked_at = 0;
-        for (key, session) in self.desk.sessions.iter_from(from) {
-            looked_at += 1;
-            if session.rights_epoch != epoch && !session.is_uplink() {
-                looked_at += session.subscriptions();
-                keys.push(SessionKey(key));
-            }
-            if looked_at >= RECHECKED_PER_TURN {
-                self.rules.recheck_from = Some(key + 1);
-                break;
-            }
-        }
-        if looked_at < RECHECKED_PER_TURN {
-            self.rules.recheck_from = None;
-        }
-        for key in keys {
-            subscribing!(self).recheck_session(now, key, epoch);
-        }
     }
 }
 
@@ -178,7 +124,7 @@ impl Deciding<'_> {
 }
 
 impl Subscribing<'_> {
-    fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
+    pub(crate) fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.rights_epoch = epoch;
         let mut ended: Vec<String> = Vec::new();

@@ -1,5 +1,26 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
+mod access;
+mod addresses;
+mod audit;
+mod cluster;
+mod connection;
+mod durable;
+mod groups;
+mod image;
+mod limits;
+mod observers;
+mod orchestrator;
+mod principals;
+mod publish;
+mod retained;
+mod service;
+mod session;
+mod silence;
+mod subscribe;
+mod telling;
+mod uplink;
+
 use crate::cluster::ending::ending;
 use crate::groups::dealing::dealing;
 use crate::publish::answering::answering;
@@ -22,6 +43,7 @@ use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, Sh
 use crate::image::Handover;
 use crate::limits::usage::Usage;
 use crate::link::{Batch, Links};
+use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::now::{Millis, Now};
 use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;
@@ -475,5 +497,3 @@ const SESSION_BYTES: u64 = 512;
 pub(crate) const TIMERS_PER_TURN: usize = 1024;
 /// Expired retained messages removed in one turn.
 const RETAINED_EXPIRED_PER_TURN: u32 = 1024;
-/// What a blocked socket is taken to hold in the kernel, towards the memory ceiling.
-pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;

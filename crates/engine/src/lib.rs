@@ -42,8 +42,9 @@
 //!
 //! # Where what is
 //!
-//! - `engine` is the calls above, `event` what they answer with, `desk` the clients of a shard, `settings` what it is
-//!   told at start, `silence` the deadlines that count a peer's silence; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
+//! - `engine` has the calls above and all that they do with more than one component, `event` what they answer with,
+//!   `desk` the clients of a shard, `settings` the settings at start; `ids`, `now`, `hash`, `slab`, `timers`, `message`
+//!   and `wire` are below everything.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
 //!   `access`.
 //! - A message: `publish` (the pipeline and its stages, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
@@ -99,7 +100,6 @@ mod retained;
 mod service;
 mod session;
 mod settings;
-mod silence;
 mod slab;
 mod subscribe;
 mod telling;

@@ -48,7 +48,7 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("conformance", 6),
     ceiling("console", 2),
     ceiling("dns", 4),
-    ceiling("engine", 24),
+    ceiling("engine", 23),
     ceiling("lab", 7),
     ceiling("mirror", 2),
     ceiling("mosquitto-conf", 2),
@@ -61,7 +61,7 @@ pub const CIRCLES: &[Ceiling] = &[
 ];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 63), ceiling("node", 28)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 58), ceiling("node", 28)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {
@@ -86,7 +86,6 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "subscribe",
         "link",
         "session",
-        "silence",
         "telling",
         "message",
         "desk",
@@ -101,5 +100,5 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "now",
         "wire",
     ],
-    count: 213,
+    count: 134,
 }];

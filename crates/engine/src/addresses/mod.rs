@@ -7,15 +7,15 @@
 //! memory than any other client, and a message to one goes to the shard that the node lives on and to no other. Of
 //! groups and of all, a shard tells the others by interest like any other, as long as it has members.
 
-mod groups;
+pub(crate) mod groups;
 mod mailbox;
-mod name;
+pub(crate) mod name;
 mod nodes;
-mod receipts;
-mod restore;
+pub(crate) mod receipts;
+pub(crate) mod restore;
 mod rights;
 mod route;
-mod tally;
+pub(crate) mod tally;
 
 pub use groups::{MembershipChange, MembershipError, MembershipOutcome};
 use name::encoded;

@@ -138,7 +138,7 @@ pub(crate) fn is_group_name(name: &str) -> bool {
 }
 
 /// Longest name of a group, bytes.
-pub(super) const GROUP_NAME_MAX: usize = 256;
+pub(crate) const GROUP_NAME_MAX: usize = 256;
 
 /// Whether a filter matches any address of a node, a group, of all, or of receipts, or any context or advertisement.
 pub(super) fn filter_meets_guarded(prefix: &str, filter: &str) -> bool {

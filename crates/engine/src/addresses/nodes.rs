@@ -21,7 +21,7 @@ pub(crate) const ADDRESSED: SessionKey = SessionKey(u32::MAX - 1);
 pub(crate) struct Nodes {
     /// How many each tenant has.
     by_tenant: BTreeMap<TenantId, u32>,
-    pub(super) groups: NodeGroups,
+    pub(crate) groups: NodeGroups,
     /// How many of them are mailboxes.
     pub(super) mailboxes: u64,
     /// Messages to several nodes whose senders have asked for receipts.

@@ -58,7 +58,7 @@ impl Fate {
 
 /// What a message says about receipts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     pub to: &'a str,
     pub correlation: Option<&'a [u8]>,
     /// Whether it is told that a message was stored, too.
@@ -86,7 +86,7 @@ impl<'a> Asked<'a> {
 
 /// One on its way to whoever has sent the message.
 #[derive(Debug)]
-pub(super) struct Receipt {
+pub(crate) struct Receipt {
     pub tenant: TenantId,
     pub to: Box<str>,
     pub correlation: Option<Box<[u8]>>,
@@ -127,7 +127,7 @@ impl Receipts {
 }
 
 /// A text as JSON writes it.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for character in text.chars() {

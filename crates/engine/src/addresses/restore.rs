@@ -19,7 +19,7 @@ pub(crate) const NODE_GROUP: u8 = 1 << 4;
 const GROUP_MARK: char = '\0';
 
 /// What stands in the place of a filter for a group of nodes.
-pub(super) fn stored_group(name: &str) -> String {
+pub(crate) fn stored_group(name: &str) -> String {
     format!("{GROUP_MARK}{name}")
 }
 

@@ -3,22 +3,20 @@
 //! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the
 //! sender: when all have counted, from time to time as long as something changes, and when nothing can change any more.
 
-use crate::desk::{Reporting, Timer};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use super::receipts::{Asked, Fate, Receipt, quoted};
 use crate::cluster::roster::Shards;
-use crate::engine::Engine;
+use crate::desk::{Reporting, Timer};
 use crate::ids::{ShardId, TenantId};
-use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Messages that a shard counts at once, as the one where they entered or for its own nodes. Of the oldest beyond no
 /// more is told.
 pub(super) const TALLIES_MAX: usize = 1024;
+
 /// Milliseconds between two counts that a sender is told.
 const INTERVAL_MS: u64 = 1_000;
 
@@ -52,7 +50,7 @@ impl Counts {
         self.dropped += other.dropped;
     }
 
-    fn is_final(self) -> bool {
+    pub(crate) fn is_final(self) -> bool {
         self.delivered + self.expired + self.dropped >= self.members
     }
 
@@ -70,7 +68,7 @@ impl Counts {
 
 /// Whom a shard counts of those that it delivers a message to.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     /// Nodes that the message is for.
     pub members: u32,
     /// Nodes that are none of them, and have subscribed to the topic by themselves: what becomes of it there is not
@@ -80,35 +78,35 @@ pub(super) struct Counted {
 
 /// What a shard counts of its own nodes.
 #[derive(Debug)]
-struct Part {
-    origin: ShardId,
+pub(crate) struct Part {
+    pub(crate) origin: ShardId,
     others: BTreeSet<Box<str>>,
-    counts: Counts,
-    changed: bool,
+    pub(crate) counts: Counts,
+    pub(crate) changed: bool,
 }
 
 /// What the shard adds up where a message entered.
 #[derive(Debug)]
-struct Whole {
+pub(crate) struct Whole {
     tenant: TenantId,
     topic: Box<str>,
     receipt: Receipt,
     /// Shards that have not counted yet.
-    awaited: Shards,
-    parts: BTreeMap<ShardId, Counts>,
-    changed: bool,
+    pub(crate) awaited: Shards,
+    pub(crate) parts: BTreeMap<ShardId, Counts>,
+    pub(crate) changed: bool,
 }
 
 /// Messages whose receivers are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
-    parts: BTreeMap<u64, Part>,
-    wholes: BTreeMap<u64, Whole>,
+    pub(crate) parts: BTreeMap<u64, Part>,
+    pub(crate) wholes: BTreeMap<u64, Whole>,
     /// In the order in which they came, of which some may be gone.
     parts_in_order: VecDeque<u64>,
     wholes_in_order: VecDeque<u64>,
     /// When counts are told next.
-    due: Option<Millis>,
+    pub(crate) due: Option<Millis>,
 }
 
 impl Tallies {
@@ -184,7 +182,7 @@ impl Reporting<'_> {
         }
     }
 
-    fn tell_counts_later(&mut self, now: Millis) {
+    pub(crate) fn tell_counts_later(&mut self, now: Millis) {
         if self.tallies.due.is_none() {
             let due = now.plus(INTERVAL_MS);
             self.tallies.due = Some(due);
@@ -192,7 +190,7 @@ impl Reporting<'_> {
         }
     }
 
-    fn tell_counts_of(&mut self, number: u64) {
+    pub(crate) fn tell_counts_of(&mut self, number: u64) {
         let Some(whole) = self.tallies.wholes.get_mut(&number) else { return };
         if whole.awaited != Shards::default() {
             // The last of them sets the timer again.
@@ -221,51 +219,6 @@ impl Reporting<'_> {
         self.receipts.push(told);
         if is_final {
             self.tallies.wholes.remove(&number);
-        }
-    }
-}
-
-impl Engine {
-    /// The time has come to tell what was counted.
-    pub(crate) fn handle_receipts_timer(&mut self) {
-        self.desk.tallies.due = None;
-        let changed: Vec<(u64, ShardId, Counts)> = self
-            .desk
-            .tallies
-            .parts
-            .iter()
-            .filter(|(_, part)| part.changed)
-            .map(|(number, part)| (*number, part.origin, part.counts))
-            .collect();
-        for (number, origin, counts) in changed {
-            if let Some(part) = self.desk.tallies.parts.get_mut(&number) {
-                part.changed = false;
-            }
-            if counts.is_final() {
-                self.desk.tallies.parts.remove(&number);
-            }
-            if origin == self.place.shard {
-                self.take_counts(origin, number, counts);
-            } else if self.links.roster.has(origin) {
-                self.links.send(origin, Record::Counted { number, counts });
-            }
-        }
-        // Those of other shards come meanwhile.
-        let changed = self.desk.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
-        let numbers: Vec<u64> = changed.map(|(number, _)| *number).collect();
-        for number in numbers {
-            self.desk.reports().tell_counts_of(number);
-        }
-    }
-
-    /// A shard has counted its nodes.
-    pub(crate) fn take_counts(&mut self, from: ShardId, number: u64, counts: Counts) {
-        let Some(whole) = self.desk.tallies.wholes.get_mut(&number) else { return };
-        whole.awaited = whole.awaited.without(Shards::of(from));
-        whole.changed |= whole.parts.insert(from, counts) != Some(counts);
-        let now = self.desk.journal.now.monotonic;
-        if from != self.place.shard {
-            self.desk.reports().tell_counts_later(now);
         }
     }
 }

@@ -6,7 +6,6 @@
 use crate::connection::Connection;
 use crate::connection::parking::Parking;
 use crate::connection::table::Connections;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
 
@@ -19,19 +18,6 @@ impl Parking<'_> {
         {
             askers.push(asker);
         }
-    }
-}
-
-impl Engine {
-    /// A shard lets a publisher of this one go on. What a node says of a wait that is over already is not taken for
-    /// another one's.
-    pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
-        if self.links.is_foreign(asker) {
-            let Some(askers) = self.desk.connections.askers_of(key) else { return };
-            let Some(at) = askers.iter().position(|other| *other == asker) else { return };
-            askers.swap_remove(at);
-        }
-        self.unpark(now, key);
     }
 }
 
@@ -54,7 +40,7 @@ impl Connections {
         asked
     }
 
-    fn askers_of(&mut self, key: ConnectionKey) -> Option<&mut Vec<ShardId>> {
+    pub(crate) fn askers_of(&mut self, key: ConnectionKey) -> Option<&mut Vec<ShardId>> {
         let parked = self.get_mut(key)?.extra.as_mut()?.parked.as_mut()?;
         Some(&mut parked.askers)
     }

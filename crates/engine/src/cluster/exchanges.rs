@@ -8,7 +8,7 @@
 //! have not got it.
 
 mod again;
-mod dealt_before;
+pub(crate) mod dealt_before;
 mod got;
 mod marks;
 

@@ -5,26 +5,23 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
+use super::exchanges::{Exchange, ExchangeName, Got};
 use crate::cluster::ending::SessionEnding;
 use crate::desk::Desk;
-use crate::publish::publishing::{Publishing, publishing};
-use std::collections::BTreeMap;
-
-use tidegate_mqtt::QoS;
-
-use super::exchanges::{Exchange, ExchangeName, Got};
 use crate::durable::{Key, put_stored_message, read_stored_message};
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey, TenantId, partition_of};
-use crate::image::{put_publication, read_publication};
+use crate::image::put_publication;
 use crate::link::envelope::Ticket;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::publish::dispatch::Source;
+use crate::publish::publishing::{Publishing, publishing};
 use crate::telling::reason::Reason;
 use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireReader, WireWrite};
+use std::collections::BTreeMap;
+use tidegate_mqtt::QoS;
 
 /// Tickets with this connection index belong to outgoing messages.
 pub(crate) const OUTGOING_INDEX: u32 = u32::MAX - 5;
@@ -51,7 +48,7 @@ pub(crate) struct OutgoingMessage {
 }
 
 impl OutgoingMessage {
-    fn partition(&self) -> PartitionId {
+    pub(crate) fn partition(&self) -> PartitionId {
         partition_of(self.message.tenant, &self.client_id)
     }
 
@@ -71,7 +68,7 @@ impl OutgoingMessage {
     }
 
     /// Reads what stands before the message. What was sent by another process is sent again.
-    fn read_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
+    pub(crate) fn read_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
         let tenant = TenantId(reader.u16("a tenant")?);
         let client_id = reader.text("a client id")?.into();
         let sent = reader.flag("whether it was sent")?;
@@ -81,14 +78,14 @@ impl OutgoingMessage {
 }
 
 /// What stands before a message.
-struct OutgoingHead {
-    tenant: TenantId,
+pub(crate) struct OutgoingHead {
+    pub(crate) tenant: TenantId,
     client_id: Box<str>,
     sent: Option<(ExchangeName, Got)>,
 }
 
 impl OutgoingHead {
-    fn with(self, message: MessageRef) -> OutgoingMessage {
+    pub(crate) fn with(self, message: MessageRef) -> OutgoingMessage {
         OutgoingMessage { client_id: self.client_id, message, sent: self.sent, ticket: None, waits: 0 }
     }
 }
@@ -145,7 +142,7 @@ pub(crate) fn client_of_outgoing(value: &[u8]) -> Result<(TenantId, Box<str>), W
 }
 
 /// Reads a stored value.
-fn read_outgoing(value: &[u8], now: Now) -> Result<OutgoingMessage, WireError> {
+pub(crate) fn read_outgoing(value: &[u8], now: Now) -> Result<OutgoingMessage, WireError> {
     let mut reader = WireReader::new(value);
     read_version(&mut reader)?;
     let head = OutgoingMessage::read_head(&mut reader)?;
@@ -257,28 +254,6 @@ impl SessionEnding<'_> {
             self.outgoing.store_outgoing(self.desk, number);
         }
         true
-    }
-}
-
-impl Engine {
-    /// Reads what `put_outgoing` has written.
-    pub(crate) fn read_outgoing(
-        reader: &mut WireReader<'_>,
-        now: Now,
-        partition: PartitionId,
-    ) -> Result<Vec<OutgoingMessage>, WireError> {
-        let count = reader.u32("a number of outgoing messages")?;
-        let mut all = Vec::new();
-        for _ in 0..count {
-            let head = OutgoingMessage::read_head(reader)?;
-            let message = read_publication(reader, now, head.tenant)?;
-            let it = head.with(message);
-            if it.partition() != partition {
-                return Err(WireError { reading: "an outgoing message of this partition" });
-            }
-            all.push(it);
-        }
-        Ok(all)
     }
 }
 

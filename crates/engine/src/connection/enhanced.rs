@@ -1,42 +1,15 @@
 //! Authentication in several steps, and once more in an open connection ([MQTT-4.12]).
 
-use crate::connection::connecting::{Connecting, connecting};
-use std::sync::Arc;
-
-use tidegate_mqtt::{Auth, Frame, PacketType, ReasonCode, Version};
-
 use crate::connection::Phase;
+use crate::connection::connecting::Connecting;
 use crate::connection::identity::Identity;
 use crate::connection::input::Refused;
-use crate::engine::Engine;
-use crate::event::{AuthRequest, Enhanced, Event, Verdict};
+use crate::event::{AuthRequest, Enhanced, Event};
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::Now;
 use crate::telling::reason::Reason;
-
-impl Engine {
-    /// A client that was in has proven anew who it is, or failed to ([MQTT-4.12.1-2]).
-    pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        let session = connection.session;
-        let enhanced = connection.extra.as_mut().and_then(|extra| extra.enhanced.as_mut());
-        let Some(enhanced) = enhanced.filter(|enhanced| enhanced.running) else { return };
-        enhanced.running = false;
-        match verdict {
-            Verdict::Accept(accepted) => {
-                connecting!(self).send_auth(key, ReasonCode::Success, accepted.data.as_deref());
-                connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
-                if let Some(session) = session {
-                    connecting!(self).identify(session, accepted.identity);
-                    self.desk.sessions.store_session(&mut self.desk.journal, session);
-                }
-            }
-            Verdict::Refuse(reason) => self.close_connection(now, key, reason, None),
-            Verdict::Challenge(_) => {}
-        }
-        self.after_frame(now);
-    }
-}
+use std::sync::Arc;
+use tidegate_mqtt::{Auth, Frame, PacketType, ReasonCode, Version};
 
 impl Connecting<'_> {
     /// AUTH from a client: the answer to a challenge, or the wish to prove anew who it is.
@@ -102,7 +75,7 @@ impl Connecting<'_> {
         self.send_auth(key, ReasonCode::ContinueAuthentication, Some(data));
     }
 
-    fn send_auth(&mut self, key: ConnectionKey, reason_code: ReasonCode, data: Option<&[u8]>) {
+    pub(crate) fn send_auth(&mut self, key: ConnectionKey, reason_code: ReasonCode, data: Option<&[u8]>) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         let (version, max) = (connection.version, connection.max_packet_out);
         let Some(enhanced) = connection.extra.as_ref().and_then(|extra| extra.enhanced.as_ref()) else { return };

@@ -1,6 +1,5 @@
 //! A network connection as the engine sees it: an input tail, an output, and where it stands in the protocol.
 
-pub(crate) mod after_frame;
 pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
@@ -11,7 +10,6 @@ pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod output;
 pub(crate) mod parking;
-mod redirecting;
 pub(crate) mod suspension;
 pub(crate) mod table;
 pub(crate) mod to_write;

@@ -7,29 +7,24 @@
 //! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
 //! delivered by the next one, before it serves anybody.
 
+use super::Key;
+use super::records::{end, put_message, read_message};
 use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
 use crate::desk::Desk;
 use crate::durable::{Journal, Recovery};
-use crate::groups::dealing::{Dealing, dealing};
-use crate::link::Links;
-use crate::publish::publishing::{Publishing, publishing};
-use std::collections::BTreeMap;
-
-use crate::engine::Engine;
+use crate::groups::dealing::Dealing;
 use crate::groups::group_partition;
 use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
-use crate::link::record::Record;
+use crate::link::Links;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::publish::dispatch::{Reach, Source};
+use crate::publish::publishing::Publishing;
 use crate::settings::fleet_topics::owner_of;
-use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader, WireWrite};
+use std::collections::BTreeMap;
 use tidegate_mqtt::QoS;
-
-use super::Key;
-use super::records::{end, put_message, read_message};
 
 /// What a message crosses for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,21 +46,21 @@ pub(crate) struct Crossings {
 
 /// A message that an earlier process left crossing.
 #[derive(Debug)]
-pub(super) struct Left {
-    way: Way,
-    message: MessageRef,
+pub(crate) struct Left {
+    pub(crate) way: Way,
+    pub(crate) message: MessageRef,
     /// The shards where it has arrived, each of so many.
-    crossed: Vec<Place>,
+    pub(crate) crossed: Vec<Place>,
 }
 
 /// What is left to do before the first client is served.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
-    left: BTreeMap<u64, Left>,
+    pub(crate) left: BTreeMap<u64, Left>,
 }
 
 impl Replay {
-    pub(super) fn add(&mut self, number: u64, value: &[u8], now: Now) -> Result<(), WireError> {
+    pub(crate) fn add(&mut self, number: u64, value: &[u8], now: Now) -> Result<(), WireError> {
         let mut reader = WireReader::new(value);
         let way = Way::read(&mut reader)?;
         let tenant = TenantId(reader.u16("a tenant")?);
@@ -80,7 +75,7 @@ impl Replay {
         self.left.get(&number).map(|left| &left.message)
     }
 
-    pub(super) fn add_crossed(&mut self, number: u64, place: Place) -> Result<(), WireError> {
+    pub(crate) fn add_crossed(&mut self, number: u64, place: Place) -> Result<(), WireError> {
         let left = self.left.get_mut(&number).ok_or(WireError { reading: "a message that has crossed" })?;
         left.crossed.push(place);
         Ok(())
@@ -208,69 +203,9 @@ impl Crossings {
     }
 }
 
-impl Engine {
-    /// What came just before from another shard was written down there: now it is here.
-    pub(crate) fn handle_crossing(&mut self, from: ShardId, number: u64) {
-        self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
-        self.links.send(from, Record::Crossed { number });
-    }
-
-    /// Another shard has told all that it has taken in.
-    pub(crate) fn note_restored(&mut self, now: Now) {
-        self.recovery.others_restored += 1;
-        self.go_on_restoring(now);
-    }
-
-    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
-    pub(super) fn go_on_restoring(&mut self, now: Now) {
-        if self.recovery.others_restored + 1 >= self.place.shards
-            && let Some(replay) = self.recovery.replay.take()
-        {
-            self.replay(now, replay);
-        }
-    }
-
-    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
-    pub fn is_settled(&self) -> bool {
-        self.peers.interest_under_way == 0 && self.recovery.replay.is_none()
-    }
-
-    /// Delivers what an earlier process left crossing, as far as it is for this shard. All shards know of each other.
-    fn replay(&mut self, now: Now, replay: Replay) {
-        let mut done = Vec::new();
-        for (number, left) in replay.left {
-            done.push((number, left.crossed.clone()));
-            if left.message.is_expired(now.monotonic) {
-                self.desk.counters.drop_message(Reason::MessageExpired);
-                continue;
-            }
-            let crossed = match &left.way {
-                Way::Publish { shards, deliver, retain, name } => {
-                    publishing!(self).replay_publish(now, &left, *shards, (*deliver, *retain), *name);
-                    true
-                }
-                Way::Group { share, filter } => dealing!(self).replay_for_group(now, &left, share, filter),
-                Way::Deal { share, filter, client, id } => {
-                    publishing!(self).replay_deal(now, &left, (share, filter), *client, *id)
-                }
-            };
-            if crossed {
-                // Should this process die as well before all shards have come so far.
-                self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
-            }
-        }
-        self.recovery.replayed = done;
-        if self.place.shard == ShardId(0) {
-            self.recovery.forget_replayed(self.place, &mut self.desk);
-        } else {
-            self.links.send(ShardId(0), Record::Replayed);
-        }
-    }
-}
-
 impl Publishing<'_> {
     /// Some may have got it already: this process has taken in what another node had before that died.
-    fn replay_publish(
+    pub(crate) fn replay_publish(
         &mut self,
         now: Now,
         left: &Left,
@@ -307,7 +242,14 @@ impl Publishing<'_> {
     }
 
     /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
-    fn replay_deal(&mut self, now: Now, left: &Left, (share, filter): (&str, &str), client: u64, id: u64) -> bool {
+    pub(crate) fn replay_deal(
+        &mut self,
+        now: Now,
+        left: &Left,
+        (share, filter): (&str, &str),
+        client: u64,
+        id: u64,
+    ) -> bool {
         let tenant = left.message.tenant;
         let own = left.crossed.is_empty() && self.links.place.owns(group_partition(tenant, share, filter));
         if own {
@@ -319,7 +261,7 @@ impl Publishing<'_> {
 
 impl Dealing<'_> {
     /// Says whether this shard was to deal it.
-    fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
+    pub(crate) fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
         let tenant = left.message.tenant;
         if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
             return false;
@@ -358,7 +300,7 @@ impl Recovery {
     }
 
     /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
-    fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
+    pub(crate) fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
         if self.replay.is_some() || self.others_replayed + 1 < place.shards {
             return;
         }

@@ -272,7 +272,7 @@ impl Reserved {
         out.put_u64(self.bodies);
     }
 
-    pub(super) fn read(value: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn read(value: &[u8]) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
         let (sessions, bodies) = (reader.u64("reserved numbers")?, reader.u64("reserved numbers")?);
         if reader.is_empty() { Ok(Self { sessions, bodies }) } else { Err(WireError { reading: "the end of a value" }) }

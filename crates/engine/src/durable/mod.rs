@@ -10,16 +10,16 @@
 //! of the shard that passes the promise on. A crash leaves a prefix of that order, and a prefix knows no effect without
 //! its cause.
 
-mod crossing;
+pub(crate) mod crossing;
 mod describe;
-mod journal;
-mod keys;
-mod records;
+pub(crate) mod journal;
+pub(crate) mod keys;
+pub(crate) mod records;
 mod recovery;
-mod restore;
-mod restoring;
+pub(crate) mod restore;
+pub(crate) mod restoring;
 mod route;
-mod session_record;
+pub(crate) mod session_record;
 mod sweep;
 mod wills;
 

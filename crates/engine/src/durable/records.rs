@@ -141,14 +141,14 @@ impl Entry<'_> {
 
 /// Where an entry's message is.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     Here(MessageRef),
     Body(u64),
 }
 
 /// An entry that was read.
 #[derive(Debug)]
-pub(super) struct ReadEntry {
+pub(crate) struct ReadEntry {
     pub qos: QoS,
     pub retain: bool,
     pub latest: bool,
@@ -159,7 +159,7 @@ pub(super) struct ReadEntry {
 }
 
 impl ReadEntry {
-    pub(super) fn read(
+    pub(crate) fn read(
         value: &[u8],
         now: Now,
         tenant: TenantId,
@@ -202,7 +202,7 @@ impl ReadEntry {
 
 /// How far a message has come that was not sent at once, or has come further since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SentRecord {
+pub(crate) struct SentRecord {
     pub id: PacketId,
     pub state: State,
     /// Its place among what was sent to the session.
@@ -223,7 +223,7 @@ impl SentRecord {
         out.put_u64(self.order);
     }
 
-    pub(super) fn read(value: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn read(value: &[u8]) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
         let id = read_packet_id(&mut reader)?;
         let (state, released) = match reader.u8("a state")? {
@@ -246,7 +246,7 @@ pub(crate) fn put_subscription(out: &mut Vec<u8>, options: u8, subscription_id: 
 }
 
 /// Reads a subscription's options and identifier.
-pub(super) fn read_subscription(value: &[u8]) -> Result<(u8, u32), WireError> {
+pub(crate) fn read_subscription(value: &[u8]) -> Result<(u8, u32), WireError> {
     let mut reader = WireReader::new(value);
     let options = reader.u8("subscription options")?;
     if QoS::from_bits(options & QOS).is_none() {
@@ -261,7 +261,7 @@ fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
     PacketId::new(reader.u16("a packet id")?).ok_or(WireError { reading: "a packet id" })
 }
 
-pub(super) fn end(reader: &WireReader<'_>) -> Result<(), WireError> {
+pub(crate) fn end(reader: &WireReader<'_>) -> Result<(), WireError> {
     if reader.is_empty() { Ok(()) } else { Err(WireError { reading: "the end of a value" }) }
 }
 
@@ -368,7 +368,7 @@ pub(crate) struct Numbers {
 }
 
 /// A delivery out of an entry.
-pub(super) fn delivery(entry: ReadEntry, message: MessageRef, number: u64) -> Delivery {
+pub(crate) fn delivery(entry: ReadEntry, message: MessageRef, number: u64) -> Delivery {
     let ReadEntry { qos, retain, latest, group, ids, .. } = entry;
     Delivery { message, qos, retain, latest, ids, group, number }
 }

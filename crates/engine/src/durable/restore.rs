@@ -1,35 +1,28 @@
 //! Taking in what a store holds, before any client is served.
 
-use crate::cluster::ending::ending;
-use crate::desk::{Desk, Timer};
-use crate::subscribe::subscribing::{Subscribing, subscribing};
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasherDefault;
-use std::rc::Rc;
-
-use tidegate_mqtt::PacketId;
-
+use super::crossing::Replay;
+use super::keys::StoredSession;
+use super::records::delivery;
+use super::records::{Content, Numbers};
+use super::restoring::{RestoredEntry, Restoring};
+use super::session_record::SessionRecord;
 use crate::addresses::{NODE_GROUP, group_of_stored};
-use crate::cluster::exchanges::{Exchange, Got};
-use crate::engine::Engine;
+use crate::cluster::exchanges::Exchange;
+use crate::desk::{Desk, Timer};
 use crate::hash::NameHasher;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
-use crate::link::envelope::Ticket;
-use crate::link::record::{GroupName, MemberOptions, Record};
+use crate::ids::SessionKey;
+use crate::link::record::{GroupName, MemberOptions};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::session::packet_ids::{Inflight, State};
 use crate::session::{FilterList, InFlight, Membership, Session};
-use crate::topics::{Subscriber, SubscriberOptions, is_own_topic};
+use crate::subscribe::subscribing::Subscribing;
+use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
-
-use super::crossing::Replay;
-use super::journal::Reserved;
-use super::keys::{Key, StoredSession};
-use super::records::{Content, Numbers, ReadEntry, SentRecord};
-use super::records::{delivery, end, read_message, read_subscription};
-use super::restoring::{RestoredEntry, Restoring};
-use super::session_record::SessionRecord;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
+use std::rc::Rc;
+use tidegate_mqtt::PacketId;
 
 /// Why what a store holds was not taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,14 +90,14 @@ pub(crate) const RESTORING_INDEX: u32 = u32::MAX - 2;
 #[derive(Debug, Default)]
 pub(crate) struct Restoration {
     /// The session whose parts are coming in.
-    current: Option<(StoredSession, Restoring)>,
+    pub(crate) current: Option<(StoredSession, Restoring)>,
     /// Sessions that are owed messages that come behind all sessions.
-    pending: Vec<(StoredSession, Restoring)>,
-    bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
+    pub(crate) pending: Vec<(StoredSession, Restoring)>,
+    pub(crate) bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
     /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
-    broken_off: Vec<SessionKey>,
-    replay: Replay,
-    done: Restored,
+    pub(crate) broken_off: Vec<SessionKey>,
+    pub(crate) replay: Replay,
+    pub(crate) done: Restored,
 }
 
 impl Restoration {
@@ -117,20 +110,9 @@ impl Restoration {
     }
 }
 
-/// The retained message of a topic; an empty one says that it was removed.
-fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Result<MessageRef, WireError> {
-    let mut reader = WireReader::new(value);
-    let message = read_message(&mut reader, now, tenant)?;
-    end(&reader)?;
-    if message.topic() != topic || is_own_topic(topic) {
-        return Err(WireError { reading: "the retained message of this topic" });
-    }
-    Ok(message)
-}
-
 impl Restoration {
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
-    fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
+    pub(crate) fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
         restoring.leave_tail(desk.memory.queue_share());
         let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
@@ -145,7 +127,7 @@ impl Restoration {
     }
 
     /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
-    fn restore_received(&self, desk: &mut Desk, id: PacketId, value: &[u8]) -> Result<(), WireError> {
+    pub(crate) fn restore_received(&self, desk: &mut Desk, id: PacketId, value: &[u8]) -> Result<(), WireError> {
         let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
         let Some(session) = known.and_then(|key| desk.sessions.get_mut(key.0)) else { return Ok(()) };
         session.flow_mut().received.insert(id);
@@ -157,7 +139,7 @@ impl Restoration {
     }
 
     /// Puts together what a session is owed; returns how many messages are missing.
-    fn restore_queue(&mut self, desk: &mut Desk, stored: StoredSession, restoring: Restoring) -> u64 {
+    pub(crate) fn restore_queue(&mut self, desk: &mut Desk, stored: StoredSession, restoring: Restoring) -> u64 {
         let mut missing = 0;
         let mut sent = Vec::new();
         let mut queue = Vec::new();
@@ -226,125 +208,8 @@ impl Restoration {
     }
 }
 
-impl Engine {
-    /// Takes in one pair of a store. Pairs come in the order of their keys, those that
-    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`Engine::finish_restore`] follows
-    /// the last one.
-    ///
-    /// # Errors
-    /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
-    pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
-        let mut restoration = self.recovery.restoration.take().unwrap_or_default();
-        let done = self.restore_pair(now, &mut restoration, key, value);
-        self.recovery.restoration = Some(restoration);
-        done
-    }
-
-    fn restore_pair(&mut self, now: Now, all: &mut Restoration, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
-        let wrong = |error| malformed(key, error);
-        let read = Key::read(key).map_err(wrong)?;
-        let part = |all: &Restoration, session: StoredSession| {
-            let here = all.current.as_ref().is_some_and(|(current, _)| *current == session);
-            if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
-        };
-        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
-            all.close_restored(&mut self.desk)?;
-        }
-        match read {
-            Key::Numbers(_) => self.desk.journal.note_used(Reserved::read(value).map_err(wrong)?),
-            Key::Session(session) => {
-                let record = SessionRecord::read(value, now).map_err(wrong)?;
-                subscribing!(self).restore_session(now, all, session, record).map_err(wrong)?;
-            }
-            Key::Will(number) => ending!(self).restore_will(now, number, value).map_err(wrong)?,
-            Key::Subscription(session, filter) => {
-                part(all, session)?;
-                let (options, id) = read_subscription(value).map_err(wrong)?;
-                subscribing!(self).restore_subscription(now, all, session, filter, options, id).map_err(wrong)?;
-            }
-            Key::Received(session, id) => {
-                part(all, session)?;
-                all.restore_received(&mut self.desk, id, value).map_err(wrong)?;
-            }
-            Key::Entry(session, number) => {
-                part(all, session)?;
-                let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
-                let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
-                let state = crate::publish::deliver::awaited(entry.qos);
-                let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
-                restoring.last = restoring.last.max(number);
-                restoring.entries.insert(number, RestoredEntry { entry, sent });
-            }
-            Key::Sent(session, number) => {
-                part(all, session)?;
-                let sent = SentRecord::read(value).map_err(wrong)?;
-                let entry = all.current.as_mut().and_then(|(_, restoring)| restoring.entries.get_mut(&number));
-                entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
-            }
-            Key::Seen(session, _) => {
-                part(all, session)?;
-                self.uplinks.restore_seen(session, value).map_err(wrong)?;
-            }
-            Key::Body(number) => {
-                let mut reader = WireReader::new(value);
-                let tenant = TenantId(reader.u16("a tenant").map_err(wrong)?);
-                let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
-                end(&reader).map_err(wrong)?;
-                all.bodies.insert(number, message);
-            }
-            Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
-            Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
-            Key::Outgoing(number) => {
-                self.outgoing.restore_outgoing(now, &mut self.desk, number, value).map_err(wrong)?;
-            }
-            Key::Mark(name, shard) => {
-                let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
-                self.desk.exchanges.marks.restore(name, shard, by);
-            }
-            Key::Retained(tenant, topic) => {
-                let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
-                all.done.retained += u64::from(!message.payload().is_empty());
-                self.retained.restore_retained(now, &mut self.desk, tenant, message);
-            }
-            Key::Foreign => {}
-        }
-        Ok(())
-    }
-
-    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
-    /// and lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a
-    /// process, also for one that has taken nothing in.
-    ///
-    /// # Errors
-    /// When messages are missing that sessions are owed.
-    pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
-        let mut all = self.recovery.restoration.take().unwrap_or_default();
-        all.close_restored(&mut self.desk)?;
-        let mut missing = 0;
-        for (stored, restoring) in std::mem::take(&mut all.pending) {
-            missing += all.restore_queue(&mut self.desk, stored, restoring);
-        }
-        if missing > 0 {
-            return Err(RestoreError::MissingMessages { messages: missing });
-        }
-        for key in std::mem::take(&mut all.broken_off) {
-            self.desk.sessions.store_session(&mut self.desk.journal, key);
-        }
-        let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
-        for shard in self.place.others() {
-            self.links.send(shard, Record::InterestBarrier { ticket });
-            self.peers.interest_under_way += 1;
-        }
-        self.rules.recheck();
-        self.recovery.replay = Some(all.replay);
-        self.go_on_restoring(now);
-        self.after_frame(now);
-        Ok(all.done)
-    }
-}
-
 impl Subscribing<'_> {
-    fn restore_session(
+    pub(crate) fn restore_session(
         &mut self,
         now: Now,
         all: &mut Restoration,
@@ -408,7 +273,7 @@ impl Subscribing<'_> {
         Ok(())
     }
 
-    fn restore_subscription(
+    pub(crate) fn restore_subscription(
         &mut self,
         now: Now,
         all: &mut Restoration,
@@ -445,7 +310,7 @@ impl Subscribing<'_> {
 }
 
 /// What cannot be read, with its key.
-pub(super) fn malformed(key: &[u8], error: WireError) -> RestoreError {
+pub(crate) fn malformed(key: &[u8], error: WireError) -> RestoreError {
     use std::fmt::Write;
     let key = key.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

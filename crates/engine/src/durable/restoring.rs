@@ -12,15 +12,15 @@ use super::records::{Content, ReadEntry, SentRecord};
 
 /// A session while its parts come in.
 #[derive(Debug)]
-pub(super) struct Restoring {
+pub(crate) struct Restoring {
     pub(super) key: SessionKey,
-    pub(super) tenant: TenantId,
-    pub(super) memberships: Vec<Rc<Membership>>,
-    pub(super) entries: BTreeMap<u64, RestoredEntry>,
+    pub(crate) tenant: TenantId,
+    pub(crate) memberships: Vec<Rc<Membership>>,
+    pub(crate) entries: BTreeMap<u64, RestoredEntry>,
     /// What stays in the store alone.
     pub(super) tail: Option<Tail>,
     /// The highest number of its entries.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// See [`SessionRecord::mailbox_from`].
     pub(super) mailbox_from: u64,
 }
@@ -49,9 +49,9 @@ impl Restoring {
 }
 
 #[derive(Debug)]
-pub(super) struct RestoredEntry {
-    pub(super) entry: ReadEntry,
-    pub(super) sent: Option<SentRecord>,
+pub(crate) struct RestoredEntry {
+    pub(crate) entry: ReadEntry,
+    pub(crate) sent: Option<SentRecord>,
 }
 
 impl RestoredEntry {

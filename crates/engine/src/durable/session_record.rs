@@ -85,7 +85,7 @@ impl SessionRecord {
     }
 
     /// Reads a session's value.
-    pub(super) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
+    pub(crate) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
         let is_node = read_version(&mut reader)?;
         let tenant = TenantId(reader.u16("a tenant")?);

@@ -46,7 +46,7 @@ impl Sessions {
 
 impl SessionEnding<'_> {
     /// Takes in the will of a client that was connected when the process ended: as a session that ends at once.
-    pub(super) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
+    pub(crate) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
         let record = SessionRecord::read(value, now)?;
         if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
             return Err(WireError { reading: "a client id that no other session has" });

@@ -6,7 +6,7 @@
 //! message is dealt again: at QoS 1 to whoever is there; at QoS 2 to the same client when that one is back, since it may have it already.
 
 mod bound;
-mod taken_over;
+pub(crate) mod taken_over;
 
 use crate::desk::{Desk, Timer};
 use crate::groups::Groups;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::QoS;
 
-use super::{Receiver, group_partition};
+pub(crate) use super::{Receiver, group_partition};
 use crate::durable::{Key, Way};
 use crate::ids::{ShardId, TenantId};
 use crate::link::promised::Promised;

@@ -1,22 +1,19 @@
 //! Moving a partition out.
 
 use super::fields::{put_delivery, put_message};
-use super::{ImageError, begin, seal};
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::{Exchange, ExchangeName, Exchanges, Got};
 use crate::connection::connecting::connecting;
 use crate::desk::Desk;
 use crate::durable::Key;
-use crate::engine::Engine;
-use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId};
-use crate::image::imaging::{Imaging, imaging};
-use crate::image::leaving::{Moving, moving};
+use crate::ids::{PartitionId, SessionKey, TenantId};
+use crate::image::imaging::Imaging;
+use crate::image::leaving::Moving;
 use crate::now::{Millis, Now};
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Flow, InFlight, Session, Standing, Will};
 use crate::subscribe::subscribing::subscribing;
-use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
 
@@ -24,66 +21,8 @@ use tidegate_mqtt::PacketId;
 /// there.
 const MOVED_WILL_DELAY_SECONDS: u32 = 10;
 
-impl Engine {
-    /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting
-    /// sessions and retained messages become one value and are forgotten here.
-    ///
-    /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A
-    /// session that ends with its connection ends as ever.
-    ///
-    /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has
-    /// those batches worked off first. From then on it keeps the partition's clients away from this shard. All of it is
-    /// one turn, however much the partition holds.
-    ///
-    /// # Errors
-    ///
-    /// When the partition is not at home here, and nothing has happened.
-    pub fn export_partition(&mut self, now: Now, partition: PartitionId) -> Result<Vec<u8>, ImageError> {
-        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
-            return Err(ImageError::NotAtHome(partition));
-        }
-        let in_store = |key: &SessionKey| {
-            let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
-            flow.is_some_and(|flow| flow.tail.is_some())
-        };
-        if self.desk.sessions.sessions_of(partition).iter().any(in_store) {
-            return Err(ImageError::InStore(partition));
-        }
-        self.close_partition(now, partition);
-        let mut out = begin();
-        out.put_u16(partition.0);
-        let sessions = self.desk.sessions.sessions_of(partition);
-        out.put_u32(sessions.len() as u32);
-        for key in &sessions {
-            if let Some(session) = self.desk.sessions.get(key.0) {
-                imaging!(self).put_session(&mut out, now, *key, session);
-            }
-        }
-        self.retained.take_retained(&mut self.desk, &mut out, now, partition);
-        self.desk.exchanges.put_marks(&mut out, partition);
-        self.groups.put_kept(&self.links.roster, &mut out, now, Partitions::of(partition));
-        self.desk.exchanges.put_dealt_before(&mut out, Partitions::NONE);
-        self.outgoing.put_outgoing(&mut out, now, partition);
-        self.outgoing.forget_outgoing(&mut self.desk, Partitions::of(partition));
-        self.retained.put_removed(&mut out, partition);
-        self.retained.forget_removed(&mut self.desk, partition);
-        for key in sessions {
-            moving!(self).forget_session(now, key);
-        }
-        self.after_frame(now);
-        Ok(seal(out))
-    }
-
-    /// Asks the clients of a partition to go elsewhere.
-    fn close_partition(&mut self, now: Now, partition: PartitionId) {
-        self.handover.exporting = true;
-        self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
-        self.handover.exporting = false;
-    }
-}
-
 impl Imaging<'_> {
-    pub(super) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
+    pub(crate) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
         let rare = session.rare.as_deref();
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
@@ -123,7 +62,7 @@ impl Imaging<'_> {
 
 impl Moving<'_> {
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
-    pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
+    pub(crate) fn forget_session(&mut self, now: Now, key: SessionKey) {
         connecting!(self).cancel_session_timers(key);
         self.fetches.end_fetches(&mut self.desk.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
@@ -149,7 +88,7 @@ impl Moving<'_> {
 impl Exchanges {
     /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the
     /// two.
-    pub(super) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
+    pub(crate) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
         let all: Vec<(ExchangeName, Got)> = self.marks.of_partition(partition).collect();
         out.put_u32(all.len() as u32);
         for (name, by) in all {
@@ -174,7 +113,7 @@ impl RetainedStore {
         }
     }
 
-    fn take_retained(&mut self, desk: &mut Desk, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+    pub(crate) fn take_retained(&mut self, desk: &mut Desk, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
         let topics: Vec<(TenantId, String)> =
             self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
         out.put_u32(topics.len() as u32);

@@ -20,7 +20,7 @@ const LATEST: u8 = 0b1_0000;
 /// Where the priority of a message begins.
 const PRIORITY_SHIFT: u32 = 4;
 
-pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {
+pub(crate) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {
     let retain = if message.retain { RETAIN } else { 0 };
     out.put_u8(message.qos.bits() | retain | message.priority << PRIORITY_SHIFT);
     out.put_u64(now.to_unix(message.expires_at));

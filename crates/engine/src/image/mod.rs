@@ -7,14 +7,14 @@
 
 mod error;
 mod export;
-mod fields;
+pub(crate) mod fields;
 pub(crate) mod imaging;
 mod import;
 pub(crate) mod leaving;
-mod moving;
-mod owed;
-mod read_session;
-mod rest;
+pub(crate) mod moving;
+pub(crate) mod owed;
+pub(crate) mod read_session;
+pub(crate) mod rest;
 
 pub(crate) use self::{begin as begin_image, open as open_image, seal as seal_image};
 pub use error::ImageError;

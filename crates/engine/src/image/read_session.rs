@@ -20,7 +20,7 @@ use crate::topics::{SubscriberOptions, is_own_topic};
 use crate::wire::{WireError, WireReader};
 
 /// A session that was read and not yet taken in.
-pub(super) struct SessionImage {
+pub(crate) struct SessionImage {
     pub session: Session,
     /// Ordinary subscriptions.
     pub subscriptions: Vec<SubscriptionImage>,
@@ -30,7 +30,7 @@ pub(super) struct SessionImage {
 }
 
 /// An ordinary subscription that was read.
-pub(super) struct SubscriptionImage {
+pub(crate) struct SubscriptionImage {
     pub filter: String,
     pub options: SubscriberOptions,
     pub subscription_id: u32,
@@ -39,7 +39,7 @@ pub(super) struct SubscriptionImage {
 }
 
 impl SessionImage {
-    pub(super) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
+    pub(crate) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
         let (mut session, node_groups) = read_head(reader, now)?;
         read_will(reader, now, &mut session)?;
         let mut subscriptions = Vec::new();

@@ -9,21 +9,21 @@
 //! Nothing is counted while turns are short.
 
 use crate::connection::parking::Parking;
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::desk::{Desk, Timer};
-use crate::engine::Engine;
+use crate::desk::Desk;
 use crate::event::Delay;
 use crate::ids::{ConnectionKey, ShardId, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// For how long work is counted, and a publisher held at most, before it is looked at anew, milliseconds.
-const WINDOW_MS: u64 = 1000;
+pub(crate) const WINDOW_MS: u64 = 1000;
+
 /// What a message costs beside its bytes, each time that it is handed on, in bytes.
 const MESSAGE_BYTES: u64 = 256;
+
 /// Publishers that are counted at once. Those beyond are not held.
 const COUNTED_MAX: usize = 65_536;
 
@@ -31,18 +31,18 @@ const COUNTED_MAX: usize = 65_536;
 #[derive(Debug)]
 pub(crate) struct LoopLag {
     /// Until when turns are taken to be too long, if nobody says so again.
-    until: Millis,
+    pub(crate) until: Millis,
     /// Since when they have been without a break.
-    since: Millis,
+    pub(crate) since: Millis,
     /// When the present second is over, which is also the key among the timers; never while turns are short.
-    window_ends: Millis,
+    pub(crate) window_ends: Millis,
     /// Whether a turn of this second was too long.
-    long: bool,
+    pub(crate) long: bool,
     /// What each publisher may have done in this second, bytes; all of it until there was a second to compare with.
     allowed: u64,
     /// What each of them has had, bytes.
     work: BTreeMap<BlockedPublisher, u64>,
-    waiting: BTreeSet<BlockedPublisher>,
+    pub(crate) waiting: BTreeSet<BlockedPublisher>,
 }
 
 impl Default for LoopLag {
@@ -98,7 +98,7 @@ impl LoopLag {
     }
 
     /// Begins the next second: decides from the last one what each publisher may have done in it.
-    fn begin_window(&mut self, now: Millis, exempt: u64) {
+    pub(crate) fn begin_window(&mut self, now: Millis, exempt: u64) {
         if self.long {
             let sum = self.work.values().fold(0_u64, |sum, work| sum.saturating_add(*work));
             let mean = sum.checked_div(self.work.len() as u64).unwrap_or(u64::MAX);
@@ -143,33 +143,6 @@ impl Desk {
             && (publication.tenant == TenantId::UPLINK || self.settings.uplinks.is_none())
         {
             self.charge_loop_lag(now, publisher, receivers, publication.payload.len());
-        }
-    }
-}
-
-impl Engine {
-    /// Tells that this shard's turns take too long, and will be taken to until then unless that is told again; `long`
-    /// says whether the last one did. Publishers that give the shard most to do wait meanwhile.
-    pub fn note_loop_lag(&mut self, now: Now, until: Millis, long: bool) {
-        let lag = &mut self.desk.loop_lag;
-        lag.until = lag.until.max(until);
-        lag.long |= long;
-        if !lag.has_timer() && lag.is_on(now) {
-            lag.since = now.monotonic;
-            lag.window_ends = now.monotonic.plus(WINDOW_MS);
-            self.desk.timers.set(lag.window_ends, Timer::LoopLag);
-        }
-    }
-
-    /// A second is over in which turns took too long, or had before. Whoever was held goes on.
-    pub(crate) fn handle_loop_lag_timer(&mut self, now: Now) {
-        let lag = &mut self.desk.loop_lag;
-        self.desk.to_unpark.extend(std::mem::take(&mut lag.waiting));
-        if lag.is_on(now) {
-            lag.begin_window(now.monotonic, self.settings.limits.lag_exempt_bytes);
-            self.desk.timers.set(lag.window_ends, Timer::LoopLag);
-        } else {
-            *lag = LoopLag::default();
         }
     }
 }

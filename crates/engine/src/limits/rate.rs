@@ -3,13 +3,13 @@
 
 use crate::connection::parking::Parking;
 use crate::desk::Timer;
-use crate::engine::Engine;
 use crate::event::Delay;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::settings::ListenerSettings;
 
 const NANOSECONDS: u64 = 1_000_000_000;
+
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// A bucket of tokens, kept as the time at which it will be full again.
@@ -156,17 +156,6 @@ impl Parking<'_> {
         parked.until = waits_until.plus(timeout);
         self.desk.timers.set(parked.until, Timer::Parked(key));
         true
-    }
-}
-
-impl Engine {
-    /// A client may publish again.
-    pub(crate) fn handle_rate_timer(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if let Some(rate) = connection.extra.as_mut().and_then(|extra| extra.rate.as_mut()) {
-            rate.waits_until = Millis::NEVER;
-            self.unpark(now, key);
-        }
     }
 }
 

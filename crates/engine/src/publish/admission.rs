@@ -6,27 +6,22 @@
 
 use crate::connection::parking::{Parking, parking};
 use crate::connection::table::Connections;
-use crate::durable::Journal;
-use crate::publish::answering::answering;
-use crate::publish::deciding::{Deciding, deciding};
-use crate::publish::publishing::publishing;
-use std::collections::BTreeMap;
-
-use tidegate_mqtt::QoS;
-
-use crate::connection::Extra;
 use crate::desk::Desk;
-use crate::engine::Engine;
+use crate::durable::Journal;
 use crate::event::Delay;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::publish::deciding::Deciding;
+use crate::publish::publishing::publishing;
 use crate::publish::stages::{Deferral, Rejection, Step};
 use crate::session::BlockedPublisher;
 use crate::settings::OverflowPolicy;
 use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot};
+use std::collections::BTreeMap;
+use tidegate_mqtt::QoS;
 
 /// What is known of the message that a publisher waits with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,14 +39,14 @@ pub(crate) enum Reserving {
 
 /// A message for which other shards were asked.
 #[derive(Debug)]
-struct Asked {
-    connection: ConnectionKey,
+pub(crate) struct Asked {
+    pub(crate) connection: ConnectionKey,
     /// Shards that have not answered, one bit each.
-    waiting: u64,
-    granted: u64,
-    refused: bool,
+    pub(crate) waiting: u64,
+    pub(crate) granted: u64,
+    pub(crate) refused: bool,
     /// Whether queues without room were asked to say when they have some.
-    waits: bool,
+    pub(crate) waits: bool,
 }
 
 /// Messages for which other shards were asked, by number: one for each parked publisher at most.
@@ -236,7 +231,7 @@ impl Deciding<'_> {
     }
 
     /// The message goes its way: what was kept for it is used by it.
-    fn commit(&mut self, number: u32, shards: u64, remote: u64) {
+    pub(crate) fn commit(&mut self, number: u32, shards: u64, remote: u64) {
         self.desk.reservations.release((self.place.shard, number));
         for shard in shards_of(shards) {
             // Where nobody wants it any more, nothing will be sent that could use it.
@@ -246,7 +241,7 @@ impl Deciding<'_> {
     }
 
     /// The message does not go its way.
-    fn abandon(&mut self, number: u32) {
+    pub(crate) fn abandon(&mut self, number: u32) {
         let asked = self.admissions.asked.remove(&number);
         for shard in shards_of(asked.map_or(0, |asked| asked.waiting | asked.granted)) {
             self.links.send(shard, Record::Release { number });
@@ -334,7 +329,7 @@ impl Deciding<'_> {
 impl Parking<'_> {
     /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is
     /// not known whose.
-    pub(super) fn withhold(
+    pub(crate) fn withhold(
         &mut self,
         now: Now,
         key: ConnectionKey,
@@ -360,42 +355,9 @@ impl Parking<'_> {
     }
 }
 
-impl Engine {
-    /// A publisher whose acknowledgement is withheld has waited as long as it may; says whether that is so.
-    pub(crate) fn end_withheld(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
-        if extra.is_none_or(|extra| extra.withheld_until > now.monotonic) {
-            return false;
-        }
-        self.desk.counters.drop_message(Reason::QueueFullReject);
-        if self.principals.name(key).is_some() {
-            self.desk.connections.end_withholding(key);
-            answering!(self).refuse_held(key, Reason::RejectedTooLong);
-            return false;
-        }
-        self.close_connection(now, key, Reason::RejectedTooLong, None);
-        true
-    }
-
-    /// A connection ends: what was kept for it is anyone's again, and no queue has to tell it anything.
-    pub(crate) fn end_admission(&mut self, key: ConnectionKey, extra: &Extra) {
-        match extra.reserving {
-            Reserving::Asked(number) => deciding!(self).abandon(number),
-            Reserving::Granted { number, shards } => deciding!(self).commit(number, shards, 0),
-            Reserving::Not | Reserving::Refused => {}
-        }
-        if extra.withheld_until != Millis::NEVER {
-            self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
-            for shard in self.links.roster.others() {
-                self.links.send(shard, Record::GiveUp { connection: key });
-            }
-        }
-    }
-}
-
 impl Connections {
     /// The acknowledgement of a connection is not withheld any more.
-    pub(super) fn end_withholding(&mut self, key: ConnectionKey) {
+    pub(crate) fn end_withholding(&mut self, key: ConnectionKey) {
         if let Some(extra) = self.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
             extra.withheld_until = Millis::NEVER;
         }

@@ -5,9 +5,6 @@
 //! out for everybody but sessions of the hub. So it goes wherever the message goes: through queues, the store, and to
 //! other shards.
 
-use crate::engine::Engine;
-use crate::ids::SessionKey;
-use crate::now::Now;
 use crate::settings::Settings;
 
 /// What client ids of the hub's sessions begin with. They come in by its listener, and nobody else has such an id.
@@ -17,7 +14,7 @@ pub const HUB_CLIENT_PREFIX: &str = "tidegate-hub-";
 pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 
 /// The identifier of a user property, and the name with its length.
-const HEAD: &[u8; 15] = b"\x26\x00\x0ctidegate-hub";
+pub(crate) const HEAD: &[u8; 15] = b"\x26\x00\x0ctidegate-hub";
 
 /// Whether pipelines get messages of a topic.
 pub(crate) fn is_for_hub(settings: &Settings, topic: &str) -> bool {
@@ -38,21 +35,6 @@ pub(crate) fn without_origin(properties: &[u8]) -> &[u8] {
             let Some((len, rest)) = rest.split_first_chunk::<2>() else { return properties };
             rest.get(usize::from(u16::from_be_bytes(*len))..).unwrap_or_default()
         }
-    }
-}
-
-impl Engine {
-    /// Appends the user property for a message of a session; it has to be the first one.
-    #[cold]
-    pub(crate) fn append_origin(&mut self, now: Now, session: Option<SessionKey>, retain: bool, out: &mut Vec<u8>) {
-        let id = self.uplinks.next_message_id(now, &self.desk, session, retain);
-        let session = session.and_then(|session| self.desk.sessions.get(session.0));
-        let client_id = session.map_or("", |session| &*session.client_id);
-        let value = format!("{:016x}-{} {} {client_id}", id.origin, id.number, now.unix);
-        let Ok(len) = u16::try_from(value.len()) else { return };
-        out.extend_from_slice(HEAD);
-        out.extend_from_slice(&len.to_be_bytes());
-        out.extend_from_slice(value.as_bytes());
     }
 }
 

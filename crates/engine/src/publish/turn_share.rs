@@ -8,18 +8,15 @@
 //! What messages to many have reached counts by itself, until the line of connections that they have left to be written
 //! has come to its end: those who make it long wait for that, and nobody else does.
 
-use crate::connection::parking::Parking;
-use crate::publish::fan_out::{FAN_OUT_STEP, FanOuts};
-use std::collections::{BTreeSet, VecDeque};
-
 use crate::connection::Connection;
+use crate::connection::parking::Parking;
 use crate::connection::to_write::{ToWrite, WIDE_RECEIVERS};
 use crate::desk::{Desk, Timer};
-use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
+use crate::publish::fan_out::{FAN_OUT_STEP, FanOuts};
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN};
-use crate::subscribe::subscribing::subscribing;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many
 /// until all of their receivers were written. One message goes to all of its subscribers in any case.
@@ -45,7 +42,7 @@ pub(crate) struct TurnShare {
     wide_from: u64,
     /// When so many have been written from the line, so have all receivers of what counts as `wide`.
     wide_until: u64,
-    waiting: VecDeque<ConnectionKey>,
+    pub(crate) waiting: VecDeque<ConnectionKey>,
     /// Work of filters in this turn.
     filters: usize,
     /// Work of the last connection's filters among them.
@@ -55,7 +52,7 @@ pub(crate) struct TurnShare {
     /// Connections with a packet whose next step waits for the next turn.
     packets: VecDeque<ConnectionKey>,
     /// Who waits for the end of the line, too.
-    waiting_wide: VecDeque<ConnectionKey>,
+    pub(crate) waiting_wide: VecDeque<ConnectionKey>,
     /// Of those who wait, whose transport is gone: what they have sent is worked off in their turns, and then they end.
     gone: BTreeSet<ConnectionKey>,
 }
@@ -153,7 +150,7 @@ impl TurnShare {
         }
     }
 
-    fn begin(&mut self, to_write: &ToWrite) {
+    pub(crate) fn begin(&mut self, to_write: &ToWrite) {
         self.narrow = 0;
         self.filters = 0;
         self.filters_of = None;
@@ -170,7 +167,7 @@ impl TurnShare {
     }
 
     /// The next who may go on, while there is room.
-    fn next(&mut self, share: Share) -> Option<ConnectionKey> {
+    pub(crate) fn next(&mut self, share: Share) -> Option<ConnectionKey> {
         match share {
             Share::Narrow if self.narrow <= DELIVERIES_MAX => self.waiting.pop_front(),
             Share::Wide if self.wide <= DELIVERIES_MAX => self.waiting_wide.pop_front(),
@@ -197,32 +194,6 @@ impl TurnShare {
             || self.has_packets()
             || fan_outs.can_go_on(to_write)
             || (wide() && self.has_caught_up(to_write))
-    }
-}
-
-impl Engine {
-    /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
-    /// each after the other.
-    pub(crate) fn begin_turn(&mut self, now: Now) {
-        self.turn_share.begin(&self.desk.to_write);
-        self.endings.begin_turn(FILTER_WORK_PER_TURN);
-        self.run_fan_outs(now);
-        self.run_steps(now);
-        self.endings.run(now, &mut subscribing!(self));
-        for share in [Share::Narrow, Share::Wide] {
-            let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
-            for _ in 0..waiting {
-                if share == Share::Wide && !self.fan_outs.is_empty() {
-                    return;
-                }
-                let Some(key) = self.turn_share.next(share) else { break };
-                self.unpark(now, key);
-                self.after_frame(now);
-                if self.turn_share.is_gone(key) {
-                    self.handle_transport_closed(now, key);
-                }
-            }
-        }
     }
 }
 

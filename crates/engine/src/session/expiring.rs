@@ -2,18 +2,15 @@
 //! needs their room.
 
 use crate::desk::{Desk, Timer};
-use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::message::MessageRef;
-use crate::now::{Millis, Now};
+use crate::now::Millis;
 use crate::session::Delivery;
 use crate::session::overflow::Bounds;
 use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
 use crate::timers::Schedule;
 
-/// Expired messages of one queue that are worked off in one turn; the others are due in the next.
-const EXPIRED_PER_TURN: u64 = 1024;
 /// Milliseconds between the times at which timers look for expired messages.
 const TICK_MS: u64 = 1000;
 
@@ -59,7 +56,7 @@ impl Desk {
     }
 
     /// Takes from a session's queue what expired first, in memory, or some of what did in the store; returns how many messages.
-    fn expire_next(&mut self, now: Millis, to: SessionKey) -> u64 {
+    pub(crate) fn expire_next(&mut self, now: Millis, to: SessionKey) -> u64 {
         let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
         let Some(flow) = session.flow.as_mut() else { return 0 };
         match flow.queue.pop_expired(now) {
@@ -79,33 +76,6 @@ impl Desk {
         self.reports().discard_for(Reason::MessageExpired, to, message);
         let stored = self.sessions.get(to.0).and_then(|session| session.stored);
         self.journal.forget_stored(stored, delivery.number);
-    }
-}
-
-impl Engine {
-    /// The time has come at which something in a session's queue has expired.
-    pub(crate) fn handle_expiry_timer(&mut self, now: Now, to: SessionKey) {
-        let flow = self.desk.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        // The timer of a session that is gone may name another one.
-        let Some(flow) = flow.filter(|flow| flow.expiry_timer.is_some_and(|at| at <= now.monotonic)) else { return };
-        flow.expiry_timer = None;
-        let (mut taken, mut done) = (0, false);
-        while !done && taken < EXPIRED_PER_TURN {
-            let more = self.desk.expire_next(now.monotonic, to);
-            (taken, done) = (taken + more, more == 0);
-        }
-        self.desk.after_refill(to);
-        if done {
-            self.desk.sessions.watch_expiry(&mut self.desk.timers, to);
-        } else if let Some(flow) = self.desk.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-            let next = now.monotonic.plus(1);
-            flow.expiry_timer = Some(next);
-            self.desk.timers.set(next, Timer::Expiry(to));
-        }
-        let session = self.desk.sessions.get_mut(to.0);
-        if let Some(session) = session.filter(|session| session.connection.is_none()) {
-            session.settle();
-        }
     }
 }
 

@@ -5,21 +5,19 @@
 //! but the messages that it brings. Messages that are not simply the next ones stay in memory: those with a priority,
 //! those of which only the newest counts, and those of shared groups, which other members may get.
 
-mod runs;
+pub(crate) mod runs;
 
 use crate::desk::Desk;
-use crate::durable::{EntryRead, entries_from, read_entry};
-use crate::engine::Engine;
-use crate::event::{Event, LoadedQueue, WantedQueue};
+use crate::durable::{EntryRead, entries_from};
+use crate::event::{Event, WantedQueue};
 use crate::ids::{SessionKey, TenantId};
 use crate::memory::MemoryUse;
 use crate::message::Publication;
-use crate::now::{Millis, Now};
-use crate::session::reading::{Reading, reading};
+use crate::now::Millis;
+use crate::session::reading::Reading;
 use crate::session::table::Sessions;
 use crate::session::{Delivery, Flow};
 use crate::telling::reason::Reason;
-
 use runs::Runs;
 
 /// The part of a queue that is in the store alone.
@@ -44,6 +42,7 @@ pub(crate) struct Tail {
 
 /// Bytes asked for at once.
 const LOAD_BYTES: usize = 256 * 1024;
+
 impl Flow {
     /// Messages that wait, and their bytes, in memory or not.
     #[inline]
@@ -166,59 +165,9 @@ pub enum ReadFailure {
     Lost,
 }
 
-impl Engine {
-    /// Takes a part of a queue that [`Event::ReadQueue`] asked for.
-    pub fn handle_read(&mut self, now: Now, loaded: &LoadedQueue) {
-        self.desk.journal.now = now;
-        let Some(key) = self.desk.sessions.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };
-        let mut taken = 0;
-        for (pair_key, value) in &loaded.entries {
-            match read_entry(pair_key, value, now, loaded.tenant) {
-                Some(read) if read.session.0.get() == loaded.session => {
-                    taken += reading!(self).take_read(now.monotonic, key, read);
-                }
-                _ => {
-                    reading!(self).give_up_tail(key);
-                    break;
-                }
-            }
-        }
-        self.desk.sessions.count_runs(&mut self.desk.memory, key);
-        self.go_on_after_read(now, key, taken);
-    }
-
-    /// A part of a queue cannot be read.
-    pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
-        let Some(key) = self.desk.sessions.wanted_by(tenant, client_id, session) else { return };
-        match failure {
-            ReadFailure::Busy => self.desk.read_later(key),
-            ReadFailure::Lost => reading!(self).give_up_tail(key),
-        }
-        self.after_frame(now);
-    }
-
-    fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
-        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
-        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
-        tail.loading = false;
-        // What was committed after the store had looked tells nothing about what it saw.
-        let (left, seen) = (tail.messages, tail.seen);
-        if left == 0 {
-            reading!(self).drop_tail(key);
-        } else if taken == 0 && seen {
-            // Everything is committed, and there is less than was written.
-            reading!(self).give_up_tail(key);
-        } else if taken == 0 {
-            self.desk.read_later(key);
-        }
-        self.desk.refill(now.monotonic, &mut self.layouts, key);
-        self.after_frame(now);
-    }
-}
-
 impl Reading<'_> {
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
-    fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
+    pub(crate) fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
         let allowed =
             delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(self.desk, key, delivery.message.topic()));
@@ -259,13 +208,13 @@ impl Reading<'_> {
         1
     }
 
-    fn give_up_tail(&mut self, key: SessionKey) {
+    pub(crate) fn give_up_tail(&mut self, key: SessionKey) {
         if let Some(tail) = self.drop_tail(key) {
             self.desk.counters.dropped[Reason::QueueLost.number()] += tail.messages;
         }
     }
 
-    fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
+    pub(crate) fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
         let tail = self.desk.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
         // A part that was read may have cost a little more or less than it was reckoned with.
         self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
@@ -275,7 +224,7 @@ impl Reading<'_> {
 
 impl Sessions {
     /// The session that waits for a part of its queue; a later one of the same client id does not.
-    fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
+    pub(crate) fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
         let key = self.find_session(tenant, client_id)?;
         let session = self.get(key.0)?;
         let waits = session.flow.as_ref()?.tail.as_ref()?.loading;
@@ -285,7 +234,7 @@ impl Sessions {
 
 impl Desk {
     /// Asks again for a part of a queue, once what is being gathered is committed.
-    fn read_later(&mut self, key: SessionKey) {
+    pub(crate) fn read_later(&mut self, key: SessionKey) {
         let flow = self.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
         if let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) {
             tail.loading = false;

@@ -4,33 +4,31 @@ pub(crate) mod refusals;
 pub(crate) mod steps;
 pub(crate) mod subscribing;
 
+use crate::connection::FetchRequest;
 use crate::connection::table::Connections;
 use crate::durable::{Journal, STORED_NAME_MAX};
-use crate::engine::Engine;
-use crate::session::table::Sessions;
-use crate::subscribe::subscribing::Subscribing;
-use crate::topics::{FilterKey, Subscriber, SubscriberOptions, SubscriptionIndex, is_own_topic};
-use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
-
-use crate::connection::FetchRequest;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
+use crate::session::table::Sessions;
 use crate::settings::Holding;
 use crate::settings::fleet_topics::is_too_long_at_brokers;
+use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::Reason;
+use crate::topics::{FilterKey, Subscriber, SubscriberOptions, SubscriptionIndex, is_own_topic};
+use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 /// One filter of a SUBSCRIBE packet.
-struct Request<'a> {
-    session: SessionKey,
-    tenant: TenantId,
-    filter: TopicFilter<'a>,
+pub(crate) struct Request<'a> {
+    pub(crate) session: SessionKey,
+    pub(crate) tenant: TenantId,
+    pub(crate) filter: TopicFilter<'a>,
     /// QoS, No Local and Retain As Published as granted.
-    options: SubscriberOptions,
-    retain_handling: RetainHandling,
-    subscription_id: u32,
-    ticket: Ticket,
+    pub(crate) options: SubscriberOptions,
+    pub(crate) retain_handling: RetainHandling,
+    pub(crate) subscription_id: u32,
+    pub(crate) ticket: Ticket,
 }
 
 /// What a SUBACK has to wait for.
@@ -53,17 +51,9 @@ impl SubAckWaits {
     }
 }
 
-impl Engine {
-    fn maximum_qos(&self, key: ConnectionKey) -> QoS {
-        let listener =
-            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
-        listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
-    }
-}
-
 impl Connections {
     /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
-    fn wants_reasons(&self, key: ConnectionKey) -> bool {
+    pub(crate) fn wants_reasons(&self, key: ConnectionKey) -> bool {
         let connection = self.get(key);
         connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
     }
@@ -95,7 +85,7 @@ impl Subscribing<'_> {
     }
 
     /// Adds one subscription, and what its SUBACK has to wait for.
-    fn subscribe(
+    pub(crate) fn subscribe(
         &mut self,
         now: Now,
         request: &Request<'_>,
@@ -328,12 +318,12 @@ impl SubscriptionIndex {
 }
 
 /// A bridge cannot ask for No Local and Retain As Published before MQTT 5.0, and means both.
-fn granted_options(options: SubscriptionOptions, max_qos: QoS, bridge: bool) -> SubscriberOptions {
+pub(crate) fn granted_options(options: SubscriptionOptions, max_qos: QoS, bridge: bool) -> SubscriberOptions {
     let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
     SubscriberOptions::new(qos.min(max_qos), no_local || bridge, retain_as_published || bridge)
 }
 
-fn granted_code(qos: QoS) -> ReasonCode {
+pub(crate) fn granted_code(qos: QoS) -> ReasonCode {
     match qos {
         QoS::AtMostOnce => ReasonCode::Success,
         QoS::AtLeastOnce => ReasonCode::GrantedQos1,

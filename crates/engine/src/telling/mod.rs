@@ -5,23 +5,23 @@ pub(crate) mod counters;
 pub(crate) mod reason;
 pub(crate) mod sys;
 
-use crate::desk::Reporting;
-use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
-use std::collections::BTreeMap;
-
 use crate::addresses::Fate;
-use crate::engine::Engine;
+use crate::desk::Reporting;
 use crate::event::{Attempt, Delay, Event, LogEvent};
+use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::message::{MessageRef, Publication};
 use crate::now::Millis;
 use crate::session::BlockedPublisher;
 use crate::session::overflow::Arriving;
 use crate::telling::reason::Reason;
+use std::collections::BTreeMap;
 
 /// Events of messages told about one client per second; the next one that is told says how many were not.
 pub(crate) const TOLD_PER_CLIENT: u32 = 10;
+
 /// Events of messages told per second of all clients of a shard.
 const TOLD_PER_SHARD: u32 = 200;
+
 /// Clients of whom it is known how many events were not told. Of further ones nothing is told until a second is over.
 const CLIENTS: usize = 1024;
 
@@ -82,7 +82,7 @@ impl Telling {
         Some(std::mem::take(&mut tally.untold))
     }
 
-    fn untold(&self, client_id: &str) -> u64 {
+    pub(crate) fn untold(&self, client_id: &str) -> u64 {
         self.clients.get(&name_of(client_id)).map_or(0, |tally| tally.untold)
     }
 }
@@ -192,15 +192,6 @@ impl Reporting<'_> {
             Some(session) => Some(self.sessions.get(session.0)?.client_id.to_string()),
             None => self.telling.principals.get(&key).map(ToString::to_string),
         }
-    }
-}
-
-impl Engine {
-    /// How many messages of a client were dropped, denied or delayed since the last of which that was told
-    /// ([`LogEvent::Dropped`], [`LogEvent::Denied`], [`LogEvent::Delayed`]); only of clients that this happened to
-    /// lately.
-    pub fn untold(&self, client_id: &str) -> u64 {
-        self.desk.telling.untold(client_id)
     }
 }
 

@@ -4,47 +4,42 @@
 //! subscription below `$SYS`.
 
 use crate::desk::{Desk, Timer};
-use crate::publish::publishing::{Publishing, publishing};
-use crate::subscribe::subscribing::Subscribing;
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
-
-use tidegate_mqtt::{QoS, TopicName};
-
-use crate::engine::Engine;
 use crate::ids::{SessionKey, ShardId, TenantId};
-use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::publish::dispatch::{Source, reach};
+use crate::publish::publishing::Publishing;
+use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::{REASONS, Reason};
 use crate::topics::is_own_topic;
 use crate::wire::{WireReader, WireWrite};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use tidegate_mqtt::{QoS, TopicName};
 
 /// State of `$SYS` on a shard.
 #[derive(Debug)]
 pub(crate) struct Sys {
-    started: Now,
+    pub(crate) started: Now,
     /// Filters below `$SYS` that shards are interested in, of the tenant that the values are for.
-    watchers: u32,
+    pub(crate) watchers: u32,
     /// The same of all other tenants, which are told of their own clients and of nothing else.
     tenant_watchers: u32,
     /// When the next round is due; also its key among the timers.
     next: Option<Millis>,
     /// Number of the present round: a report that comes too late belongs to no other.
-    round: u32,
+    pub(crate) round: u32,
     /// What the shards have reported in this round.
-    gathered: SysValues,
+    pub(crate) gathered: SysValues,
     /// Reports that this round still waits for.
-    missing: u16,
+    pub(crate) missing: u16,
     /// Most clients seen connected at once.
-    clients_maximum: u64,
+    pub(crate) clients_maximum: u64,
     /// Memory of the process in bytes, as the shell has told for this round, and the most of any round.
-    process_memory: Option<(u64, u64)>,
+    pub(crate) process_memory: Option<(u64, u64)>,
     loads: Vec<Load>,
-    last: Option<(Millis, SysValues)>,
+    pub(crate) last: Option<(Millis, SysValues)>,
     /// What subscribers can find as retained values, to be cleared when the last one leaves.
-    published: BTreeSet<String>,
+    pub(crate) published: BTreeSet<String>,
 }
 
 /// An average per minute over 1, 5 and 15 minutes.
@@ -56,14 +51,14 @@ struct Load {
 /// Numbers that are added up over shards, by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SysValues {
-    plain: [u64; PLAIN.len()],
-    dropped: [u64; REASONS],
+    pub(crate) plain: [u64; PLAIN.len()],
+    pub(crate) dropped: [u64; REASONS],
     /// CONNECT packets received.
-    connects: u64,
+    pub(crate) connects: u64,
 }
 
 /// The plain numbers: topics below `$SYS/broker/`.
-const PLAIN: [&str; 18] = [
+pub(crate) const PLAIN: [&str; 18] = [
     "clients/connected",
     "clients/disconnected",
     "clients/expired",
@@ -100,9 +95,6 @@ const LOADS: [(Counted, &str); 9] = [
     (|it| it.connects, "connections"),
 ];
 
-/// Place of CONNECT among the types of packets.
-const CONNECT: usize = 1;
-
 const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 
 impl Default for SysValues {
@@ -112,7 +104,7 @@ impl Default for SysValues {
 }
 
 impl SysValues {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let mine = self.plain.iter_mut().chain(&mut self.dropped);
         for (mine, theirs) in mine.zip(other.plain.iter().chain(&other.dropped)) {
             *mine += theirs;
@@ -120,7 +112,7 @@ impl SysValues {
         self.connects += other.connects;
     }
 
-    fn write(&self) -> Vec<u8> {
+    pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for value in self.plain.iter().chain(&self.dropped) {
             out.put_u64(*value);
@@ -129,7 +121,7 @@ impl SysValues {
         out
     }
 
-    fn read(bytes: &[u8]) -> Self {
+    pub(crate) fn read(bytes: &[u8]) -> Self {
         let mut values = Self::default();
         let mut reader = WireReader::new(bytes);
         for value in values.plain.iter_mut().chain(&mut values.dropped) {
@@ -169,125 +161,6 @@ impl Sys {
     }
 }
 
-impl Engine {
-    /// Whether the next [`Engine::handle_timers`] publishes `$SYS`, which then tells the memory of the process if
-    /// [`Engine::set_process_memory`] has told it before.
-    pub fn is_about_to_tell(&self, now: Now) -> bool {
-        self.sys.next().is_some_and(|at| at <= now.monotonic)
-    }
-
-    /// Takes note of what the process uses, in bytes.
-    pub fn set_process_memory(&mut self, bytes: u64) {
-        let most = self.sys.process_memory.map_or(0, |(_, most)| most);
-        self.sys.process_memory = Some((bytes, most.max(bytes)));
-    }
-
-    /// Begins a round: every shard is asked.
-    pub(crate) fn publish_sys(&mut self, now: Now) {
-        self.sys.set_sys_timer(&mut self.desk, now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
-        self.sys.round = self.sys.round.wrapping_add(1);
-        self.sys.gathered = self.sys_values();
-        self.sys.missing = self.place.shards - 1;
-        for shard in self.place.others() {
-            self.links.send(shard, Record::SysQuery { round: self.sys.round });
-        }
-        if self.sys.missing == 0 {
-            self.finish_sys_round(now);
-        }
-    }
-
-    pub(crate) fn answer_sys_query(&mut self, from: ShardId, round: u32) {
-        let values = self.sys_values().write();
-        self.links.send(from, Record::SysReport { round, values: &values });
-    }
-
-    pub(crate) fn handle_sys_report(&mut self, now: Now, round: u32, values: &[u8]) {
-        if round != self.sys.round {
-            return;
-        }
-        self.sys.gathered.add(&SysValues::read(values));
-        self.sys.missing = self.sys.missing.saturating_sub(1);
-        if self.sys.missing == 0 {
-            self.finish_sys_round(now);
-        }
-    }
-
-    fn sys_values(&self) -> SysValues {
-        let counters = &self.desk.counters;
-        let gauges = self.gauges();
-        let plain = [
-            gauges.sessions_connected,
-            gauges.sessions_disconnected,
-            counters.sessions_expired,
-            counters.packets_in.iter().sum(),
-            counters.packets_out.iter().sum(),
-            counters.messages_in.iter().sum(),
-            counters.messages_out.iter().sum(),
-            counters.dropped_total(),
-            counters.payload_bytes_in,
-            counters.payload_bytes_out,
-            counters.bytes_in,
-            counters.bytes_out,
-            gauges.subscriptions,
-            gauges.shared_subscriptions,
-            gauges.retained_messages,
-            gauges.retained_messages + gauges.queued_messages,
-            gauges.retained_bytes + gauges.queued_bytes,
-            counters.sockets_opened,
-        ];
-        SysValues { plain, dropped: counters.dropped, connects: counters.packets_in[CONNECT] }
-    }
-
-    fn finish_sys_round(&mut self, now: Now) {
-        if self.sys.watchers == 0 {
-            return;
-        }
-        let values = self.sys.gathered.clone();
-        let [connected, disconnected, ..] = values.plain;
-        self.sys.clients_maximum = self.sys.clients_maximum.max(connected);
-        let uptime = now.monotonic.since(self.sys.started.monotonic) / 1000;
-        let mut texts: Vec<(String, String)> = vec![
-            ("version".into(), format!("tidegate version {}", self.settings.version)),
-            ("uptime".into(), format!("{uptime} seconds")),
-            ("clients/total".into(), (connected + disconnected).to_string()),
-            ("clients/maximum".into(), self.sys.clients_maximum.to_string()),
-            ("clients/active".into(), connected.to_string()),
-            ("clients/inactive".into(), disconnected.to_string()),
-            ("messages/stored".into(), values.plain[15].to_string()),
-        ];
-        texts.extend(PLAIN.iter().zip(values.plain).map(|(topic, value)| ((*topic).to_owned(), value.to_string())));
-        for (reason, count) in Reason::ALL.iter().zip(values.dropped) {
-            if count > 0 {
-                texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));
-            }
-        }
-        if let Some((now, most)) = self.sys.process_memory {
-            texts.push(("heap/current".into(), now.to_string()));
-            texts.push(("heap/maximum".into(), most.to_string()));
-        }
-        self.sys.add_loads(now, &values, &mut texts);
-        for (topic, text) in texts {
-            self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
-        }
-        self.sys.last = Some((now.monotonic, values));
-    }
-
-    fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
-        let mut publication =
-            Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
-        // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
-        let kept = self.settings.retained.available
-            && self.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
-        let slot = publishing!(self).route_of(TenantId::DEFAULT, &topic);
-        let source = Source::inside(self.place.shard, now);
-        let (_, route) = self.cache.get(slot);
-        reach!(self).dispatch(now, route, &mut publication, &source);
-        if kept {
-            self.sys.published.insert(topic);
-        }
-    }
-}
-
 impl Publishing<'_> {
     /// Publishes what was put into words before.
     pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
@@ -324,14 +197,14 @@ impl Subscribing<'_> {
 }
 
 impl Sys {
-    fn set_sys_timer(&mut self, desk: &mut Desk, at: Millis) {
+    pub(crate) fn set_sys_timer(&mut self, desk: &mut Desk, at: Millis) {
         self.next = Some(at);
         desk.timers.set(at, Timer::Sys);
     }
 
     /// Moves the averages on by what was counted since the last round.
     #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
-    fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
+    pub(crate) fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
         let start = (self.started.monotonic, SysValues::default());
         let (then, last) = self.last.as_ref().unwrap_or(&start);
         let minutes = now.monotonic.since(*then) as f64 / 60_000.0;

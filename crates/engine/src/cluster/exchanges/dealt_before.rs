@@ -6,22 +6,13 @@
 
 use super::{ExchangeName, Got};
 use crate::cluster::exchanges::Exchanges;
-use crate::engine::Engine;
 use crate::ids::Partitions;
-use crate::link::transfer_word::{put_partitions, read_partitions};
+use crate::link::transfer_word::put_partitions;
 use crate::publish::deciding::Deciding;
-use crate::wire::{WireError, WireReader, WireWrite};
+use crate::wire::WireWrite;
 
 /// Messages, and to groups of which partitions they were dealt.
 pub(crate) type DealtBefore = Vec<(ExchangeName, Partitions)>;
-
-impl Engine {
-    /// Reads what `put_dealt_before` has written.
-    pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
-        let count = reader.u32("a number of messages that were dealt")?;
-        (0..count).map(|_| Ok((ExchangeName::read(reader)?, read_partitions(reader)?))).collect()
-    }
-}
 
 impl Deciding<'_> {
     /// Takes note of it, and tells those who are the homes of the groups by now.

@@ -1,66 +1,17 @@
 //! Shards say from where on their messages are for the new home of partitions.
 
+use super::{Aside, Cut, Stage};
+use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
 use crate::groups::dealing::Dealing;
-use crate::image::leaving::{Moving, moving};
-use crate::link::Links;
-use std::collections::BTreeSet;
-
-use super::{Aside, Coming, Cut, Leaving, Stage};
-use crate::cluster::roster::{Roster, Shards};
-use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, ShardId};
 use crate::image::ImageError;
+use crate::image::leaving::Moving;
+use crate::link::Links;
 use crate::link::record::Record;
 use crate::link::transfer_word::TransferWord;
 use crate::now::Now;
-
-impl Engine {
-    /// Whether every shard has said that its messages are for the new home.
-    pub fn is_cut(&self, id: u64) -> bool {
-        self.desk.transfers.is_cut(id)
-    }
-
-    /// Begins to note what arrives for partitions whose images this shard has just given out, in the same turn. `id` is
-    /// that of the move.
-    pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
-        let uncut = self.links.roster.all();
-        for partition in self.place.own(partitions) {
-            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
-            self.desk.transfers.leaving.insert(partition, leaving);
-        }
-    }
-
-    /// Asks all shards to send what is for these partitions here, in the turn in which their images were taken in. What they send from their
-    /// cuts on is set aside until [`Engine::finish_transfer`].
-    pub fn begin_coming(&mut self, now: Now, id: u64, partitions: Partitions) {
-        self.desk.journal.now = now;
-        let uncut = self.links.roster.all();
-        let mut own = Partitions::NONE;
-        for partition in self.place.own(partitions) {
-            own.add(partition);
-            let coming = Coming {
-                id,
-                uncut,
-                aside: Vec::new(),
-                aside_bytes: 0,
-                failed: None,
-                stage: Stage::Collecting,
-                touched: BTreeSet::new(),
-            };
-            self.desk.transfers.coming.insert(partition, coming);
-        }
-        if own.is_empty() {
-            return;
-        }
-        for shard in self.links.roster.others() {
-            self.links.send_transfer(shard, TransferWord::Ask { id, partitions: own });
-        }
-        self.finish_fan_outs(now);
-        moving!(self).cut(self.place.shard, id, own);
-        self.after_frame(now);
-    }
-}
+use std::collections::BTreeSet;
 
 impl Moving<'_> {
     /// Takes a word about a transfer.
@@ -76,7 +27,7 @@ impl Moving<'_> {
     }
 
     /// What this shard sends from now on is for the new home of these partitions.
-    fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
+    pub(crate) fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
         // One who asks late, for a move that was called off, takes nothing from the next.
         let cuts = &mut self.desk.transfers.cuts;
         let later = cuts.iter().filter(|cut| cut.id > id);
@@ -151,7 +102,7 @@ impl Dealing<'_> {
 
 impl Transfers {
     /// Whether every shard has said that its messages are for the new home.
-    fn is_cut(&self, id: u64) -> bool {
+    pub(crate) fn is_cut(&self, id: u64) -> bool {
         let leaving = self.leaving.values().filter(|leaving| leaving.id == id);
         leaving.map(|leaving| leaving.uncut).all(|uncut| uncut == Shards::default())
     }
@@ -231,7 +182,7 @@ impl Transfers {
 }
 
 impl Links {
-    fn send_transfer(&mut self, shard: ShardId, word: TransferWord) {
+    pub(crate) fn send_transfer(&mut self, shard: ShardId, word: TransferWord) {
         self.send(shard, Record::Transfer(word));
     }
 }

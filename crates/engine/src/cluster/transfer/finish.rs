@@ -1,87 +1,28 @@
 //! The rest: given out by the old home, delivered by the new one.
 
-use crate::image::leaving::{Moving, moving};
-use crate::session::table::Sessions;
-use std::rc::Rc;
-
-use super::{Aside, DEALT, NAME, RETAINED, Stage, TO_SESSION, too_much};
+use super::{Aside, DEALT, NAME, RETAINED, TO_SESSION};
 use crate::cluster::exchanges::{ExchangeName, Got};
-use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
-use crate::image::{ImageError, begin_image, open_image, read_delivery, read_publication, seal_image};
+use crate::image::leaving::Moving;
+use crate::image::{read_delivery, read_publication};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::publish::deliver::Terms;
+use crate::session::table::Sessions;
 use crate::session::{Delivery, Membership};
 use crate::wire::{WireError, WireReader};
+use std::rc::Rc;
 
 /// Something of a rest.
-enum Entry {
+pub(crate) enum Entry {
     ToSession { tenant: TenantId, client_id: String, delivery: Delivery },
     Retained(MessageRef),
     Name(ExchangeName),
     Dealt(ExchangeName),
 }
 
-impl Engine {
-    /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked
-    /// for when [`Engine::is_cut`]; from then on nothing is noted.
-    ///
-    /// # Errors
-    /// When it was more than is kept, or the link to a shard was lost before it had cut.
-    pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
-        let mut rest = begin_image();
-        for leaving in self.desk.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
-            if leaving.full {
-                return Err(too_much());
-            }
-            if leaving.link_lost {
-                return Err(ImageError::LinkLost);
-            }
-            rest.append(&mut leaving.noted);
-        }
-        Ok(seal_image(rest))
-    }
-
-    /// Delivers the rests of all shards of the old home to those who are at home on this shard, and then what was set
-    /// aside here. Says how many messages there were. The partitions stay held until they are released.
-    ///
-    /// # Errors
-    /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions
-    /// are to be forgotten then.
-    pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
-        self.desk.journal.now = now;
-        let mut aside = Vec::new();
-        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
-            if let Some(failed) = coming.failed.clone() {
-                return Err(failed);
-            }
-            coming.stage = Stage::Complete;
-            // What groups have dealt waits on: it goes back if the session does not stay.
-            aside.extend(coming.aside.extract_if(.., |aside| aside.delivery.group.is_none()));
-        }
-        let mut messages = aside.len() as u64;
-        for rest in rests {
-            let mut reader = open_image(rest)?;
-            while !reader.is_empty() {
-                let (partition, entry) = self.desk.sessions.read_entry(&mut reader, now)?;
-                if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
-                    messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
-                    moving!(self).take_entry(now, partition, entry);
-                }
-            }
-        }
-        moving!(self).deliver_aside(now, aside);
-        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
-            coming.touched.clear();
-        }
-        self.after_frame(now);
-        Ok(messages)
-    }
-}
-
 impl Moving<'_> {
-    fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
+    pub(crate) fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
         match entry {
             Entry::ToSession { tenant, client_id, delivery } => {
                 // A session may have expired since.
@@ -123,7 +64,7 @@ impl Moving<'_> {
     }
 
     /// Delivers what was set aside.
-    pub(super) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
+    pub(crate) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
         for aside in all {
             if self.desk.sessions.is_named(aside.to, aside.client) {
                 self.deliver_late(now, aside.to, &aside.delivery);
@@ -157,7 +98,7 @@ impl Moving<'_> {
 }
 
 impl Sessions {
-    fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
+    pub(crate) fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
         let kind = reader.u8("a kind")?;
         let partition = PartitionId(reader.u16("a partition")?);
         let tenant = TenantId(reader.u16("a tenant")?);

@@ -11,7 +11,7 @@
 //! go the same way: from its cut on, a shard sends them to both homes, until its table says which one it is.
 
 mod cuts;
-mod finish;
+pub(crate) mod finish;
 
 use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::session::table::Sessions;
@@ -30,13 +30,13 @@ use crate::wire::WireWrite;
 const NOTED_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// A delivery to a session, in a rest.
-const TO_SESSION: u8 = 0;
+pub(crate) const TO_SESSION: u8 = 0;
 /// A retained value that was set or cleared, in a rest.
-const RETAINED: u8 = 1;
+pub(crate) const RETAINED: u8 = 1;
 /// The name of a message of another node that has come, in a rest.
-const NAME: u8 = 2;
+pub(crate) const NAME: u8 = 2;
 /// The name of such a message that groups were dealt, in a rest.
-const DEALT: u8 = 3;
+pub(crate) const DEALT: u8 = 3;
 
 /// Partitions that leave, come, or are cut, as one shard sees them.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ pub(crate) struct Transfers {
     pub(crate) dealer: Option<ShardId>,
     /// Whether what is being delivered was noted or set aside.
     late: bool,
-    leaving: BTreeMap<PartitionId, Leaving>,
-    coming: BTreeMap<PartitionId, Coming>,
+    pub(crate) leaving: BTreeMap<PartitionId, Leaving>,
+    pub(crate) coming: BTreeMap<PartitionId, Coming>,
     cuts: Vec<Cut>,
     /// Those for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
     undecided: Vec<Cut>,
@@ -58,34 +58,34 @@ pub(crate) struct Transfers {
 
 /// A partition of which images were given out.
 #[derive(Debug)]
-struct Leaving {
-    id: u64,
+pub(crate) struct Leaving {
+    pub(crate) id: u64,
     /// Shards whose messages are still to be noted.
-    uncut: Shards,
-    noted: Vec<u8>,
-    full: bool,
+    pub(crate) uncut: Shards,
+    pub(crate) noted: Vec<u8>,
+    pub(crate) full: bool,
     /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
-    link_lost: bool,
+    pub(crate) link_lost: bool,
 }
 
 /// A partition of which images were taken in.
 #[derive(Debug)]
-struct Coming {
-    id: u64,
+pub(crate) struct Coming {
+    pub(crate) id: u64,
     /// Shards whose messages the old home still notes.
-    uncut: Shards,
-    aside: Vec<Aside>,
-    aside_bytes: u64,
+    pub(crate) uncut: Shards,
+    pub(crate) aside: Vec<Aside>,
+    pub(crate) aside_bytes: u64,
     /// Why it cannot come.
-    failed: Option<ImageError>,
-    stage: Stage,
+    pub(crate) failed: Option<ImageError>,
+    pub(crate) stage: Stage,
     /// Retained values that were set here and are newer than those of the rest.
-    touched: BTreeSet<(TenantId, Box<str>)>,
+    pub(crate) touched: BTreeSet<(TenantId, Box<str>)>,
 }
 
 /// How far a partition has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+pub(crate) enum Stage {
     /// What arrives is set aside.
     Collecting,
     /// The rest has been delivered, and so is what arrives, but for what groups deal.
@@ -100,12 +100,12 @@ pub(crate) struct Aside {
     to: SessionKey,
     /// Hash of the client id.
     client: u64,
-    delivery: Delivery,
+    pub(crate) delivery: Delivery,
 }
 
 /// Partitions of which this shard has said that its messages are for their new home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cut {
+pub(crate) struct Cut {
     id: u64,
     partitions: Partitions,
     to: ShardId,
@@ -248,7 +248,7 @@ impl Transfers {
 }
 
 /// More came for a partition than is kept.
-fn too_much() -> ImageError {
+pub(crate) fn too_much() -> ImageError {
     let max_bytes = NOTED_MAX_BYTES as u64;
     ImageError::TooLarge { bytes: max_bytes, max_bytes }
 }

@@ -12,7 +12,7 @@ use crate::telling::reason::Reason;
 
 impl Connecting<'_> {
     /// What the listener does not allow.
-    pub(super) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
+    pub(crate) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
         let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.settings.listener(c.listener))
         else {
             return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
@@ -47,7 +47,7 @@ impl Connecting<'_> {
 
     /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it
     /// asks for.
-    pub(super) fn check_client(
+    pub(crate) fn check_client(
         &self,
         subject: Subject<'_>,
         existing: Option<SessionKey>,

@@ -6,7 +6,7 @@ use tidegate_mqtt::{Connect, Version};
 use crate::ids::ConnectionKey;
 
 /// What a CONNECT asks for and the server grants.
-pub(super) struct Granted<'a> {
+pub(crate) struct Granted<'a> {
     pub client_id: &'a str,
     /// Whether the server chose the client id.
     pub assigned: bool,
@@ -16,7 +16,7 @@ pub(super) struct Granted<'a> {
 }
 
 impl Connecting<'_> {
-    pub(super) fn grant<'a>(
+    pub(crate) fn grant<'a>(
         &self,
         key: ConnectionKey,
         client_id: &'a str,

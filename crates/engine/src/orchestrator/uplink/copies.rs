@@ -21,7 +21,7 @@ use crate::wire::{WireError, WireReader, WireWrite};
 /// Ids kept for each broker: more than it may have under way to the orchestrator.
 const KEPT_IDS: u16 = 1024;
 /// Messages above QoS 0 that a broker may have under way to the orchestrator.
-pub(super) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
+pub(crate) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
 /// Unacknowledged messages above QoS 0 that a broker may send when it ignores [`RECEIVE_MAXIMUM`], as Mosquitto 2.0 does
 /// when it resumes a session: as many as there are packet identifiers. Beyond it the connection ends. A lower bound would
 /// end the connection before anything is acknowledged, and the broker would send the same again on the next one.
@@ -56,7 +56,7 @@ pub(super) fn subscription_identifier(filter: &str) -> u32 {
 
 /// The last message of a broker that had no id.
 #[derive(Debug, Default)]
-pub(super) struct LastMessage {
+pub(crate) struct LastMessage {
     hash: u64,
     /// Subscriptions whose copies have come.
     subscriptions: Vec<u32>,
@@ -84,7 +84,7 @@ impl LastMessage {
 
 /// Where the next id of a broker is kept.
 #[derive(Debug, Default)]
-pub(super) struct KeptIds {
+pub(crate) struct KeptIds {
     /// Counts the ids that were kept, over restarts.
     next: u64,
 }
@@ -121,7 +121,7 @@ impl Uplinks {
     }
 
     /// Where a broker whose session was restored goes on keeping ids.
-    pub(super) fn kept_ids_of(&mut self, session: Option<StoredSession>) -> KeptIds {
+    pub(crate) fn kept_ids_of(&mut self, session: Option<StoredSession>) -> KeptIds {
         KeptIds { next: session.and_then(|session| self.settlement.restored_ids.remove(&session)).unwrap_or(0) }
     }
 }

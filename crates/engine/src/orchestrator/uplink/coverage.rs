@@ -67,7 +67,7 @@ impl Uplinks {
 
 impl Brokers {
     /// Notes whether a broker had better not get everything.
-    pub(super) fn note_flaws(&mut self, key: UplinkKey) {
+    pub(crate) fn note_flaws(&mut self, key: UplinkKey) {
         let Some(uplink) = self.all.get(&key) else { return };
         if uplink.is_flawed() {
             self.flawed.insert(uplink.session.0);

@@ -115,7 +115,7 @@ impl Ending {
 
 impl Brokers {
     /// A broker is asked once more for a filter that has ended its connections: it may have become another one.
-    pub(super) fn ask_ending_again(&mut self, now: Now, desk: &mut Desk, wanted: &WantedFilters, key: UplinkKey) {
+    pub(crate) fn ask_ending_again(&mut self, now: Now, desk: &mut Desk, wanted: &WantedFilters, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &wanted.filters) else {
             return;

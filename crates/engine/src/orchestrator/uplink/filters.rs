@@ -24,7 +24,7 @@ use crate::settings::fleet_topics::at_brokers;
 use crate::topics::is_own_topic;
 
 /// Packets that wait for their answer at once, under packet ids that no message of an uplink gets.
-pub(super) const PACKETS_UNDER_WAY: u16 = 8;
+pub(crate) const PACKETS_UNDER_WAY: u16 = 8;
 /// Filters remembered that a broker that is away still holds; beyond it it sends in vain what nobody wants.
 const GONE_MAX: usize = 100_000;
 
@@ -53,7 +53,7 @@ pub(super) struct Waiter {
 
 impl WantedFilters {
     /// How many filters the clients of this process want.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.filters.len()
     }
 }
@@ -69,19 +69,19 @@ pub(super) struct Change {
 
 /// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it
 /// has kept.
-pub(super) const SUB_ACK_PROBES: u64 = 6;
+pub(crate) const SUB_ACK_PROBES: u64 = 6;
 /// After how long a broker is asked again for filters that it has refused, milliseconds.
 const ASK_AGAIN_MS: u64 = 60_000;
 
 /// What one broker holds of the filters.
 #[derive(Debug)]
-pub(super) struct FilterSync {
+pub(crate) struct FilterSync {
     /// To be asked for, in order.
     pub(super) queue: VecDeque<Change>,
     /// Asked for and not answered.
     pub(super) asked: VecDeque<(PacketId, Vec<Change>)>,
     /// Since when it has answered for none of these.
-    pub(super) asked_since: Millis,
+    pub(crate) asked_since: Millis,
     /// How many of the first round are not confirmed.
     first_left: u64,
     /// How many of the first round it was not even asked for.
@@ -165,7 +165,7 @@ impl FilterSync {
         answer.min(self.ask_again_at).min(self.ending.again_at)
     }
 
-    pub(super) fn answer_due(&self, timeout: u64) -> Millis {
+    pub(crate) fn answer_due(&self, timeout: u64) -> Millis {
         self.asked_since.plus(timeout.saturating_mul(SUB_ACK_PROBES))
     }
 
@@ -209,7 +209,7 @@ impl Uplinking<'_> {
         }
     }
 
-    pub(super) fn handle_sub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
+    pub(crate) fn handle_sub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
         let Some((uplink, version)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
         self.uplinks.brokers.note_refused(now, &self.uplinks.wanted, uplink, &ack);
@@ -219,7 +219,7 @@ impl Uplinking<'_> {
         Ok(())
     }
 
-    pub(super) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
+    pub(crate) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
         let Some((uplink, version)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
         let ack = UnsubAck::decode(version, frame.first_byte, frame.body)?;
         self.note_answered(now, uplink, ack.packet_id);
@@ -372,7 +372,7 @@ impl Brokers {
     }
 
     /// A broker is asked once more for what it has refused: its rules may have changed.
-    pub(super) fn ask_filters_again(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+    pub(crate) fn ask_filters_again(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         if filters.ask_again_at > now.monotonic {

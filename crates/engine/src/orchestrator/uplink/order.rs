@@ -27,7 +27,7 @@ const PLACE_AMONG_MAX: usize = 4_096;
 
 /// What others have to settle before a broker is given anything.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(crate) struct Hold {
     /// When it waits no longer, [`Millis::NEVER`] where it does not wait.
     pub(super) until: Millis,
     waits_for: BTreeSet<MessageId>,
@@ -57,7 +57,7 @@ fn id_of(delivery: &Delivery) -> Option<MessageId> {
 impl Dealing<'_> {
     /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
     /// ones.
-    pub(super) fn keep_order(&mut self, now: Now) {
+    pub(crate) fn keep_order(&mut self, now: Now) {
         let by_topic =
             self.uplinks.brokers.config.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
         if !by_topic || self.uplinks.brokers.all.len() < 2 {
@@ -151,7 +151,7 @@ impl Brokers {
     }
 
     /// A broker has waited long enough for others.
-    pub(super) fn end_long_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn end_long_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
         let waited = self.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
         if waited {
             self.end_hold(now, desk, layouts, key);

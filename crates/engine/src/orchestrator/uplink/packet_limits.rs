@@ -7,7 +7,7 @@ const LEARNED_MS: u64 = 600_000;
 
 /// The longest packet that a broker takes, bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PacketLimit {
+pub(crate) struct PacketLimit {
     /// As the broker's last CONNACK says.
     pub(super) announced: u32,
     /// As it has shown by refusing a packet of one byte more.

@@ -11,7 +11,7 @@ const PAUSE_MAX_MS: u64 = 5_000;
 
 /// Until when a broker is given nothing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pause {
+pub(crate) struct Pause {
     /// The end of it, [`Millis::NEVER`] where there is none.
     pub(super) until: Millis,
     /// How long the last one was; 0 when the broker has taken a message since.
@@ -61,7 +61,7 @@ impl Dealing<'_> {
     }
 
     /// A broker that had no room is asked again, when it is time.
-    pub(super) fn end_pause(&mut self, now: Now, key: UplinkKey) {
+    pub(crate) fn end_pause(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         if uplink.pause.until > now.monotonic {
             return;

@@ -26,7 +26,7 @@ use crate::telling::reason::Reason;
 
 impl Uplinking<'_> {
     /// Takes a PUBLISH from a broker.
-    pub(super) fn receive_from_broker(
+    pub(crate) fn receive_from_broker(
         &mut self,
         now: Now,
         key: ConnectionKey,

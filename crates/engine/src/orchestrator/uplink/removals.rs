@@ -52,7 +52,7 @@ impl Removals {
 
 impl Uplinking<'_> {
     /// The removals among what a restored session owes its broker are remembered again.
-    pub(super) fn remember_removals(&mut self, now: Now, session: SessionKey) {
+    pub(crate) fn remember_removals(&mut self, now: Now, session: SessionKey) {
         let Some(flow) = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
         let sent = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         let owed = sent.chain(&flow.queue).filter(|owed| owed.message.retain && owed.message.payload().is_empty());

@@ -2,20 +2,7 @@
 
 use super::{Drain, Stage, Uplink, UplinkReport, UplinkState};
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::now::Millis;
-
-impl Engine {
-    /// How all uplinks are.
-    pub fn uplinks(&self) -> Vec<UplinkReport> {
-        self.uplinks.brokers.all.values().map(|uplink| uplink.report(&self.desk)).collect()
-    }
-
-    /// Filters that the clients of this process want of brokers.
-    pub fn wanted_filters(&self) -> u64 {
-        self.uplinks.wanted.len() as u64
-    }
-}
 
 impl Uplink {
     /// Whether its broker holds all filters, and is not drained.
@@ -29,7 +16,7 @@ impl Uplink {
         self.draining.is_none() && (is_there || self.reassign_at != Millis::NEVER && self.reassign_at > now)
     }
 
-    pub(super) fn report(&self, desk: &Desk) -> UplinkReport {
+    pub(crate) fn report(&self, desk: &Desk) -> UplinkReport {
         let (queued, in_flight) = desk.sessions.owed_by(self.session);
         let in_flight = in_flight.saturating_sub(self.released);
         let unreturned = self.unreturned.len() as u64;

@@ -1,28 +1,26 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
-use crate::groups::dealing::Dealing;
-use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
-use crate::orchestrator::uplink::uplinking::Uplinking;
-use crate::orchestrator::uplink::{FleetConfig, Uplinks};
-use crate::publish::publishing::Publishing;
-use crate::session::BlockedPublisher;
-use tidegate_mqtt::{PublishProperties, QoS, Version};
-
 use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
 use crate::desk::Desk;
-use crate::engine::Engine;
+use crate::groups::dealing::Dealing;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::uplinking::Uplinking;
+use crate::orchestrator::uplink::{FleetConfig, Uplinks};
 use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
 use crate::publish::layouts::{Shape, packet_len};
+use crate::publish::publishing::Publishing;
+use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;
 use crate::topics::{SubscriberOptions, is_own_topic};
+use tidegate_mqtt::{PublishProperties, QoS, Version};
 
 /// Whether the fleet takes messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,13 +122,6 @@ impl Uplinking<'_> {
                 self.desk.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
             }
         }
-    }
-}
-
-impl Engine {
-    /// Whether the fleet takes messages.
-    pub fn fleet_is_open(&self) -> bool {
-        self.uplinks.gate == Gate::Open
     }
 }
 

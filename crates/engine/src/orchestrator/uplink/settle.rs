@@ -78,7 +78,7 @@ fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
 
 impl Uplinking<'_> {
     /// Decides about what brokers have acknowledged in the packet at hand.
-    pub(super) fn settle_acknowledged(&mut self, now: Now) {
+    pub(crate) fn settle_acknowledged(&mut self, now: Now) {
         let decide = self.uplinks.brokers.config.brokers_decide();
         while let Some((session, in_flight)) = self.uplinks.settlement.acknowledged.pop() {
             let Some(key) = self.uplinks.brokers.by_session.get(&session.0).copied() else {
@@ -140,7 +140,7 @@ impl Uplinking<'_> {
     }
 
     /// Messages that should have come back by now are sent again; those that nobody wants any more are settled.
-    pub(super) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
+    pub(crate) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
         let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.return_timeout_ms) else {
             return;
         };
@@ -194,7 +194,7 @@ impl Uplinking<'_> {
     }
 
     /// Takes everything from a broker that is away or leaves: others get it.
-    pub(super) fn reassign(&mut self, now: Now, key: UplinkKey) {
+    pub(crate) fn reassign(&mut self, now: Now, key: UplinkKey) {
         self.take_back(now, key, Whereto::Elsewhere);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let wait = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());

@@ -45,7 +45,7 @@ pub(super) const STEADY_AFTER_MS: u64 = 5_000;
 
 /// How often messages were under way alone when brokers closed the connection.
 #[derive(Debug, Default)]
-pub(super) struct Blames(BTreeMap<MessageId, u8>);
+pub(crate) struct Blames(BTreeMap<MessageId, u8>);
 
 impl Blames {
     /// Counts one more; says whether it was often enough.
@@ -72,7 +72,7 @@ impl Blames {
 
 /// What is known of the connections that a broker has closed.
 #[derive(Debug)]
-pub(super) struct Suspicion {
+pub(crate) struct Suspicion {
     /// Connections in a row that it closed before it had served for long.
     closed: u8,
     /// The same, whoever has closed them.
@@ -85,7 +85,7 @@ pub(super) struct Suspicion {
     /// behind it.
     outlived_at: u64,
     /// With which code the broker has ended the present connection.
-    pub(super) said: Option<ReasonCode>,
+    pub(crate) said: Option<ReasonCode>,
     /// Connections that began at once since it has answered a message.
     at_once: u8,
     /// When it has served for long, [`Millis::NEVER`] where it does not serve or has.
@@ -131,7 +131,7 @@ impl Suspicion {
 }
 
 /// Whether a broker that gives this reason closes the connection because of what it was sent, as far as one can tell.
-pub(super) fn is_about_packets(code: ReasonCode) -> bool {
+pub(crate) fn is_about_packets(code: ReasonCode) -> bool {
     !matches!(
         code,
         ReasonCode::Success
@@ -218,11 +218,11 @@ impl Uplinking<'_> {
 }
 
 /// Acts on refusals of brokers: a message goes to another broker, or is dropped and its topic noted.
-pub(super) struct BrokerRefusals<'e>(pub(super) Dealing<'e>);
+pub(crate) struct BrokerRefusals<'e>(pub(crate) Dealing<'e>);
 
 impl BrokerRefusals<'_> {
     /// Decides about what brokers have refused in the packet at hand.
-    pub(super) fn settle(&mut self, now: Now) {
+    pub(crate) fn settle(&mut self, now: Now) {
         while let Some(Declined { session, code, in_flight }) = self.0.uplinks.settlement.refused.pop() {
             let key = self.0.uplinks.brokers.by_session.get(&session.0).copied();
             let Some((key, delivery)) = key.zip(in_flight.delivery.as_ref()) else {
@@ -415,7 +415,7 @@ impl Brokers {
     }
 
     /// A broker may have served for long.
-    pub(super) fn check_steady(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn check_steady(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         if uplink.suspicion.steady_at > now.monotonic {
             return;
@@ -455,7 +455,7 @@ impl Uplink {
     }
 
     /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
-    pub(super) fn note_probe_sent(&mut self, desk: &Desk) {
+    pub(crate) fn note_probe_sent(&mut self, desk: &Desk) {
         if !self.suspicion.is_careful() {
             return;
         }

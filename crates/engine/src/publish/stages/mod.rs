@@ -142,7 +142,7 @@ impl Deciding<'_> {
     /// The stages that a message needs. Most need none: what the settings say of a topic is remembered with its route,
     /// and each of the other conditions is one comparison.
     #[inline]
-    pub(super) fn stages_of(&self, it: &Inbound<'_>) -> StageSet {
+    pub(crate) fn stages_of(&self, it: &Inbound<'_>) -> StageSet {
         let traits = self.cache.traits(it.slot);
         let receivers = self.cache.get(it.slot).1.targets().len();
         let full = self.desk.journal.full;
@@ -166,7 +166,7 @@ impl Deciding<'_> {
     }
 
     /// Asks one stage.
-    pub(super) fn ask_stage(&mut self, stage: Stage, it: &Inbound<'_>) -> Step {
+    pub(crate) fn ask_stage(&mut self, stage: Stage, it: &Inbound<'_>) -> Step {
         match stage {
             Stage::Exchange => self.resume_exchange(it),
             Stage::Repetition => self.answer_repetition(it),

@@ -1,11 +1,10 @@
 //! Limits that change while clients are connected.
 
-use std::sync::Arc;
-
 use crate::desk::high_water;
 use crate::engine::Engine;
 use crate::session::overflow::OverflowRules;
 use crate::settings::{Limits, ListenerSettings, Settings};
+use std::sync::Arc;
 
 impl Engine {
     /// Puts the limits of other settings in force, for what comes from now on: all of [`Limits`] but the length of

@@ -1,11 +1,10 @@
 //! Clients that one engine asks who they are and another one serves (BRK-10): of a user whose own credentials brokers
 //! are shown.
 
-use tidegate_mqtt::PacketType;
-
 use crate::connection::Phase;
 use crate::engine::Engine;
 use crate::ids::ConnectionKey;
+use tidegate_mqtt::PacketType;
 
 impl Engine {
     /// A client may come in and is served by another engine: its connection is the shell's alone from now on. Returns

@@ -1,10 +1,5 @@
 //! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
 
-use crate::publish::publishing::publishing;
-use std::borrow::Cow;
-
-use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
-
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::connection::input::Refused;
 use crate::engine::Engine;
@@ -14,10 +9,13 @@ use crate::orchestrator::uplink::id::PROPERTY;
 use crate::publish::inbound::Inbound;
 use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::pipeline::Progress;
+use crate::publish::publishing::publishing;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
+use std::borrow::Cow;
+use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 impl Engine {
     /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came. `forwarded` is empty and
