@@ -9,15 +9,10 @@ use crate::addresses::{Address, Nodes, Right, Statement};
 use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::desk::Desk;
-use crate::event::Attempt;
 use crate::ids::{ListenerId, SessionKey, TenantId};
-use crate::now::Now;
-use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::settings::fleet_topics::owner_of;
-use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::Reason;
 use crate::topics::{RouteCache, RouteSlot};
 use std::collections::BTreeSet;
@@ -100,59 +95,6 @@ impl Rules {
     }
 }
 
-impl Deciding<'_> {
-    /// Whether a message on its way in may be published. A yes is remembered.
-    pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
-        if self.rules.is_known_to_be_allowed(self.desk, self.cache, it) {
-            return true;
-        }
-        let (_, topic) = owner_of(self.settings, it.tenant, self.cache.get(it.slot).0);
-        let allowed = self.principals.publisher_may(
-            self.desk,
-            self.rules,
-            (it.key, it.session),
-            topic,
-            it.raw.qos,
-            it.raw.retain,
-        );
-        let asked = self.rules.asked(self.cache, it);
-        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
-            connection.extra_mut().allowed = Some(asked);
-        }
-        allowed
-    }
-}
-
-impl Subscribing<'_> {
-    pub(crate) fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        session.rights_epoch = epoch;
-        let mut ended: Vec<String> = Vec::new();
-        let Some(session) = self.desk.sessions.get(key.0) else { return };
-        for filter in session.filters.iter() {
-            let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
-            let text = self.index.filter(filter).unwrap_or_default();
-            if !self.rules.may_subscribe(self.desk, key, text, qos, false) {
-                ended.push(text.to_owned());
-            }
-        }
-        for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
-            let qos = crate::topics::SubscriberOptions::from_bits(membership.member.options).qos();
-            if !self.rules.may_subscribe(self.desk, key, &membership.filter, qos, true) {
-                ended.push(format!("$share/{}/{}", membership.share, membership.filter));
-            }
-        }
-        self.rules.withdraw_waiting(self.desk, key);
-        for filter in ended {
-            if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
-                self.unsubscribe(now, key, filter);
-                self.desk.reports().tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
-                self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
-            }
-        }
-    }
-}
-
 impl Rules {
     #[inline]
     pub(crate) fn may_publish(&self, desk: &Desk, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
@@ -198,7 +140,7 @@ impl Rules {
 
     /// What the rules are asked about a message.
     #[inline]
-    fn asked(&self, cache: &RouteCache, it: &Inbound<'_>) -> Allowed {
+    pub(crate) fn asked(&self, cache: &RouteCache, it: &Inbound<'_>) -> Allowed {
         let bits = it.raw.qos.bits() | u8::from(it.raw.retain) << 2;
         Allowed { slot: it.slot, fills: cache.fills(), bits, epoch: self.epoch() }
     }
@@ -256,7 +198,7 @@ impl Rules {
     }
 
     /// Takes back what waits for a client that may not be sent it any more.
-    fn withdraw_waiting(&self, desk: &mut Desk, key: SessionKey) {
+    pub(crate) fn withdraw_waiting(&self, desk: &mut Desk, key: SessionKey) {
         let queue = desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
         let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(desk, key, delivery.message.topic());
         if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {

@@ -21,10 +21,10 @@ mod subscribe;
 mod telling;
 mod uplink;
 
-use crate::cluster::ending::ending;
-use crate::groups::dealing::dealing;
-use crate::publish::answering::answering;
-use crate::retained::fetching::fetching;
+use crate::flows::cluster::ending::ending;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::answering::answering;
+use crate::flows::retained::fetching::fetching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

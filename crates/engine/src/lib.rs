@@ -42,7 +42,7 @@
 //!
 //! # Where what is
 //!
-//! - `engine` has the calls above and all that they do with more than one component, `event` what they answer with,
+//! - `engine` has the calls above, `flows` what happens across components, `event` what the calls answer with,
 //!   `desk` the clients of a shard, `settings` the settings at start; `ids`, `now`, `hash`, `slab`, `timers`, `message`
 //!   and `wire` are below everything.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
@@ -83,6 +83,7 @@ mod desk;
 mod durable;
 mod engine;
 mod event;
+mod flows;
 mod groups;
 mod hash;
 mod ids;

@@ -1,11 +1,9 @@
 //! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients
 //! elsewhere.
 
-use crate::event::Event;
 use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::session::acknowledge::Acknowledging;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 
@@ -49,18 +47,5 @@ impl Sessions {
         let Some(session) = self.get(key.0) else { return false };
         let idle = session.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
         session.connection.is_some() && idle
-    }
-}
-
-impl Acknowledging<'_> {
-    /// A packet id was acknowledged; perhaps it was that of a ping.
-    #[cold]
-    pub(crate) fn note_pong(&mut self, session: SessionKey, packet_id: u16) {
-        if self.pings.remove(&(session.0, packet_id)) == Some(true)
-            && let Some(session) = self.desk.sessions.get(session.0)
-        {
-            let (tenant, client_id) = (session.tenant, session.client_id.to_string());
-            self.desk.events.push_back(Event::Pong { tenant, client_id });
-        }
     }
 }

@@ -48,7 +48,7 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("conformance", 6),
     ceiling("console", 2),
     ceiling("dns", 4),
-    ceiling("engine", 23),
+    ceiling("engine", 21),
     ceiling("lab", 7),
     ceiling("mirror", 2),
     ceiling("mosquitto-conf", 2),
@@ -61,7 +61,7 @@ pub const CIRCLES: &[Ceiling] = &[
 ];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 58), ceiling("node", 28)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 33), ceiling("node", 28)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {
@@ -69,29 +69,30 @@ pub const ARROWS: &[Arrows] = &[Arrows {
     order: &[
         "engine",
         "audit",
-        "image",
+        "flows",
+        "principals",
         "service",
+        "observers",
+        "image",
         "retained",
-        "limits",
-        "orchestrator",
-        "durable",
         "groups",
+        "orchestrator",
+        "access",
+        "subscribe",
+        "desk",
+        "durable",
         "cluster",
         "publish",
-        "observers",
-        "principals",
+        "limits",
         "connection",
-        "access",
         "addresses",
-        "subscribe",
         "link",
         "session",
         "telling",
-        "message",
-        "desk",
-        "timers",
-        "event",
         "topics",
+        "event",
+        "message",
+        "timers",
         "memory",
         "settings",
         "slab",
@@ -100,5 +101,5 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "now",
         "wire",
     ],
-    count: 134,
+    count: 84,
 }];

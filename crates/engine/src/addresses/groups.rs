@@ -1,29 +1,26 @@
 //! Which nodes are in which groups (CTX-33). Who decides that is elsewhere: an engine is told.
 
 use super::name::{GROUP_NAME_MAX, is_group_name};
-use super::restore::{NODE_GROUP, stored_group};
 use crate::addresses::Nodes;
 use crate::ids::{SessionKey, TenantId};
-use crate::now::Now;
 use crate::settings::Settings;
 use crate::slab::Slab;
-use crate::subscribe::subscribing::Subscribing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The groups of a shard's nodes. A membership costs about 16 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeGroups {
-    groups: Slab<Group>,
+    pub(crate) groups: Slab<Group>,
     by_name: BTreeMap<(TenantId, Box<str>), u32>,
     /// The groups of each node that is in any.
-    by_session: BTreeMap<u32, Vec<u32>>,
+    pub(crate) by_session: BTreeMap<u32, Vec<u32>>,
 }
 
 #[derive(Debug)]
-struct Group {
-    tenant: TenantId,
-    name: Box<str>,
+pub(crate) struct Group {
+    pub(crate) tenant: TenantId,
+    pub(crate) name: Box<str>,
     members: BTreeSet<u32>,
 }
 
@@ -95,7 +92,7 @@ impl NodeGroups {
     }
 
     /// Adds a member; says whether the group is new, or `None` where nothing changed.
-    fn join(&mut self, tenant: TenantId, name: &str, session: SessionKey) -> Option<bool> {
+    pub(crate) fn join(&mut self, tenant: TenantId, name: &str, session: SessionKey) -> Option<bool> {
         let known = self.find(tenant, name);
         let key = known.unwrap_or_else(|| {
             let key = self.groups.insert(Group { tenant, name: name.into(), members: BTreeSet::new() });
@@ -112,7 +109,7 @@ impl NodeGroups {
     }
 
     /// Takes a member out; says whether the group is gone with it, or `None` where nothing changed.
-    fn leave(&mut self, key: u32, session: SessionKey) -> Option<bool> {
+    pub(crate) fn leave(&mut self, key: u32, session: SessionKey) -> Option<bool> {
         let group = self.groups.get_mut(key)?;
         if !group.members.remove(&session.0) {
             return None;
@@ -128,39 +125,6 @@ impl NodeGroups {
             }
         }
         Some(empty)
-    }
-}
-
-impl Subscribing<'_> {
-    pub(crate) fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
-        let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
-        self.desk.sessions.store_subscription(&mut self.desk.journal, key, &stored_group(name), NODE_GROUP, 0);
-        if new {
-            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
-            self.want_address(now, tenant, &filter);
-        }
-        self.nodes.nodes_changed(self.index);
-    }
-
-    pub(crate) fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
-        let Some(gone) = self.nodes.groups.leave(group, key) else { return };
-        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, &stored_group(name));
-        if gone {
-            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
-            self.want_address_no_more(now, tenant, &filter);
-        }
-        self.nodes.nodes_changed(self.index);
-    }
-
-    /// A node is gone: it is in no group any more.
-    pub(super) fn leave_node_groups(&mut self, now: Now, key: SessionKey) {
-        for group in self.nodes.groups.by_session.get(&key.0).cloned().unwrap_or_default() {
-            let Some((tenant, name)) = self.nodes.groups.groups.get(group).map(|it| (it.tenant, it.name.clone()))
-            else {
-                continue;
-            };
-            self.leave_node_group(now, tenant, &name, group, key);
-        }
     }
 }
 

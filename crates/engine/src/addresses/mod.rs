@@ -8,9 +8,9 @@
 //! groups and of all, a shard tells the others by interest like any other, as long as it has members.
 
 pub(crate) mod groups;
-mod mailbox;
+pub(crate) mod mailbox;
 pub(crate) mod name;
-mod nodes;
+pub(crate) mod nodes;
 pub(crate) mod receipts;
 pub(crate) mod restore;
 mod rights;
@@ -18,7 +18,7 @@ mod route;
 pub(crate) mod tally;
 
 pub use groups::{MembershipChange, MembershipError, MembershipOutcome};
-use name::encoded;
+pub(crate) use name::encoded;
 pub(crate) use name::{Address, Statement, is_address, is_for_applications, is_group_name, is_report};
 pub(crate) use nodes::Nodes;
 pub(crate) use receipts::{Fate, Receipts, SET_BY_BROKER, asks_for_unknown_receipts};

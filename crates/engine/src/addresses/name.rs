@@ -121,7 +121,7 @@ fn decoded(level: &str) -> Cow<'_, str> {
 }
 
 /// A client id as a level of an address.
-pub(super) fn encoded(id: &str) -> String {
+pub(crate) fn encoded(id: &str) -> String {
     let mut level = String::with_capacity(id.len());
     for character in id.chars() {
         match ESCAPED.iter().find(|(other, _)| *other == character) {

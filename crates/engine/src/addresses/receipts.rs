@@ -3,36 +3,32 @@
 //! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
 //! know travels with the message: to other shards, into the store, and back.
 
+use super::Address;
 use crate::desk::Reporting;
-use crate::publish::origin::ORIGIN_PROPERTY;
-use crate::publish::publishing::Publishing;
-use std::collections::VecDeque;
-use std::fmt::Write;
-
-use tidegate_mqtt::{PublishProperties, QoS, TopicName};
-
-use super::{Address, encoded};
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::ids::{SessionKey, TenantId};
 use crate::message::{Message, Publication};
-use crate::now::{Millis, Now};
-use crate::publish::dead_letter::put_user_property;
+use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
+use std::collections::VecDeque;
+use std::fmt::Write;
+use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 
 /// Receipts that wait for the end of what is being worked on; what comes beyond is not told.
 pub(super) const WAITING_MAX: usize = 4096;
 
 /// User property by which a sender asks for receipts.
-const ASKS: &str = "receipt";
+pub(crate) const ASKS: &str = "receipt";
+
 /// User property that says where they go, set by the broker.
-const GOES_TO: &str = "receipt-to";
+pub(crate) const GOES_TO: &str = "receipt-to";
+
 /// User property that tells messages to several nodes apart, set by the broker.
-const NUMBER: &str = "receipt-id";
+pub(crate) const NUMBER: &str = "receipt-id";
+
 /// What only the broker says. From anybody else it is left out of messages to addresses: whoever could say where
 /// receipts go would have the broker publish where it may not publish itself.
 pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER, ORIGIN_PROPERTY];
-/// Identifier of the property Correlation Data.
-const CORRELATION_DATA: u8 = 0x09;
 
 /// What became of a message to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +100,7 @@ impl Receipt {
 /// Receipts that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Receipts {
-    waiting: VecDeque<Receipt>,
+    pub(crate) waiting: VecDeque<Receipt>,
 }
 
 impl Receipts {
@@ -152,76 +148,11 @@ fn told(fate: &str, node: &str, topic: &str, reason: Option<Reason>) -> String {
 }
 
 /// Receipts that there are.
-const RECEIPTS: [&str; 2] = ["delivered", "all"];
+pub(crate) const RECEIPTS: [&str; 2] = ["delivered", "all"];
 
 /// Whether a sender asks for receipts that there are not.
 pub(crate) fn asks_for_unknown_receipts(properties: &PublishProperties<'_>) -> bool {
     properties.user_properties.iter().any(|(name, value)| name == ASKS && !RECEIPTS.contains(&value))
-}
-
-impl Publishing<'_> {
-    /// Adds to the properties of a message to nodes where its receipts go, if its sender asks for any and may publish
-    /// there.
-    pub(crate) fn add_receipts(
-        &mut self,
-        sender: (ConnectionKey, Option<SessionKey>),
-        topic: &str,
-        asked: &PublishProperties<'_>,
-        out: &mut Vec<u8>,
-    ) {
-        let Some(addresses) = self.desk.settings.addresses.as_ref() else { return };
-        let session = sender.1.and_then(|session| self.desk.sessions.get(session.0));
-        let name = session.map(|session| &*session.client_id);
-        let Some(name) = name.or(self.principals.name(sender.0).map(|(_, name)| name)) else { return };
-        let own = format!("{}/receipts/{}", addresses.prefix, encoded(name));
-        let wished = asked.response_topic.map(TopicName::as_str);
-        let may = |topic: &&str| {
-            !is_own_topic(topic)
-                && self.principals.publisher_may(self.desk, self.rules, sender, topic, QoS::AtLeastOnce, false)
-        };
-        match wished.filter(may) {
-            Some(wished) => self.add_receipts_to(topic, asked, wished, out),
-            // The broker subscribes to no receipts.
-            None if self.principals.is_broker(sender.0) => {}
-            None => self.add_receipts_to(topic, asked, &own, out),
-        }
-    }
-
-    /// The same for receipts that go to this topic.
-    fn add_receipts_to(&mut self, topic: &str, asked: &PublishProperties<'_>, to: &str, out: &mut Vec<u8>) {
-        let wants = asked.user_properties.iter().any(|(name, value)| name == ASKS && RECEIPTS.contains(&value));
-        let Some(addresses) = self.desk.settings.addresses.as_ref().filter(|_| wants) else { return };
-        let several = match Address::read(&addresses.prefix, topic) {
-            Some(Address::Node(_)) => false,
-            Some(Address::Group(_) | Address::All) => true,
-            Some(Address::Receipts(_)) | None => return,
-        };
-        if TopicName::new(to).is_err() {
-            // The client id of the sender is so long that no topic has room for it.
-            return;
-        }
-        put_user_property(out, GOES_TO, to);
-        if several {
-            self.nodes.asked += 1;
-            let number = crate::hash::hash_bytes(self.assigned.seed, &self.nodes.asked.to_le_bytes());
-            put_user_property(out, NUMBER, &format!("{number:x}"));
-        }
-    }
-
-    /// Publishes the receipt that waits longest; says whether there was one.
-    pub(crate) fn publish_receipt(&mut self, now: Now) -> bool {
-        let Some(receipt) = self.desk.receipts.waiting.pop_front() else { return false };
-        let mut properties = Vec::new();
-        if let Some(data) = &receipt.correlation {
-            properties.push(CORRELATION_DATA);
-            properties.extend_from_slice(&(data.len() as u16).to_be_bytes());
-            properties.extend_from_slice(data);
-        }
-        let (tenant, qos, payload) = (receipt.tenant, receipt.qos, receipt.payload.as_bytes());
-        let mut publication = Publication::new(tenant, &receipt.to, qos, false, &properties, Millis::NEVER, payload, 0);
-        self.publish_inside(now, &mut publication, None);
-        true
-    }
 }
 
 impl Reporting<'_> {
@@ -272,7 +203,7 @@ impl Reporting<'_> {
     }
 
     /// Tells the sender of a message that there is no such node.
-    pub(super) fn tell_unknown(&mut self, node: &str, publication: &Publication<'_>) {
+    pub(crate) fn tell_unknown(&mut self, node: &str, publication: &Publication<'_>) {
         if let Some(asked) = Asked::read(publication.properties) {
             let payload = told("unknown", node, publication.topic, None);
             self.receipts.push(Receipt::new(publication.tenant, &asked, publication.qos, payload));
@@ -283,6 +214,7 @@ impl Reporting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::publish::dead_letter::put_user_property;
 
     #[test]
     fn texts_are_written_as_json() {

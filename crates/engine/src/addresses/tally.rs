@@ -149,7 +149,7 @@ impl Tallies {
 impl Reporting<'_> {
     /// A message to several nodes has entered here, or come from another shard: those among its receivers that it is
     /// for are counted.
-    pub(super) fn begin_tally(
+    pub(crate) fn begin_tally(
         &mut self,
         now: Now,
         publication: &Publication<'_>,

@@ -4,22 +4,8 @@
 //! whom each shard has asked: those go on without it.
 
 use crate::connection::Connection;
-use crate::connection::parking::Parking;
 use crate::connection::table::Connections;
 use crate::ids::{ConnectionKey, ShardId};
-use crate::now::Now;
-
-impl Parking<'_> {
-    /// A shard has a publisher of this one wait.
-    pub(crate) fn park_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
-        self.park(now, key);
-        if self.links.is_foreign(asker)
-            && let Some(askers) = self.desk.connections.askers_of(key)
-        {
-            askers.push(asker);
-        }
-    }
-}
 
 impl Connections {
     /// Those whom a shard that is gone has asked to wait, each as often as it has. It is forgotten that it has.

@@ -7,30 +7,24 @@
 //! along with a partition. What is sent again says the same name, and goes to the sessions of those partitions that
 //! have not got it.
 
-mod again;
 pub(crate) mod dealt_before;
-mod got;
-mod marks;
-
-use crate::cluster::transfer::Transfers;
-use crate::publish::deciding::Deciding;
-use crate::session::table::Sessions;
-use std::collections::BTreeSet;
-
-use tidegate_mqtt::{PacketId, QoS, RawPublish};
+pub(crate) mod got;
+pub(crate) mod marks;
 
 use crate::cluster::roster::Roster;
+use crate::cluster::transfer::Transfers;
 use crate::durable::{Journal, Key, StoredSession};
 use crate::hash::hash_bytes;
-use crate::ids::{PartitionId, Partitions, Place, SessionKey, partition_of};
+use crate::ids::{PartitionId, Partitions, Place, SessionKey};
 use crate::link::envelope::Ticket;
 use crate::link::exchange_word::ExchangeWord;
 use crate::session::Session;
-use crate::topics::RouteSlot;
+use crate::session::table::Sessions;
 use crate::wire::{WireError, WireReader, WireWrite};
-
 pub(crate) use got::Got;
 pub(crate) use marks::Marks;
+use std::collections::BTreeSet;
+use tidegate_mqtt::PacketId;
 
 /// Exchanges of one shard that others remember. One that is still open when so many have begun since may come twice.
 const OPEN_MAX: u64 = 16_384;
@@ -86,7 +80,7 @@ impl Exchange {
     }
 
     /// One of an earlier process, or of another: this one does not know how it stands.
-    pub(super) fn left(name: ExchangeName, covered: Got) -> Self {
+    pub(crate) fn left(name: ExchangeName, covered: Got) -> Self {
         Self { name, covered, answered: false, doubtful: true, ticket: None }
     }
 }
@@ -152,7 +146,7 @@ impl Exchanges {
 
     /// Begins one, of which this process deals to the groups of these partitions. `cut` are for new homes at other
     /// nodes.
-    pub(super) fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
+    pub(crate) fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
         self.last += 1;
         self.open.insert(self.last);
         let name = ExchangeName { origin: self.origin, number: self.last };
@@ -167,7 +161,7 @@ impl Exchanges {
         }
     }
 
-    pub(super) fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
+    pub(crate) fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
         let oldest = self.last.saturating_sub(OPEN_MAX);
         while self.open.first().is_some_and(|first| *first < oldest) {
             self.open.pop_first();
@@ -219,7 +213,7 @@ impl Sessions {
     }
 
     /// Notes what is known of an exchange, also in the store.
-    fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: Exchange) {
+    pub(crate) fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: Exchange) {
         let Some(session) = self.get_mut(key.0) else { return };
         let exchanges = &mut session.rare_mut().exchanges;
         match exchanges.iter_mut().find(|(of, _)| *of == id) {
@@ -269,59 +263,16 @@ impl Sessions {
     }
 }
 
-impl Deciding<'_> {
-    /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is
-    /// not sent again.
-    #[inline]
-    pub(crate) fn begin_exchange(
-        &mut self,
-        session: SessionKey,
-        slot: RouteSlot,
-        raw: &RawPublish<'_>,
-        ticket: Option<Ticket>,
-    ) {
-        if raw.qos == QoS::ExactlyOnce && !self.links.roster.has_no_peers() {
-            self.name_exchange(session, slot, raw, ticket);
-        }
-    }
-
-    #[cold]
-    fn name_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>, ticket: Option<Ticket>) {
-        let Some(id) = raw.packet_id else { return };
-        if !self.desk.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
-            return;
-        }
-        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
-        let (topic, route) = self.cache.get(slot);
-        let is_home_elsewhere =
-            raw.retain && !self.links.roster.is_own(self.links.roster.home_of(partition_of(tenant, topic)));
-        if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
-            return;
-        }
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
-        let exchange = self.desk.exchanges.begin(ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.sessions.set_exchange(&mut self.desk.journal, session, id, exchange);
-        self.desk.exchanges.mark_in_transit(
-            self.place,
-            &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
-            exchange.name,
-        );
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
-    }
-}
-
 impl Transfers {
     /// Partitions of which this shard has said that its messages are for their new home at another node.
-    pub(super) fn cut_away(&self, roster: &Roster) -> Partitions {
+    pub(crate) fn cut_away(&self, roster: &Roster) -> Partitions {
         self.cut_for(|shard| !roster.is_own(shard))
     }
 }
 
 impl Exchanges {
     /// Notes that those who come or leave here get a message that is published here. Returns who they are.
-    pub(super) fn mark_in_transit(
+    pub(crate) fn mark_in_transit(
         &mut self,
         place: Place,
         roster: &Roster,

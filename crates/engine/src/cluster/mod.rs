@@ -5,40 +5,25 @@
 //! to ask again.
 
 pub(crate) mod asked_to_wait;
-pub(crate) mod ending;
 pub(crate) mod exchanges;
 pub(crate) mod outgoing;
-pub(crate) mod peering;
 pub(crate) mod peers;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
-use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::cluster::peers::Peers;
 use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
 use crate::desk::Desk;
-use crate::durable::RESTORING_INDEX;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
-use crate::now::Now;
-use crate::retained::strays::STRAY_INDEX;
-use crate::subscribe::subscribing::Subscribing;
 use crate::topics::{Route, SubscriptionIndex};
 
 /// Tickets with this connection index belong to nobody: they ask a new shard to say when it knows of all that is wanted here.
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
-
-const _: () = assert!(
-    WELCOME_INDEX != RESTORING_INDEX
-        && OUTGOING_INDEX < WELCOME_INDEX
-        && OUTGOING_INDEX < RESTORING_INDEX
-        && STRAY_INDEX < OUTGOING_INDEX,
-    "each kind of ticket has an index of its own"
-);
 
 impl Peers {
     /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
@@ -60,23 +45,6 @@ impl Peers {
         self.is_blind
             || self.misses_somebody(roster, &desk.transfers)
                 && (returns || remote != roster.living(remote) || is_home_gone() || is_node_gone())
-    }
-}
-
-impl Subscribing<'_> {
-    /// Gives members of shared groups their seats where the groups are dealt for now.
-    pub(crate) fn reseat_members(&mut self, now: Now, old: &Roster) {
-        let mut moved = Vec::new();
-        for (key, session) in self.desk.sessions.iter() {
-            for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
-                if old.home_of(membership.partition) != self.links.roster.home_of(membership.partition) {
-                    moved.push((crate::ids::SessionKey(key), membership.clone()));
-                }
-            }
-        }
-        for (key, membership) in moved {
-            self.take_seat_anew(now, key, &membership);
-        }
     }
 }
 

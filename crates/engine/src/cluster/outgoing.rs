@@ -5,30 +5,19 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
-use super::exchanges::{Exchange, ExchangeName, Got};
-use crate::cluster::ending::SessionEnding;
+use super::exchanges::{ExchangeName, Got};
 use crate::desk::Desk;
 use crate::durable::{Key, put_stored_message, read_stored_message};
-use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, Partitions, TenantId, partition_of};
 use crate::image::put_publication;
 use crate::link::envelope::Ticket;
-use crate::message::{MessageRef, Publication};
+use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::homes::Home;
-use crate::publish::dispatch::Source;
-use crate::publish::publishing::{Publishing, publishing};
-use crate::telling::reason::Reason;
-use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
-use tidegate_mqtt::QoS;
 
 /// Tickets with this connection index belong to outgoing messages.
 pub(crate) const OUTGOING_INDEX: u32 = u32::MAX - 5;
-
-/// Bytes of the outgoing messages of a shard. A message beyond them is published at once: nodes that cannot be reached
-/// at that moment miss it.
-const OUTGOING_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Version of the stored value; a reader refuses others.
 const OUTGOING_VERSION: u8 = 1;
@@ -37,14 +26,14 @@ const OUTGOING_VERSION: u8 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct OutgoingMessage {
     /// The client whose message it is.
-    client_id: Box<str>,
-    message: MessageRef,
+    pub(crate) client_id: Box<str>,
+    pub(crate) message: MessageRef,
     /// The name under which it was sent, and who has got it at this node, once it was sent.
-    sent: Option<(ExchangeName, Got)>,
+    pub(crate) sent: Option<(ExchangeName, Got)>,
     /// The ticket of the last attempt; none while the message is held.
-    ticket: Option<u64>,
+    pub(crate) ticket: Option<u64>,
     /// Confirmations that the last attempt waits for.
-    waits: u32,
+    pub(crate) waits: u32,
 }
 
 impl OutgoingMessage {
@@ -93,15 +82,15 @@ impl OutgoingHead {
 /// All outgoing messages of a shard, in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    by_number: BTreeMap<u64, OutgoingMessage>,
+    pub(crate) by_number: BTreeMap<u64, OutgoingMessage>,
     /// The message of each ticket that is open.
     by_ticket: BTreeMap<u64, u64>,
     next_ticket: u64,
     /// Numbers for messages that are not stored.
     next_number: u64,
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// Whether this process has known what is wanted at all other nodes of its table.
-    has_met_nodes: bool,
+    pub(crate) has_met_nodes: bool,
 }
 
 impl Outgoing {
@@ -115,7 +104,7 @@ impl Outgoing {
         self.by_number.values().filter(|it| it.partition() == partition).count() as u64
     }
 
-    fn new_ticket(&mut self, number: u64) -> (u64, Ticket) {
+    pub(crate) fn new_ticket(&mut self, number: u64) -> (u64, Ticket) {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         self.by_ticket.insert(ticket, number);
@@ -124,7 +113,7 @@ impl Outgoing {
     }
 
     /// Numbers of the messages that are held.
-    fn held(&self) -> Vec<u64> {
+    pub(crate) fn held(&self) -> Vec<u64> {
         self.by_number.iter().filter(|(_, it)| it.ticket.is_none()).map(|(number, _)| *number).collect()
     }
 }
@@ -163,134 +152,14 @@ fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
     if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
 }
 
-impl SessionEnding<'_> {
-    /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
-    /// nodes.
-    pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
-        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
-        let is_alone = self.homes.are_everywhere() && self.links.roster.has_no_peers();
-        let full = self.outgoing.bytes > OUTGOING_MAX_BYTES;
-        if is_alone
-            || !promised
-            || full
-            || self.uplinks.brokers.config.goes_to_fleet(publication)
-            || is_own_topic(publication.topic)
-        {
-            return publishing!(self).publish_inside(now, publication, Some(session));
-        }
-        let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
-            return;
-        };
-        let slot = publishing!(self).route_of(publication.tenant, publication.topic);
-        publication.priority = self.cache.traits(slot).priority.level(publication.properties);
-        let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
-        let number = self.outgoing.new_outgoing_number(self.desk);
-        self.outgoing.add_outgoing(self.desk, number, it);
-        if !self.try_outgoing(now, number) {
-            self.outgoing.store_outgoing(self.desk, number);
-        }
-    }
-
-    /// Publishes all messages that have waited until this node may.
-    pub(crate) fn publish_held(&mut self, now: Now) {
-        if self.outgoing.by_number.is_empty() {
-            return;
-        }
-        for number in self.outgoing.held() {
-            self.try_outgoing(now, number);
-        }
-    }
-
-    /// Whether a message would reach all that it is for.
-    fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
-        if self.homes.home_of(self.desk, it.partition()) != Home::Here || self.recovery.replay.is_some() {
-            return false;
-        }
-        // Messages of clients have this way, too: none of them comes in before that.
-        self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
-            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.desk.transfers);
-        self.outgoing.has_met_nodes
-            && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && self.peers.would_miss_somebody(
-                    self.desk,
-                    &self.links.roster,
-                    self.cache.get(slot),
-                    it.message.tenant,
-                    it.message.retain,
-                ))
-    }
-
-    /// Sends a message, if it may leave. Says whether it has left.
-    fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
-        let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
-        if it.message.is_expired(now.monotonic) {
-            self.desk.reports().discard(Reason::MessageExpired, &it.message);
-            self.outgoing.remove_outgoing(self.desk, number);
-            return true;
-        }
-        let slot = publishing!(self).route_of(it.message.tenant, it.message.topic());
-        if !self.may_leave(&it, slot) {
-            return false;
-        }
-        let (ticket, as_ticket) = self.outgoing.new_ticket(number);
-        let session = self.desk.sessions.find_session(it.message.tenant, &it.client_id);
-        let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.place.shard, now) };
-        let mut publication = it.message.publication();
-        let (exchange, waits) = match it.sent {
-            Some((name, covered)) => {
-                let exchange = Exchange::left(name, covered);
-                let (exchange, waits, _) =
-                    publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
-                (exchange, waits)
-            }
-            None => publishing!(self).send_first(now, slot, &mut publication, &source),
-        };
-        if let Some(it) = self.outgoing.by_number.get_mut(&number) {
-            (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
-        }
-        if waits == 0 {
-            self.outgoing.remove_outgoing(self.desk, number);
-        } else {
-            self.outgoing.store_outgoing(self.desk, number);
-        }
-        true
-    }
-}
-
-impl Publishing<'_> {
-    /// Sends a message for the first time. Returns how many confirmations it waits for.
-    fn send_first(
-        &mut self,
-        now: Now,
-        slot: RouteSlot,
-        publication: &mut Publication<'_>,
-        source: &Source,
-    ) -> (Exchange, u32) {
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
-        let exchange =
-            self.desk.exchanges.begin(source.ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.exchanges.mark_in_transit(
-            self.links.place,
-            &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
-            exchange.name,
-        );
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
-        let waits = self.route_owed(now, slot, publication, source);
-        self.links.exchange = None;
-        (exchange, waits)
-    }
-}
-
 impl Outgoing {
-    fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
+    pub(crate) fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
         self.bytes += it.cost();
         desk.memory.held += it.cost();
         self.by_number.insert(number, it);
     }
 
-    fn store_outgoing(&mut self, desk: &mut Desk, number: u64) {
+    pub(crate) fn store_outgoing(&mut self, desk: &mut Desk, number: u64) {
         let Some(it) = self.by_number.get(&number).filter(|_| desk.journal.is_on()) else { return };
         let now = desk.journal.now;
         desk.journal.put(Key::Outgoing(number), |out| {
@@ -301,7 +170,7 @@ impl Outgoing {
     }
 
     /// Forgets a message, also in the store.
-    fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
+    pub(crate) fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
         let Some(it) = self.by_number.remove(&number) else { return };
         self.bytes -= it.cost();
         desk.memory.held -= it.cost();
@@ -376,7 +245,7 @@ impl Outgoing {
         }
     }
 
-    fn new_outgoing_number(&mut self, desk: &mut Desk) -> u64 {
+    pub(crate) fn new_outgoing_number(&mut self, desk: &mut Desk) -> u64 {
         if desk.journal.is_on() {
             return desk.journal.new_body();
         }

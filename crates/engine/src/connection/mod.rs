@@ -3,17 +3,12 @@
 pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
-pub(crate) mod connecting;
-pub(crate) mod ending;
-pub(crate) mod enhanced;
 pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod output;
-pub(crate) mod parking;
 pub(crate) mod suspension;
 pub(crate) mod table;
 pub(crate) mod to_write;
-pub(crate) mod wills;
 
 use std::collections::VecDeque;
 

@@ -12,16 +12,10 @@ use super::records::{end, put_message, read_message};
 use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
 use crate::desk::Desk;
 use crate::durable::{Journal, Recovery};
-use crate::groups::dealing::Dealing;
-use crate::groups::group_partition;
-use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
+use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId};
 use crate::link::Links;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
-use crate::publish::dispatch::{Reach, Source};
-use crate::publish::publishing::Publishing;
-use crate::settings::fleet_topics::owner_of;
-use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
 use tidegate_mqtt::QoS;
@@ -137,7 +131,7 @@ impl Way {
 
 impl Left {
     /// Whether it was on its way to whatever has its home in this partition, and has not arrived there.
-    fn is_missing(&self, bits: u64, shards: u16, partition: PartitionId) -> bool {
+    pub(crate) fn is_missing(&self, bits: u64, shards: u16, partition: PartitionId) -> bool {
         let home = Place { shard: ShardId(0), shards }.home_of(partition);
         bits >> home.0 & 1 != 0 && !self.crossed.iter().any(|place| place.owns(partition))
     }
@@ -153,22 +147,6 @@ impl super::Journal {
             put_message(out, now, publication);
         });
         number
-    }
-}
-
-impl Reach<'_> {
-    /// Whether a message has to be written down before it leaves for other shards: nobody would send it again.
-    #[inline]
-    pub(crate) fn must_be_kept(&self, publication: &Publication<'_>, source: &Source) -> bool {
-        if !self.desk.journal.is_on() {
-            return false;
-        }
-        if source.ticket.is_some() && !source.is_outgoing() {
-            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
-            return publication.qos == QoS::ExactlyOnce && session.is_some_and(|session| session.stored.is_some());
-        }
-        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
-        source.connection.is_none() && promised && !is_own_topic(publication.topic)
     }
 }
 
@@ -200,76 +178,6 @@ impl Crossings {
         }
         let way = Way::Group { share: share.into(), filter: filter.into() };
         Some(self.begin_crossing(journal, publication, &way, 1 << to.0))
-    }
-}
-
-impl Publishing<'_> {
-    /// Some may have got it already: this process has taken in what another node had before that died.
-    pub(crate) fn replay_publish(
-        &mut self,
-        now: Now,
-        left: &Left,
-        shards: u16,
-        (deliver, retain): (u64, u64),
-        name: Option<ExchangeName>,
-    ) {
-        let known = name.map_or(Got::NOBODY, |name| {
-            self.desk.exchanges.mark_left(
-                self.links.place,
-                &mut self.desk.journal,
-                name,
-                left,
-                shards,
-                deliver | retain,
-            )
-        });
-        let mut publication = left.message.publication();
-        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
-        let home = partition_of(tenant, topic);
-        if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
-            self.retain(now, &mut publication);
-        }
-        if deliver == 0 {
-            return;
-        }
-        let slot = self.route_of(publication.tenant, publication.topic);
-        let (_, route) = self.cache.get(slot);
-        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
-        let is_missing = |partition| left.is_missing(deliver, shards, partition);
-        let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
-        let deals = |partition| is_missing(partition) && !known.groups.has(partition);
-        crate::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
-    }
-
-    /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
-    pub(crate) fn replay_deal(
-        &mut self,
-        now: Now,
-        left: &Left,
-        (share, filter): (&str, &str),
-        client: u64,
-        id: u64,
-    ) -> bool {
-        let tenant = left.message.tenant;
-        let own = left.crossed.is_empty() && self.links.place.owns(group_partition(tenant, share, filter));
-        if own {
-            self.groups.kept.keep_left(now, self.desk, &left.message, (share, filter), client, id);
-        }
-        own
-    }
-}
-
-impl Dealing<'_> {
-    /// Says whether this shard was to deal it.
-    pub(crate) fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
-        let tenant = left.message.tenant;
-        if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
-            return false;
-        }
-        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
-        let group = crate::link::record::GroupName { tenant, share, filter };
-        self.deal_left(now, group, &mut left.message.publication(), &source);
-        true
     }
 }
 
@@ -317,7 +225,7 @@ impl Recovery {
 
 impl Exchanges {
     /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
-    fn mark_left(
+    pub(crate) fn mark_left(
         &mut self,
         place: Place,
         journal: &mut Journal,

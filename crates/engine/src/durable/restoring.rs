@@ -13,16 +13,16 @@ use super::records::{Content, ReadEntry, SentRecord};
 /// A session while its parts come in.
 #[derive(Debug)]
 pub(crate) struct Restoring {
-    pub(super) key: SessionKey,
+    pub(crate) key: SessionKey,
     pub(crate) tenant: TenantId,
     pub(crate) memberships: Vec<Rc<Membership>>,
     pub(crate) entries: BTreeMap<u64, RestoredEntry>,
     /// What stays in the store alone.
-    pub(super) tail: Option<Tail>,
+    pub(crate) tail: Option<Tail>,
     /// The highest number of its entries.
     pub(crate) last: u64,
     /// See [`SessionRecord::mailbox_from`].
-    pub(super) mailbox_from: u64,
+    pub(crate) mailbox_from: u64,
 }
 
 impl Restoring {

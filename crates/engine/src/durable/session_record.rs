@@ -73,7 +73,7 @@ impl SessionRecord {
     /// ended; how long that is ago nobody knows, so its time begins now.
     /// A wall clock that was set back gives it no more time than it had when its client left; a mailbox has
     /// `mailbox_ends_at` at most.
-    pub(super) fn ends_at_after_restart(&self, now: Now, mailbox_ends_at: Millis) -> Millis {
+    pub(crate) fn ends_at_after_restart(&self, now: Now, mailbox_ends_at: Millis) -> Millis {
         match self.expiry_seconds {
             _ if self.standing == Standing::Mailbox => self.ends_at.min(mailbox_ends_at),
             // It has ended with its connection.

@@ -2,9 +2,9 @@
 
 use crate::access::Access;
 use crate::engine::Engine;
+use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::SessionKey;
 use crate::now::Now;
-use crate::subscribe::subscribing::subscribing;
 
 /// Sessions and subscriptions looked at in one turn after the rules have changed.
 const RECHECKED_PER_TURN: usize = 512;

@@ -2,12 +2,12 @@
 
 use crate::engine::Engine;
 use crate::event::Attempt;
+use crate::flows::publish::answering::answering;
 use crate::ids::ObserverId;
 use crate::now::Now;
 use crate::observers::{
     MAX_OBSERVERS, ObservedTicket, Observer, ObserverAnswer, ObserverError, ObserverWindow, Observing,
 };
-use crate::publish::answering::answering;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::TopicFilter;
 

@@ -1,13 +1,13 @@
 //! Principals come and go, publish and read.
 
-use crate::connection::parking::parking;
 use crate::connection::{Connection, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
+use crate::flows::connection::parking::parking;
+use crate::flows::publish::answering::answering;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, PrincipalId};
 use crate::now::Now;
 use crate::principals::{Held, Principal, PrincipalKind, Registered, RetainedValue};
-use crate::publish::answering::answering;
 use crate::publish::pipeline::Progress;
 use crate::service::InnerPublication;
 use crate::telling::reason::Reason;

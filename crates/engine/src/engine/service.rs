@@ -1,12 +1,12 @@
 //! Calls for services inside the process.
 
 use crate::engine::Engine;
+use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
 use crate::publish::deliver::Terms;
-use crate::publish::publishing::publishing;
 use crate::service::InnerPublication;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;

@@ -11,7 +11,7 @@ use crate::orchestrator::uplink::Uplinks;
 
 /// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or
 /// had better not, gets it only if there is no other. `None` when none is there that takes a packet of `len` bytes.
-pub(super) fn pick_broker(
+pub(crate) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
     desk: &Desk,
     uplinks: &Uplinks,

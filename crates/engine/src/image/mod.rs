@@ -8,9 +8,7 @@
 mod error;
 mod export;
 pub(crate) mod fields;
-pub(crate) mod imaging;
 mod import;
-pub(crate) mod leaving;
 pub(crate) mod moving;
 pub(crate) mod owed;
 pub(crate) mod read_session;

@@ -6,15 +6,10 @@ use super::begin;
 use super::fields::put_message;
 use crate::desk::Desk;
 use crate::ids::{Partitions, Place};
-use crate::image::leaving::Moving;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
-use crate::publish::dispatch::{Source, reach};
-use crate::publish::publishing::{Publishing, publishing};
-use crate::session::Session;
-use crate::settings::fleet_topics::of_brokers;
-use crate::topics::{Route, RouteSlot};
+use crate::topics::Route;
 use crate::wire::WireWrite;
 use std::collections::BTreeSet;
 
@@ -45,7 +40,7 @@ impl Handover {
 /// What arrived since images were taken, or taken in.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    partitions: Partitions,
+    pub(crate) partitions: Partitions,
     /// Whether the partitions come; then they get nothing before what is left of them has come.
     pub(crate) coming: bool,
     /// Messages with their ids.
@@ -74,7 +69,7 @@ impl Ahead {
     }
 
     /// Who has got a message already.
-    fn take(&mut self, id: &MessageId) -> Option<Partitions> {
+    pub(crate) fn take(&mut self, id: &MessageId) -> Option<Partitions> {
         self.ids.remove(&(id.origin, id.number)).then_some(self.partitions)
     }
 }
@@ -86,62 +81,8 @@ impl Handover {
     }
 }
 
-impl Moving<'_> {
-    /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
-    /// who come are to get later, or have got already, goes to all others now. Says whether it has been delivered.
-    #[cold]
-    pub(crate) fn attend_moves(
-        &mut self,
-        now: Now,
-        slot: RouteSlot,
-        id: Option<&MessageId>,
-        message: &MessageRef,
-    ) -> bool {
-        let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
-        if self.handover.concerns_rest(self.place, self.desk, self.cache.get(slot).1) {
-            if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
-                passed_over = passed_over.with(rest.partitions);
-            }
-            self.handover.note_rest(now, id, message);
-        }
-        if passed_over.is_empty() {
-            return false;
-        }
-        self.deliver_only(now, message, |session| !session.is_some_and(|session| session.is_of(passed_over)));
-        publishing!(self).deal_live(now, message);
-        true
-    }
-
-    /// Delivers to those sessions of this shard that are meant.
-    pub(crate) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
-        let slot = publishing!(self).route_of(tenant, topic);
-        let (_, route) = self.cache.get(slot);
-        let targets: Vec<_> = route
-            .targets()
-            .iter()
-            .filter(|target| is_meant(self.desk.sessions.get(target.session.0)))
-            .copied()
-            .collect();
-        let mut publication = message.publication().named(tenant, topic);
-        let source = Source::inside(self.place.shard, now);
-        reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
-    }
-}
-
-impl Publishing<'_> {
-    /// Deals a live message to the shared groups of this shard.
-    fn deal_live(&mut self, now: Now, message: &MessageRef) {
-        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return };
-        let slot = publishing!(self).route_of(tenant, topic);
-        let (_, route) = self.cache.get(slot);
-        let source = Source::inside(self.links.place.shard, now);
-        reach!(self).deal(now, route, &mut message.publication().named(tenant, topic), &source);
-    }
-}
-
 impl Handover {
-    fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+    pub(crate) fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
         let Some(rest) = &mut self.rest else { return };
         if rest.bytes.len() > REST_MAX_BYTES {
             rest.full = true;
@@ -151,7 +92,7 @@ impl Handover {
     }
 
     /// Whether a message with this route is for somebody who moves.
-    fn concerns_rest(&self, place: Place, desk: &Desk, route: &Route) -> bool {
+    pub(crate) fn concerns_rest(&self, place: Place, desk: &Desk, route: &Route) -> bool {
         let Some(rest) = &self.rest else { return false };
         let elsewhere = rest.partitions.iter().any(|partition| {
             let shard = place.home_of(partition);

@@ -8,10 +8,9 @@
 //!
 //! Nothing is counted while turns are short.
 
-use crate::connection::parking::Parking;
 use crate::desk::Desk;
 use crate::event::Delay;
-use crate::ids::{ConnectionKey, ShardId, TenantId};
+use crate::ids::{ShardId, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
@@ -147,20 +146,10 @@ impl Desk {
     }
 }
 
-impl Parking<'_> {
-    /// Counts a message of this shard's own client.
-    #[inline]
-    pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {
-        if self.desk.loop_lag.is_on(now) {
-            let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
-            self.desk.charge_loop_lag(now, publisher, receivers, payload);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ConnectionKey;
 
     const EXEMPT: u64 = 1000;
 

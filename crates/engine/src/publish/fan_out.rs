@@ -6,16 +6,12 @@
 //! does not, and nobody gets it twice. A message of a higher QoS or one that is retained reaches everybody at once: its
 //! acknowledgement and what is stored for it speak for all receivers.
 
-use crate::connection::parking::Parking;
 use crate::connection::to_write::ToWrite;
-use crate::ids::{ConnectionKey, SessionKey};
+use crate::ids::SessionKey;
 use crate::message::{MessageRef, Publication};
-use crate::now::Now;
 use crate::publish::dispatch::Source;
-use crate::publish::turn_share::Share;
 use crate::topics::Route;
 use std::collections::VecDeque;
-use tidegate_mqtt::{QoS, RawPublish};
 
 /// Receivers that such a message reaches in one turn, and connections in line above which it reaches nobody for the
 /// moment.
@@ -74,25 +70,6 @@ impl FanOuts {
         self.bytes += cost;
         self.under_way.push_back(FanOut { message, source, reached });
         cost
-    }
-}
-
-impl Parking<'_> {
-    /// How many receivers a message reaches at once. When they are not all, its publisher waits from now on.
-    #[inline]
-    pub(crate) fn first_receivers(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        raw: &RawPublish<'_>,
-        receivers: usize,
-    ) -> usize {
-        let splits = receivers > FAN_OUT_STEP && raw.qos == QoS::AtMostOnce && !raw.retain;
-        if !splits || receivers <= self.desk.wide_share(receivers) {
-            return receivers;
-        }
-        self.wait_for_next_turn(now, key, Share::Wide);
-        if self.turn_share.holds(key) { FAN_OUT_STEP } else { receivers }
     }
 }
 

@@ -2,13 +2,6 @@
 //!
 //! What an answer of a stage means for the publisher is decided here and nowhere else.
 
-use super::inbound::Inbound;
-use crate::connection::Outcome;
-use crate::link::envelope::Ticket;
-use crate::publish::answering::Answering;
-use crate::telling::reason::Reason;
-use tidegate_mqtt::{QoS, ReasonCode};
-
 /// What has become of a PUBLISH packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -17,26 +10,4 @@ pub(crate) enum Progress {
     Taken,
     /// Its publisher is parked, and the packet is the first that waits with it. It is counted when it comes again.
     Deferred,
-}
-
-impl Answering<'_> {
-    /// The ticket under which the answer waits, where there is an answer. The packet identifier of a QoS 2 message is
-    /// taken from now on.
-    #[inline]
-    pub(crate) fn begin_answer(&mut self, it: &Inbound<'_>) -> Option<Ticket> {
-        let id = it.raw.packet_id?;
-        if let Some(session) = it.session.filter(|_| it.raw.qos == QoS::ExactlyOnce) {
-            self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id);
-        }
-        Some(self.desk.connections.next_ticket(it.key))
-    }
-
-    /// What a publisher is told of a message that was routed. A QoS 2 message that others have got may not come again,
-    /// which an error would invite: its publisher does not learn of the one subscriber who did not get it.
-    #[inline]
-    pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
-        let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
-        let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
-        refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
-    }
 }

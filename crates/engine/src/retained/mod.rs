@@ -1,7 +1,6 @@
 //! Retained messages of a shard.
 
 pub(crate) mod fetch;
-pub(crate) mod fetching;
 pub(crate) mod removed;
 mod seek;
 mod store;

@@ -8,7 +8,6 @@ pub(crate) mod overflow;
 pub(crate) mod packet_ids;
 pub(crate) mod priority;
 pub(crate) mod queue;
-pub(crate) mod reading;
 pub(crate) mod reservations;
 pub(crate) mod table;
 pub(crate) mod tail;

@@ -5,17 +5,11 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
-use crate::connection::parking::Parking;
-use crate::connection::{Answer, UnsubAckAnswer};
-use crate::desk::Timer;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::ids::{SessionKey, TenantId};
 use crate::link::envelope::Ticket;
-use crate::now::Now;
 use crate::session::table::Sessions;
 use crate::subscribe::SubAckWaits;
-use crate::subscribe::subscribing::Subscribing;
-use crate::telling::reason::Reason;
-use tidegate_mqtt::{PacketId, QoS, ReasonCode, TopicError, TopicFilter, Version};
+use tidegate_mqtt::{PacketId, QoS, Version};
 
 /// Work of filters in one turn, of all clients together, in units of [`filter_work`]. The packet that passes it goes on
 /// in the next turn.
@@ -79,68 +73,10 @@ impl PacketLeft {
     }
 }
 
-impl Parking<'_> {
-    /// Whether a connection that has waited as long as others may waits on, for the next step of its packet. That ends
-    /// by itself.
-    pub(crate) fn waits_for_step(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
-            return false;
-        };
-        let Some(parked) = extra.parked.as_mut().filter(|_| extra.packet_left.is_some()) else { return false };
-        parked.waits = 1;
-        parked.until = until;
-        self.desk.timers.set(until, Timer::Parked(key));
-        true
-    }
-
-    /// A client that was suspended goes on, and so does its packet.
-    pub(crate) fn go_on_with_steps(&mut self, key: ConnectionKey) {
-        let connection = self.desk.connections.get(key);
-        let extra = connection.and_then(|connection| connection.extra.as_ref());
-        if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
-            self.turn_share.add_packet(key);
-        }
-    }
-}
-
 impl Sessions {
     pub(crate) fn queue_len(&self, session: SessionKey) -> usize {
         let flow = self.get(session.0).and_then(|session| session.flow.as_ref());
         flow.map_or(0, |flow| flow.queue.len())
-    }
-}
-
-impl Subscribing<'_> {
-    pub(crate) fn take_unsubscription(
-        &mut self,
-        now: Now,
-        session: SessionKey,
-        filter: Result<TopicFilter<'_>, TopicError>,
-        answer: &mut UnsubAckAnswer,
-    ) {
-        answer.codes.push(match filter {
-            Err(_) => {
-                answer.refusals.add("", Reason::InvalidTopicFilter);
-                Reason::InvalidTopicFilter.code()
-            }
-            Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
-            Ok(_) => ReasonCode::NoSubscriptionExisted,
-        });
-    }
-}
-
-impl Subscribing<'_> {
-    /// All filters are worked off; returns what the answer waits for beside what was noted with it.
-    pub(crate) fn end_steps(&mut self, steps: &mut Steps, answer: &Answer) -> u32 {
-        if let (Kind::Subscribe(asked), Answer::SubAck(answer)) = (&mut steps.kind, answer)
-            && asked.waits.known
-            && !asked.waits.announced
-        {
-            let told = self.wait_for_interest(steps.ticket, !answer.fetches.is_empty());
-            asked.waits.confirmations += u32::from(told);
-        }
-        steps.take_waits()
     }
 }
 

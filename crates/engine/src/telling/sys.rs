@@ -4,17 +4,13 @@
 //! subscription below `$SYS`.
 
 use crate::desk::{Desk, Timer};
-use crate::ids::{SessionKey, ShardId, TenantId};
-use crate::message::Publication;
+use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
-use crate::publish::publishing::Publishing;
-use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::{REASONS, Reason};
-use crate::topics::is_own_topic;
 use crate::wire::{WireReader, WireWrite};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use tidegate_mqtt::{QoS, TopicName};
+use tidegate_mqtt::TopicName;
 
 /// State of `$SYS` on a shard.
 #[derive(Debug)]
@@ -23,9 +19,9 @@ pub(crate) struct Sys {
     /// Filters below `$SYS` that shards are interested in, of the tenant that the values are for.
     pub(crate) watchers: u32,
     /// The same of all other tenants, which are told of their own clients and of nothing else.
-    tenant_watchers: u32,
+    pub(crate) tenant_watchers: u32,
     /// When the next round is due; also its key among the timers.
-    next: Option<Millis>,
+    pub(crate) next: Option<Millis>,
     /// Number of the present round: a report that comes too late belongs to no other.
     pub(crate) round: u32,
     /// What the shards have reported in this round.
@@ -161,41 +157,6 @@ impl Sys {
     }
 }
 
-impl Publishing<'_> {
-    /// Publishes what was put into words before.
-    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
-        let Some(ClientEvent { tenant, topic, text }) = event else { return };
-        let mut publication =
-            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
-        self.publish_inside(now, &mut publication, None);
-    }
-}
-
-impl Subscribing<'_> {
-    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
-    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
-        if !is_own_topic(filter) {
-            return;
-        }
-        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
-        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
-        if self.links.place.shard != ShardId(0) || self.desk.settings.sys_interval_seconds == 0 {
-            return;
-        }
-        if self.sys.watchers > 0 && self.sys.next.is_none() {
-            self.sys.set_sys_timer(self.desk, now.monotonic);
-        } else if self.sys.watchers == 0
-            && let Some(at) = self.sys.next.take()
-        {
-            self.desk.timers.cancel(at, Timer::Sys);
-            self.sys.last = None;
-            for topic in std::mem::take(&mut self.sys.published) {
-                self.retained.values.clear(TenantId::DEFAULT, &topic);
-            }
-        }
-    }
-}
-
 impl Sys {
     pub(crate) fn set_sys_timer(&mut self, desk: &mut Desk, at: Millis) {
         self.next = Some(at);
@@ -250,9 +211,9 @@ impl Sys {
 
 /// That a client has come or gone, in words.
 pub(crate) struct ClientEvent {
-    tenant: TenantId,
-    topic: String,
-    text: String,
+    pub(crate) tenant: TenantId,
+    pub(crate) topic: String,
+    pub(crate) text: String,
 }
 
 /// Appends a JSON string with everything escaped that has to be.

@@ -4,29 +4,14 @@
 //! whoever goes on with the node's partitions tells the home in its place: the publisher of such a message may be about
 //! to send it again.
 
-use super::{ExchangeName, Got};
+use super::ExchangeName;
 use crate::cluster::exchanges::Exchanges;
 use crate::ids::Partitions;
 use crate::link::transfer_word::put_partitions;
-use crate::publish::deciding::Deciding;
 use crate::wire::WireWrite;
 
 /// Messages, and to groups of which partitions they were dealt.
 pub(crate) type DealtBefore = Vec<(ExchangeName, Partitions)>;
-
-impl Deciding<'_> {
-    /// Takes note of it, and tells those who are the homes of the groups by now.
-    pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
-        let left = Partitions::that(|partition| !self.links.is_taken_over_elsewhere(partition));
-        for (name, groups) in all {
-            let groups = groups.among(left);
-            if !groups.is_empty() {
-                self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, Got { groups, ..Got::NOBODY });
-                self.links.tell_homes(self.desk, name, groups);
-            }
-        }
-    }
-}
 
 impl Exchanges {
     /// Writes which messages groups of some partitions were dealt here.

@@ -5,18 +5,14 @@
 //! the commit of what has become of it is known there, and is dealt to the same member again if its node dies before:
 //! whoever has taken that node's place knows by the name that the member has it.
 
+use super::{ExchangeName, Got};
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
 use crate::durable::{Journal, Key};
 use crate::groups::Groups;
 use crate::ids::{PartitionId, Partitions, Place, ShardId};
-use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, VecDeque};
-
 use tidegate_mqtt::QoS;
-
-use super::{ExchangeName, Got};
-use crate::link::exchange_word::ExchangeWord;
 
 /// Lives of shards of which something is remembered; that of the one that has been silent longest is forgotten.
 const ORIGINS_MAX: usize = 256;
@@ -116,7 +112,7 @@ impl Marks {
     }
 
     /// Forgets what nobody asks for any more; returns it with the shards under whose number it is stored.
-    fn forget_below(&mut self, origin: u64, done_below: u64) -> Vec<(ExchangeName, u64)> {
+    pub(crate) fn forget_below(&mut self, origin: u64, done_below: u64) -> Vec<(ExchangeName, u64)> {
         let Some(marks) = self.origins.get_mut(&origin) else { return Vec::new() };
         if marks.by_number.first_key_value().is_none_or(|(first, _)| *first >= done_below) {
             return Vec::new();
@@ -127,7 +123,7 @@ impl Marks {
     }
 
     /// Forgets the origin that has been silent longest, where there are too many.
-    fn forget_silent(&mut self) -> Vec<(ExchangeName, u64)> {
+    pub(crate) fn forget_silent(&mut self) -> Vec<(ExchangeName, u64)> {
         if self.origins.len() <= ORIGINS_MAX {
             return Vec::new();
         }
@@ -174,27 +170,9 @@ impl Marks {
     }
 }
 
-impl Deciding<'_> {
-    /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
-    #[cold]
-    pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
-        let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
-        let got = self.desk.exchanges.got_here(self.groups, from);
-        self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, word.name, got);
-        self.groups.tell_next_homes(self.desk, self.links, word.name, got.groups);
-        self.desk.transfers.note_name(from, word.name);
-        let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
-        let silent = self.desk.exchanges.marks.forget_silent();
-        for (name, stored) in done.into_iter().chain(silent) {
-            self.desk.journal.delete_marks(self.place, name, stored);
-        }
-        known
-    }
-}
-
 impl Exchanges {
     /// Who gets a message of a shard here: the sessions that are here, and the groups that are dealt for here.
-    pub(super) fn got_here(&self, groups: &Groups, from: ShardId) -> Got {
+    pub(crate) fn got_here(&self, groups: &Groups, from: ShardId) -> Got {
         Got { sessions: self.here(), groups: groups.dealers.all_dealt_for(from) }
     }
 
@@ -258,7 +236,7 @@ impl Exchanges {
 impl Journal {
     /// Of what an earlier process has stored under the numbers of several shards each has all, and one of this
     /// process's deletes it.
-    fn delete_marks(&mut self, place: Place, name: ExchangeName, stored: u64) {
+    pub(crate) fn delete_marks(&mut self, place: Place, name: ExchangeName, stored: u64) {
         let its = |shard: u16| stored >> shard & 1 != 0 && shard % place.shards == place.shard.0;
         for shard in (0..crate::ids::MAX_SHARDS).filter(|shard| its(*shard)) {
             self.delete(Key::Mark(name, ShardId(shard)));

@@ -46,10 +46,10 @@ pub(crate) struct Transfers {
     /// The shard whose group deals the message, where that is another one.
     pub(crate) dealer: Option<ShardId>,
     /// Whether what is being delivered was noted or set aside.
-    late: bool,
+    pub(crate) late: bool,
     pub(crate) leaving: BTreeMap<PartitionId, Leaving>,
     pub(crate) coming: BTreeMap<PartitionId, Coming>,
-    cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<Cut>,
     /// Those for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
     undecided: Vec<Cut>,
     /// From where partitions have moved, as far as this shard has cut them: who was their home may not know yet that it is none.
@@ -97,18 +97,18 @@ pub(crate) enum Stage {
 /// What is delivered when the rest has been.
 #[derive(Debug)]
 pub(crate) struct Aside {
-    to: SessionKey,
+    pub(crate) to: SessionKey,
     /// Hash of the client id.
-    client: u64,
+    pub(crate) client: u64,
     pub(crate) delivery: Delivery,
 }
 
 /// Partitions of which this shard has said that its messages are for their new home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    id: u64,
-    partitions: Partitions,
-    to: ShardId,
+    pub(crate) id: u64,
+    pub(crate) partitions: Partitions,
+    pub(crate) to: ShardId,
 }
 
 impl Transfers {
@@ -310,7 +310,7 @@ impl Sessions {
 
 impl<'a> Terms<'a> {
     /// Those of a delivery.
-    fn of(delivery: &'a Delivery) -> Self {
+    pub(crate) fn of(delivery: &'a Delivery) -> Self {
         Self {
             qos: delivery.qos,
             retain: delivery.retain,

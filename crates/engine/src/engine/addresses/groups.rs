@@ -2,9 +2,9 @@
 
 use crate::addresses::groups::{MembershipChange, MembershipOutcome};
 use crate::engine::Engine;
+use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::TenantId;
 use crate::now::Now;
-use crate::subscribe::subscribing::subscribing;
 
 impl Engine {
     /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until that

@@ -2,8 +2,8 @@
 
 use crate::cluster::transfer::{Coming, Leaving, Stage};
 use crate::engine::Engine;
+use crate::flows::image::leaving::moving;
 use crate::ids::Partitions;
-use crate::image::leaving::moving;
 use crate::link::transfer_word::TransferWord;
 use crate::now::Now;
 use std::collections::BTreeSet;

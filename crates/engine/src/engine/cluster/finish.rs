@@ -3,7 +3,7 @@
 use crate::cluster::transfer::finish::Entry;
 use crate::cluster::transfer::{Stage, too_much};
 use crate::engine::Engine;
-use crate::image::leaving::moving;
+use crate::flows::image::leaving::moving;
 use crate::image::{ImageError, begin_image, open_image, seal_image};
 use crate::now::Now;
 

@@ -7,19 +7,19 @@ mod finish;
 mod outgoing;
 mod records;
 
-use crate::cluster::ending::ending;
 use crate::cluster::outgoing::OUTGOING_INDEX;
-use crate::cluster::peering::peering;
 use crate::cluster::roster::{Roster, Shards};
 use crate::engine::Engine;
-use crate::groups::dealing::dealing;
+use crate::flows::cluster::ending::ending;
+use crate::flows::cluster::peering::peering;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::deciding;
+use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::now::Now;
-use crate::publish::answering::answering;
-use crate::publish::deciding::deciding;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::BlockedPublisher;
-use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 
 impl Engine {

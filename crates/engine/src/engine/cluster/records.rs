@@ -1,18 +1,20 @@
 //! What other shards send.
 
-use crate::cluster::peering::{Peering, peering};
-use crate::connection::parking::parking;
-use crate::groups::dealing::dealing;
-use crate::image::leaving::moving;
+use crate::flows::cluster::peering::Peering;
+use crate::flows::cluster::peering::peering;
+use crate::flows::connection::parking::parking;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::image::leaving::moving;
+use crate::flows::publish::answering::Answering;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::deciding;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::retained::fetching::fetching;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::uplink::uplinking::uplinking;
 use crate::link::transfer_word::TransferWord;
 use crate::link::{Batch, Links};
-use crate::orchestrator::uplink::uplinking::uplinking;
-use crate::publish::answering::{Answering, answering};
-use crate::publish::deciding::deciding;
-use crate::publish::publishing::publishing;
-use crate::retained::fetching::fetching;
 use crate::session::table::Sessions;
-use crate::subscribe::subscribing::subscribing;
 use std::collections::BTreeSet;
 use tidegate_mqtt::QoS;
 

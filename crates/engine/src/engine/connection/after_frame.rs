@@ -1,9 +1,9 @@
 //! What a packet or a batch has caused beyond its own connection.
 
-use crate::connection::parking::parking;
 use crate::engine::Engine;
+use crate::flows::connection::parking::parking;
+use crate::flows::publish::publishing::publishing;
 use crate::now::Now;
-use crate::publish::publishing::publishing;
 
 impl Engine {
     /// Works off what a packet or a batch has caused beyond its own connection: queues that filled or emptied, and

@@ -1,6 +1,5 @@
 //! Connections end: by their transport, by a command, by a limit, by a timer.
 
-use crate::cluster::ending::ending;
 use crate::connection::Phase;
 use crate::connection::close::Evicted;
 use crate::connection::connect::keep_alive_deadline;
@@ -8,11 +7,12 @@ use crate::connection::input::Refused;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
+use crate::flows::cluster::ending::ending;
+use crate::flows::publish::answering::answering;
+use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
-use crate::orchestrator::uplink::uplinking::uplinking;
-use crate::publish::answering::answering;
 use crate::session::Session;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{Disconnect, PacketType, Version};

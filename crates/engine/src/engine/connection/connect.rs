@@ -1,18 +1,18 @@
 //! A CONNECT is taken, authenticated and let in.
 
 use crate::access::Subject;
-use crate::cluster::ending::ending;
 use crate::connection::Phase;
-use crate::connection::connecting::connecting;
 use crate::connection::input::Flow;
 use crate::engine::Engine;
 use crate::event::{Accepted, Event, LogEvent, Verdict};
+use crate::flows::cluster::ending::ending;
+use crate::flows::connection::connecting::connecting;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
-use crate::publish::publishing::publishing;
 use crate::settings::Authentication;
-use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{Connect, Frame};
 

@@ -1,8 +1,8 @@
 //! Authentication of an open connection ends.
 
-use crate::connection::connecting::connecting;
 use crate::engine::Engine;
 use crate::event::Verdict;
+use crate::flows::connection::connecting::connecting;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
 use tidegate_mqtt::ReasonCode;

@@ -1,8 +1,8 @@
 //! Connections that wait continue.
 
-use crate::connection::parking::parking;
 use crate::desk::Timer;
 use crate::engine::Engine;
+use crate::flows::connection::parking::parking;
 use crate::ids::{ConnectionKey, Partitions};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;

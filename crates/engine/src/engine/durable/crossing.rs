@@ -3,11 +3,11 @@
 use crate::durable::Key;
 use crate::durable::crossing::{Replay, Way};
 use crate::engine::Engine;
-use crate::groups::dealing::dealing;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::publishing::publishing;
 use crate::ids::ShardId;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::publish::publishing::publishing;
 use crate::telling::reason::Reason;
 
 impl Engine {

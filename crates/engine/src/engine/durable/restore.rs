@@ -1,6 +1,5 @@
 //! The state of an engine is read from the entries of a store.
 
-use crate::cluster::ending::ending;
 use crate::cluster::exchanges::Got;
 use crate::durable::journal::Reserved;
 use crate::durable::keys::{Key, StoredSession};
@@ -10,12 +9,13 @@ use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restor
 use crate::durable::restoring::RestoredEntry;
 use crate::durable::session_record::SessionRecord;
 use crate::engine::Engine;
+use crate::flows::cluster::ending::ending;
+use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::subscribe::subscribing::subscribing;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 

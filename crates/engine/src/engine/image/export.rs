@@ -1,9 +1,9 @@
 //! The image of a partition is written.
 
 use crate::engine::Engine;
+use crate::flows::image::imaging::imaging;
+use crate::flows::image::leaving::moving;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey};
-use crate::image::imaging::imaging;
-use crate::image::leaving::moving;
 use crate::image::{ImageError, begin, seal};
 use crate::now::Now;
 use crate::telling::reason::Reason;

@@ -2,14 +2,14 @@
 
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::engine::Engine;
+use crate::flows::image::leaving::moving;
+use crate::flows::publish::deciding::deciding;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, TenantId, partition_of};
 use crate::image::fields::read_message;
-use crate::image::leaving::moving;
 use crate::image::read_session::SessionImage;
 use crate::image::{ImageError, open};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::publish::deciding::deciding;
 use crate::session::table::Sessions;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};

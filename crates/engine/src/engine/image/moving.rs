@@ -1,12 +1,12 @@
 //! Partitions are held, released, copied and forgotten.
 
-use crate::cluster::ending::ending;
 use crate::durable::Key;
 use crate::engine::Engine;
-use crate::groups::dealing::dealing;
+use crate::flows::cluster::ending::ending;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::image::imaging::imaging;
+use crate::flows::image::leaving::moving;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
-use crate::image::imaging::imaging;
-use crate::image::leaving::moving;
 use crate::image::moving::{PartitionImage, Snapshot};
 use crate::image::{ImageError, Owed};
 use crate::now::Now;

@@ -1,9 +1,9 @@
 //! The rest of a partition that has moved between processes is delivered.
 
 use crate::engine::Engine;
+use crate::flows::image::leaving::moving;
 use crate::ids::{Partitions, TenantId};
 use crate::image::fields::read_message;
-use crate::image::leaving::moving;
 use crate::image::rest::{Ahead, REST_MAX_BYTES, put_noted};
 use crate::image::{ImageError, begin, open, seal};
 use crate::message::MessageRef;

@@ -1,16 +1,16 @@
 //! Homes are put in force, and clients are sent to theirs.
 
-use crate::cluster::ending::ending;
 use crate::connection::Phase;
 use crate::connection::input::Flow;
-use crate::connection::parking::parking;
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::flows::cluster::ending::ending;
+use crate::flows::connection::parking::parking;
+use crate::flows::publish::answering::answering;
 use crate::ids::{ConnectionKey, Partitions, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::{Home, Homes, HomesInForce};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
-use crate::publish::answering::answering;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::Version;
 

@@ -2,12 +2,12 @@
 
 use crate::connection::Extra;
 use crate::engine::Engine;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::deciding;
 use crate::ids::ConnectionKey;
 use crate::link::record::Record;
 use crate::now::{Millis, Now};
 use crate::publish::admission::Reserving;
-use crate::publish::answering::answering;
-use crate::publish::deciding::deciding;
 use crate::session::BlockedPublisher;
 use crate::telling::reason::Reason;
 

@@ -1,12 +1,12 @@
 //! A message with many receivers is delivered in several turns.
 
 use crate::engine::Engine;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::publish::publishing::publishing;
 use crate::ids::ConnectionKey;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::publish::dispatch::reach;
 use crate::publish::fan_out::{FAN_OUT_STEP, FanOut};
-use crate::publish::publishing::publishing;
 use crate::telling::reason::Reason;
 
 impl Engine {

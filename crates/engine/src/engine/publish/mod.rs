@@ -9,11 +9,11 @@ mod with_properties;
 
 use crate::connection::input::Refused;
 use crate::engine::Engine;
+use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
-use crate::publish::publishing::publishing;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{Frame, QoS, RawPublish, Version};

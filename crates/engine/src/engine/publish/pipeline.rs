@@ -1,14 +1,15 @@
 //! The outcome of the stages is carried out: a PUBLISH is routed, deferred or rejected.
 
-use crate::connection::parking::parking;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
+use crate::flows::connection::parking::parking;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::deciding;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::{ConnectionKey, TenantId, hash_name};
 use crate::now::Now;
-use crate::orchestrator::uplink::uplinking::uplinking;
-use crate::publish::answering::answering;
-use crate::publish::deciding::deciding;
-use crate::publish::dispatch::{Source, reach};
+use crate::publish::dispatch::Source;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::publish::stages::{Deferral, ORDER, Rejection, StageSet, Step};

@@ -1,10 +1,10 @@
 //! A turn begins.
 
 use crate::engine::Engine;
+use crate::flows::subscribe::subscribing::subscribing;
 use crate::now::Now;
 use crate::publish::turn_share::Share;
 use crate::subscribe::steps::FILTER_WORK_PER_TURN;
-use crate::subscribe::subscribing::subscribing;
 
 impl Engine {
     /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,

@@ -3,13 +3,13 @@
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::connection::input::Refused;
 use crate::engine::Engine;
+use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::PROPERTY;
 use crate::publish::inbound::Inbound;
 use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::pipeline::Progress;
-use crate::publish::publishing::publishing;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;

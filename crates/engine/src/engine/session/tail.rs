@@ -3,9 +3,9 @@
 use crate::durable::read_entry;
 use crate::engine::Engine;
 use crate::event::LoadedQueue;
+use crate::flows::session::reading::reading;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
-use crate::session::reading::reading;
 use crate::session::tail::ReadFailure;
 
 impl Engine {

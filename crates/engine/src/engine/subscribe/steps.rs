@@ -1,19 +1,19 @@
 //! SUBSCRIBE and UNSUBSCRIBE are worked off in steps.
 
 use crate::connection::input::Refused;
-use crate::connection::parking::parking;
 use crate::connection::{Answer, Connection, PendingAck, Phase, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::Engine;
 use crate::event::Attempt;
+use crate::flows::connection::parking::parking;
+use crate::flows::publish::answering::answering;
+use crate::flows::retained::fetching::fetching;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
-use crate::orchestrator::uplink::uplinking::uplinking;
-use crate::publish::answering::answering;
-use crate::retained::fetching::fetching;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::{Asked, Kind, PacketLeft, Steps, filter_work};
-use crate::subscribe::subscribing::subscribing;
 use crate::subscribe::{Request, SubAckWaits, granted_code, granted_options};
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{

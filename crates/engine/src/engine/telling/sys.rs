@@ -1,12 +1,13 @@
 //! Values and events below `$SYS` are published.
 
 use crate::engine::Engine;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::publish::publishing::publishing;
 use crate::ids::{ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::publish::dispatch::{Source, reach};
-use crate::publish::publishing::publishing;
+use crate::publish::dispatch::Source;
 use crate::telling::reason::Reason;
 use crate::telling::sys::{PLAIN, SysValues};
 use tidegate_mqtt::QoS;

@@ -1,19 +1,19 @@
 //! The connection to a broker of a fleet: CONNECT, frames, probes.
 
 use crate::connection::input::{Flow, Refused};
-use crate::connection::parking::parking;
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
-use crate::groups::dealing::dealing;
+use crate::flows::connection::parking::parking;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::session::acknowledge::acknowledging;
+use crate::flows::uplink::suspects::BrokerRefusals;
+use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::connection::ORCHESTRATOR;
 use crate::orchestrator::uplink::copies::RECEIVE_MAXIMUM;
 use crate::orchestrator::uplink::filters::SUB_ACK_PROBES;
-use crate::orchestrator::uplink::suspects::BrokerRefusals;
-use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::orchestrator::uplink::{DialAttempt, Probe, Stage, UPLINK_LISTENER, UplinkKey};
-use crate::session::acknowledge::acknowledging;
 use crate::telling::reason::Reason;
 use std::num::{NonZeroU16, NonZeroU32};
 use tidegate_mqtt::{

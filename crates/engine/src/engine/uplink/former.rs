@@ -1,8 +1,8 @@
 //! Messages of brokers that have left.
 
-use crate::cluster::ending::ending;
 use crate::desk::Timer;
 use crate::engine::Engine;
+use crate::flows::cluster::ending::ending;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::former::Former;

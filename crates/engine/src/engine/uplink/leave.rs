@@ -1,13 +1,13 @@
 //! A broker is drained or removed.
 
-use crate::cluster::ending::ending;
 use crate::desk::Timer;
 use crate::engine::Engine;
-use crate::groups::dealing::dealing;
+use crate::flows::cluster::ending::ending;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::uplink::uplinking::uplinking;
 use crate::now::Now;
-use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::orchestrator::uplink::{Drain, UPLINK_FILTER, UPLINK_SHARE, UplinkError, UplinkReport};
-use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 
 impl Engine {

@@ -2,12 +2,12 @@
 
 use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
-use crate::groups::dealing::dealing;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::copies::LastMessage;
 use crate::orchestrator::uplink::packet_limits::PacketLimit;
-use crate::orchestrator::uplink::uplinking::uplinking;
 use crate::orchestrator::uplink::{
     DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, Uplink, UplinkCounters, UplinkError, UplinkKey,
     UplinkOptions,

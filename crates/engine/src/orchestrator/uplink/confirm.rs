@@ -50,7 +50,7 @@ impl super::Uplinks {
 
 impl Settlement {
     /// A message has come back in this packet, which is answered when other shards have it.
-    pub(super) fn begin_confirming(&mut self, desk: &mut Desk, key: ConnectionKey, packet: PacketId, id: &MessageId) {
+    pub(crate) fn begin_confirming(&mut self, desk: &mut Desk, key: ConnectionKey, packet: PacketId, id: &MessageId) {
         if !desk.journal.is_on() {
             return;
         }
@@ -77,7 +77,7 @@ impl Settlement {
     }
 
     /// The connection on which messages came has ended: nothing will be answered on it.
-    pub(super) fn end_confirming(
+    pub(crate) fn end_confirming(
         &mut self,
         desk: &mut Desk,
         layouts: &mut Layouts,

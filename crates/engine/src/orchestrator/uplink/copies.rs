@@ -30,7 +30,7 @@ pub(super) const UNACKNOWLEDGED_MAX: usize = u16::MAX as usize;
 impl UplinkCounters {
     /// One more message has come from a broker that has so many unacknowledged, where it is above QoS 0. Beyond
     /// [`RECEIVE_MAXIMUM`] it is counted, beyond [`UNACKNOWLEDGED_MAX`] refused.
-    pub(super) fn note_received(&mut self, unacknowledged: Option<usize>) -> Result<(), Refused> {
+    pub(crate) fn note_received(&mut self, unacknowledged: Option<usize>) -> Result<(), Refused> {
         let unacknowledged = unacknowledged.unwrap_or(0);
         if unacknowledged >= UNACKNOWLEDGED_MAX {
             let detail = format!("the broker has {UNACKNOWLEDGED_MAX} messages under way to the orchestrator");
@@ -46,7 +46,7 @@ impl UplinkCounters {
 const LITERAL: u32 = 1;
 
 /// The subscription identifier of a filter: the same in each process, since a broker may remember it.
-pub(super) fn subscription_identifier(filter: &str) -> u32 {
+pub(crate) fn subscription_identifier(filter: &str) -> u32 {
     if !filter.contains(['+', '#']) {
         return LITERAL;
     }
@@ -64,7 +64,7 @@ pub(crate) struct LastMessage {
 
 impl LastMessage {
     /// Whether a message is a copy of the last one, for another subscription.
-    pub(super) fn is_copy(&mut self, raw: &RawPublish<'_>, properties: &PublishProperties<'_>) -> bool {
+    pub(crate) fn is_copy(&mut self, raw: &RawPublish<'_>, properties: &PublishProperties<'_>) -> bool {
         let mut forwarded = Vec::new();
         properties.copy_forwardable(&mut forwarded);
         let hash = hash_bytes(hash_bytes(hash_bytes(raw.qos as u64, raw.topic), raw.payload), &forwarded);
@@ -91,7 +91,7 @@ pub(crate) struct KeptIds {
 
 impl Uplink {
     /// Keeps the id of an exactly-once message in the batch that holds what became of it.
-    pub(super) fn keep_id(&mut self, desk: &mut Desk, session: SessionKey, qos: QoS, id: &MessageId) {
+    pub(crate) fn keep_id(&mut self, desk: &mut Desk, session: SessionKey, qos: QoS, id: &MessageId) {
         let stored = desk.sessions.get(session.0).and_then(|session| session.stored);
         let (Some(stored), QoS::ExactlyOnce) = (stored, qos) else { return };
         let number = self.kept.next;

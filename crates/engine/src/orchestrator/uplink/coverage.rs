@@ -77,7 +77,7 @@ impl Brokers {
     }
 
     /// A broker has taken messages of a topic again and again and brought none back.
-    pub(super) fn note_kept_back(&mut self, key: UplinkKey, topic: &str) {
+    pub(crate) fn note_kept_back(&mut self, key: UplinkKey, topic: &str) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let kept_back = &mut uplink.filters.kept_back;
         if kept_back.len() >= KEPT_BACK_MAX {
@@ -92,7 +92,7 @@ impl Brokers {
 
     /// A broker brings a message of a topic.
     #[inline]
-    pub(super) fn note_brought(&mut self, key: UplinkKey, topic: &[u8]) {
+    pub(crate) fn note_brought(&mut self, key: UplinkKey, topic: &[u8]) {
         if self.flawed.is_empty() {
             return;
         }

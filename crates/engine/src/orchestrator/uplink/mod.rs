@@ -26,31 +26,29 @@
 //!   a while.
 //! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
-mod asking;
+pub(crate) mod asking;
 mod confirm;
 pub(crate) mod connection;
 pub(crate) mod copies;
 mod coverage;
-mod ending;
+pub(crate) mod ending;
 pub(crate) mod filters;
 pub(crate) mod former;
-mod here;
 pub(crate) mod id;
 mod leave;
-mod life;
+pub(crate) mod life;
 mod order;
 pub(crate) mod packet_limits;
-mod quarantine;
+pub(crate) mod quarantine;
 mod quota;
-mod receive;
-mod refusal;
+pub(crate) mod receive;
+pub(crate) mod refusal;
 mod removals;
 mod report;
 pub(crate) mod route;
-mod settle;
+pub(crate) mod settle;
 pub(crate) mod settled;
 pub(crate) mod suspects;
-pub(crate) mod uplinking;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,18 +95,18 @@ pub(crate) struct UplinkKey(pub u32);
 #[derive(Debug, Default)]
 pub(crate) struct Uplinks {
     /// The number of this shard's message ids, different in each process.
-    origin: u64,
+    pub(crate) origin: u64,
     next_number: u64,
     /// Whether the fleet takes messages.
     pub(crate) gate: Gate,
     /// Messages since the gate was looked at.
-    unchecked: u32,
+    pub(crate) unchecked: u32,
     /// Topics that brokers deny.
     pub(crate) quarantine: Quarantine,
     /// The longest packet that any broker takes, bytes.
-    largest: u32,
+    pub(crate) largest: u32,
     /// Publishers that wait until it does.
-    waiting: BTreeSet<ConnectionKey>,
+    pub(crate) waiting: BTreeSet<ConnectionKey>,
     pub(crate) brokers: Brokers,
     pub(crate) settlement: Settlement,
     pub(crate) wanted: WantedFilters,
@@ -146,33 +144,33 @@ pub(crate) struct FleetConfig {
 #[derive(Debug, Default)]
 pub(crate) struct Settlement {
     /// How often messages were sent again that did not come back.
-    resends: Resends,
+    pub(crate) resends: Resends,
     /// How often messages were under way when brokers closed the connection.
-    blames: Blames,
+    pub(crate) blames: Blames,
     /// Brokers that need no care any more, since the packet at hand.
-    trusted: Vec<UplinkKey>,
+    pub(crate) trusted: Vec<UplinkKey>,
     /// Messages that no broker brings back, at the end of the packet at hand.
-    for_here: Vec<(UplinkKey, MessageRef)>,
-    seen: SeenIds,
+    pub(crate) for_here: Vec<(UplinkKey, MessageRef)>,
+    pub(crate) seen: SeenIds,
     pub(crate) confirming: Confirming,
-    removals: Removals,
+    pub(crate) removals: Removals,
     /// Messages that brokers have acknowledged in the packet at hand.
-    acknowledged: Vec<(SessionKey, InFlight)>,
+    pub(crate) acknowledged: Vec<(SessionKey, InFlight)>,
     /// Messages that brokers will never take, in the packet at hand, where somebody waits for one.
-    denied: Vec<MessageId>,
+    pub(crate) denied: Vec<MessageId>,
     /// Messages that brokers have answered with an error, in the packet at hand.
-    refused: Vec<Declined>,
-    unreturned_bytes: u64,
+    pub(crate) refused: Vec<Declined>,
+    pub(crate) unreturned_bytes: u64,
     /// Where brokers whose sessions were restored go on keeping ids.
     restored_ids: BTreeMap<StoredSession, u64>,
 }
 
 /// A message that a broker has answered with an error.
 #[derive(Debug)]
-struct Declined {
-    session: SessionKey,
-    code: ReasonCode,
-    in_flight: InFlight,
+pub(crate) struct Declined {
+    pub(crate) session: SessionKey,
+    pub(crate) code: ReasonCode,
+    pub(crate) in_flight: InFlight,
 }
 
 /// One uplink.
@@ -274,8 +272,8 @@ pub(crate) struct Drain {
 /// A message that a broker has acknowledged and that is to come back.
 #[derive(Debug)]
 pub(crate) struct Unreturned {
-    in_flight: InFlight,
-    since: Millis,
+    pub(crate) in_flight: InFlight,
+    pub(crate) since: Millis,
 }
 
 impl Uplinks {

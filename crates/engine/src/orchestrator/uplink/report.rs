@@ -11,7 +11,7 @@ impl Uplink {
     }
 
     /// Whether its broker is given messages: it is not drained, and it is there or was away for a short time only.
-    pub(super) fn keeps_its_share(&self, now: Millis) -> bool {
+    pub(crate) fn keeps_its_share(&self, now: Millis) -> bool {
         let is_there = self.stage == Stage::Open;
         self.draining.is_none() && (is_there || self.reassign_at != Millis::NEVER && self.reassign_at > now)
     }

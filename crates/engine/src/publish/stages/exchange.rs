@@ -1,31 +1,11 @@
 //! A QoS 2 message that its publisher sends again before all nodes have confirmed it.
 
-use super::Step;
 use crate::connection::table::Connections;
-use crate::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
-
-impl Deciding<'_> {
-    /// Sends it on to the nodes that have not got it, or waits for those that were asked.
-    #[cold]
-    pub(super) fn resume_exchange(&mut self, it: &Inbound<'_>) -> Step {
-        let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
-        let Some(exchange) = self.desk.sessions.exchange_of(session, id) else { return Step::Continue };
-        if self.desk.connections.awaits_pub_rec(it) {
-            return Step::Done;
-        }
-        if exchange.doubtful {
-            // The packet may hold another message than the first with its identifier.
-            let allowed = self.check_rights(it);
-            return if allowed == Step::Continue { self.publish_again(exchange, it) } else { allowed };
-        }
-        if self.wait_for_exchange(it, id, exchange) { Step::Done } else { Step::Continue }
-    }
-}
 
 impl Connections {
     /// True if the PUBREC of this packet identifier waits for confirmations, on this connection.
-    pub(super) fn awaits_pub_rec(&self, it: &Inbound<'_>) -> bool {
+    pub(crate) fn awaits_pub_rec(&self, it: &Inbound<'_>) -> bool {
         let extra = self.get(it.key).and_then(|connection| connection.extra.as_ref());
         extra.zip(it.raw.packet_id).is_some_and(|(extra, id)| extra.acks.has_pub_rec(id))
     }

@@ -28,7 +28,7 @@ impl Fetches {
 
 impl Fetches {
     /// Whether all that a fetch has yet to ask for is in partitions that nobody serves.
-    pub(super) fn waits_for_dead(&mut self, roster: &Roster, id: u32) -> bool {
+    pub(crate) fn waits_for_dead(&mut self, roster: &Roster, id: u32) -> bool {
         let missed = roster.missed_partitions();
         let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
             return false;
