@@ -5,15 +5,19 @@
 //! were allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no
 //! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
 
-use crate::addresses::{Address, Nodes, Right, Statement};
+pub(crate) mod rights;
+
+use crate::access::rights::Right;
+use crate::addresses::Nodes;
 use crate::connection::Allowed;
-use crate::connection::identity::Identity;
 use crate::desk::Desk;
+use crate::identity::Identity;
 use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::telling::reason::Reason;
+use crate::topics::address_name::{Address, Statement};
 use crate::topics::{RouteCache, RouteSlot};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -4,10 +4,10 @@
 pub(crate) mod checks;
 
 use crate::audit::checks::Audit;
+use crate::connection::reserving::Reserving;
 use crate::connection::{Answer, Connection, Phase};
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey};
 use crate::memory::KERNEL_BUFFER_BYTES;
-use crate::publish::admission::Reserving;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
 

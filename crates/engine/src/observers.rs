@@ -4,22 +4,20 @@
 //! has not confirmed is bounded by its window; its policy says what happens to publishers beyond it. The topics of an
 //! observer are looked up with the route of a topic, so a topic without one costs nothing.
 
-pub(crate) mod topics;
+use crate::topics::observed::ObservedTopics;
+use crate::topics::observed::ObserverSet;
 
 use crate::desk::Desk;
 use crate::event::Event;
+pub(crate) use crate::event::{ObservedMessage, ObservedTicket};
 use crate::ids::{ConnectionKey, ObserverId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
-use crate::now::Millis;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
+pub(crate) use crate::topics::observed::MAX_OBSERVERS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tidegate_mqtt::{QoS, split_frame};
-pub(crate) use topics::{ObservedTopics, ObserverSet};
-
-/// Observers of a shard at most, those of the settings included.
-pub const MAX_OBSERVERS: usize = 32;
+use tidegate_mqtt::split_frame;
 
 /// What happens when the window of an observer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,45 +81,6 @@ pub enum ObserverAnswer {
         /// The topic, for the log.
         topic: String,
     },
-}
-
-/// Names a message that an observer has to confirm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObservedTicket {
-    pub(crate) observer: ObserverId,
-    pub(crate) number: u64,
-}
-
-impl Default for ObservedTicket {
-    /// A ticket of no message: to confirm it does nothing.
-    fn default() -> Self {
-        Self { observer: ObserverId(u8::MAX), number: 0 }
-    }
-}
-
-/// A message for an observer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedMessage {
-    /// For [`Engine::confirm_observed`].
-    pub ticket: ObservedTicket,
-    /// Whether a publisher waits for the confirmation; not at QoS 0, for wills and for what the broker says itself.
-    pub is_awaited: bool,
-    /// The tenant.
-    pub tenant: TenantId,
-    /// Who has published it; empty for the broker itself.
-    pub client_id: String,
-    /// The topic.
-    pub topic: String,
-    /// QoS as published.
-    pub qos: QoS,
-    /// RETAIN as published.
-    pub retain: bool,
-    /// Encoded MQTT 5 properties, as they are passed on.
-    pub properties: Vec<u8>,
-    /// When it expires, or [`Millis::NEVER`].
-    pub expires_at: Millis,
-    /// The payload.
-    pub payload: Vec<u8>,
 }
 
 /// A message that was told and not confirmed.

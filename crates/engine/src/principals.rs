@@ -6,10 +6,10 @@
 //! it. What it publishes meanwhile is held, within its bounds.
 
 use crate::access::{Rules, Subject};
-use crate::connection::identity::Identity;
 use crate::connection::table::Connections;
 use crate::connection::{Connection, Outcome};
 use crate::desk::Desk;
+use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
 use crate::now::Millis;
 use crate::service::InnerPublication;

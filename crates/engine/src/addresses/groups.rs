@@ -1,10 +1,11 @@
 //! Which nodes are in which groups (CTX-33). Who decides that is elsewhere: an engine is told.
 
-use super::name::{GROUP_NAME_MAX, is_group_name};
 use crate::addresses::Nodes;
 use crate::ids::{SessionKey, TenantId};
 use crate::settings::Settings;
 use crate::slab::Slab;
+use crate::topics::address_name::GROUP_NAME_MAX;
+use crate::topics::address_name::is_group_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

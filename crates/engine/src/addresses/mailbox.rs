@@ -6,14 +6,11 @@
 //! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
 //! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
-use super::Address;
-use crate::addresses::Nodes;
-use crate::desk::Desk;
-use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
-use crate::session::{Session, Standing};
+use crate::session::Session;
 use crate::settings::{AddressSettings, Settings};
+use crate::topics::address_name::Address;
 
 impl AddressSettings {
     /// When a message to a node expires that expires at `asked` as far as its sender is concerned.
@@ -46,17 +43,5 @@ impl Settings {
     /// When a mailbox that begins now is given up, as far as there are mailboxes.
     pub(crate) fn mailbox_ends_at(&self, now: Now) -> Millis {
         self.addresses.as_ref().map_or(Millis::NEVER, |addresses| addresses.mailbox_ends_at(now.monotonic))
-    }
-}
-
-impl Nodes {
-    /// Whether what is addressed to the client of a session stays when that ends.
-    pub(crate) fn keeps_mailbox(&self, desk: &Desk, key: SessionKey) -> bool {
-        let Some(addresses) = &desk.settings.addresses else { return false };
-        let standing = desk.sessions.get(key.0).map(|session| session.standing);
-        let max = addresses.max_mailboxes;
-        standing == Some(Standing::Node)
-            && addresses.node_expiry_seconds > 0
-            && (max == 0 || self.mailboxes < u64::from(max))
     }
 }

@@ -9,19 +9,14 @@
 
 pub(crate) mod groups;
 pub(crate) mod mailbox;
-pub(crate) mod name;
 pub(crate) mod nodes;
 pub(crate) mod receipts;
 pub(crate) mod restore;
-mod rights;
 mod route;
 pub(crate) mod tally;
 
 pub use groups::{MembershipChange, MembershipError, MembershipOutcome};
-pub(crate) use name::encoded;
-pub(crate) use name::{Address, Statement, is_address, is_for_applications, is_group_name, is_report};
 pub(crate) use nodes::Nodes;
-pub(crate) use receipts::{Fate, Receipts, SET_BY_BROKER, asks_for_unknown_receipts};
+pub(crate) use receipts::{Receipts, SET_BY_BROKER, asks_for_unknown_receipts};
 pub(crate) use restore::{NODE_GROUP, group_of_stored};
-pub use rights::Right;
-pub(crate) use tally::{Counts, Tallies};
+pub(crate) use tally::Tallies;

@@ -3,13 +3,9 @@
 //! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
 //! know travels with the message: to other shards, into the store, and back.
 
-use super::Address;
-use crate::desk::Reporting;
-use crate::ids::{SessionKey, TenantId};
-use crate::message::{Message, Publication};
-use crate::publish::origin::ORIGIN_PROPERTY;
-use crate::telling::reason::Reason;
+use crate::ids::TenantId;
 use crate::topics::is_own_topic;
+use crate::topics::origin::ORIGIN_PROPERTY;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use tidegate_mqtt::{PublishProperties, QoS, TopicName};
@@ -30,28 +26,6 @@ pub(crate) const NUMBER: &str = "receipt-id";
 /// receipts go would have the broker publish where it may not publish itself.
 pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER, ORIGIN_PROPERTY];
 
-/// What became of a message to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// The node has acknowledged it, or it was written to its connection, at QoS 0.
-    Delivered,
-    /// The node is away, and it is kept.
-    Stored,
-    /// It is not delivered.
-    Dropped(Reason),
-}
-
-impl Fate {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::Stored => "stored",
-            Self::Dropped(Reason::MessageExpired) => "expired",
-            Self::Dropped(_) => "dropped",
-        }
-    }
-}
-
 /// What a message says about receipts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked<'a> {
@@ -64,7 +38,7 @@ pub(crate) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// Reads the properties of a message on its way.
-    pub(super) fn read(properties: &'a [u8]) -> Option<Self> {
+    pub(crate) fn read(properties: &'a [u8]) -> Option<Self> {
         let properties = PublishProperties::decode(properties).ok()?;
         let mut asked = Self { to: "", correlation: properties.correlation_data, all: false, number: 0 };
         for (name, value) in &properties.user_properties {
@@ -91,7 +65,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    pub(super) fn new(tenant: TenantId, asked: &Asked<'_>, qos: QoS, payload: String) -> Self {
+    pub(crate) fn new(tenant: TenantId, asked: &Asked<'_>, qos: QoS, payload: String) -> Self {
         let qos = qos.min(QoS::AtLeastOnce);
         Self { tenant, to: asked.to.into(), correlation: asked.correlation.map(Into::into), qos, payload }
     }
@@ -104,7 +78,7 @@ pub(crate) struct Receipts {
 }
 
 impl Receipts {
-    pub(super) fn push(&mut self, receipt: Receipt) {
+    pub(crate) fn push(&mut self, receipt: Receipt) {
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back(receipt);
         }
@@ -142,73 +116,12 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-fn told(fate: &str, node: &str, topic: &str, reason: Option<Reason>) -> String {
-    let reason = reason.map_or_else(String::new, |reason| format!(",\"reason\":{}", quoted(reason.label())));
-    format!("{{\"receipt\":\"{fate}\",\"node\":{},\"topic\":{}{reason}}}", quoted(node), quoted(topic))
-}
-
 /// Receipts that there are.
 pub(crate) const RECEIPTS: [&str; 2] = ["delivered", "all"];
 
 /// Whether a sender asks for receipts that there are not.
 pub(crate) fn asks_for_unknown_receipts(properties: &PublishProperties<'_>) -> bool {
     properties.user_properties.iter().any(|(name, value)| name == ASKS && !RECEIPTS.contains(&value))
-}
-
-impl Reporting<'_> {
-    /// Tells the sender of a message what has become of it, where it was addressed to the client of a session and the
-    /// sender wants to know.
-    #[inline]
-    pub(crate) fn tell_fate(&mut self, to: SessionKey, topic: &str, properties: &[u8], qos: QoS, fate: Fate) {
-        if self.has_addresses && !properties.is_empty() {
-            self.tell_fate_of_node(to, topic, properties, qos, fate);
-        }
-    }
-
-    #[cold]
-    fn tell_fate_of_node(&mut self, to: SessionKey, topic: &str, properties: &[u8], qos: QoS, fate: Fate) {
-        let Some(session) = self.sessions.get(to.0).filter(|session| session.standing.is_node()) else { return };
-        let (tenant, client_id) = (session.tenant, session.client_id.clone());
-        self.tell_fate_named(tenant, &client_id, topic, properties, qos, fate);
-    }
-
-    /// The same for a message that is kept.
-    #[inline]
-    pub(crate) fn tell_fate_of(&mut self, to: SessionKey, message: &Message, fate: Fate) {
-        self.tell_fate(to, message.topic(), message.properties(), message.qos, fate);
-    }
-
-    /// The same for a node by its name.
-    pub(crate) fn tell_fate_named(
-        &mut self,
-        tenant: TenantId,
-        client_id: &str,
-        topic: &str,
-        properties: &[u8],
-        qos: QoS,
-        fate: Fate,
-    ) {
-        let Some(addresses) = self.settings.addresses.as_ref() else { return };
-        let Some(address) = Address::read(&addresses.prefix, topic) else { return };
-        let Some(asked) = Asked::read(properties) else { return };
-        match address {
-            Address::Node(id) if *id == *client_id && (asked.all || fate != Fate::Stored) => {
-                let reason = if let Fate::Dropped(reason) = fate { Some(reason) } else { None };
-                let payload = told(fate.word(), client_id, topic, reason);
-                self.receipts.push(Receipt::new(tenant, &asked, qos, payload));
-            }
-            Address::Group(_) | Address::All => self.note_fate(asked.number, client_id, fate),
-            Address::Node(_) | Address::Receipts(_) => {}
-        }
-    }
-
-    /// Tells the sender of a message that there is no such node.
-    pub(crate) fn tell_unknown(&mut self, node: &str, publication: &Publication<'_>) {
-        if let Some(asked) = Asked::read(publication.properties) {
-            let payload = told("unknown", node, publication.topic, None);
-            self.receipts.push(Receipt::new(publication.tenant, &asked, publication.qos, payload));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,8 @@
 //! Nodes and their groups, as a restart finds them.
 
-use super::mailbox::is_addressed;
-use crate::desk::Desk;
-use crate::ids::SessionKey;
 use crate::now::{Millis, Now};
-use crate::session::{Delivery, Session, Standing};
+use crate::session::{Session, Standing};
 use crate::settings::Settings;
-use crate::telling::reason::Reason;
 
 /// A bit of the options of a stored subscription that no subscription has: what stands in the place of its filter is
 /// the name of a group that a node is in.
@@ -43,19 +39,5 @@ impl Settings {
                 session.rare_mut().ends_at = ends_at;
             }
         }
-    }
-}
-
-impl Desk {
-    /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
-    pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
-        let Some(session) = self.sessions.get(key.0) else { return true };
-        let stored = session.stored;
-        if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
-            return false;
-        }
-        self.journal.forget_stored(stored, delivery.number);
-        self.counters.drop_message(Reason::SessionDiscarded);
-        true
     }
 }

@@ -1,10 +1,10 @@
 //! Where a message to an address goes.
 
-use super::Address;
 use super::nodes::ADDRESSED;
 use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};
 use crate::settings::Settings;
 use crate::topics::Route;
+use crate::topics::address_name::Address;
 
 impl Settings {
     /// The partition of the mobile node that a topic is the address of.

@@ -7,83 +7,29 @@
 //! along with a partition. What is sent again says the same name, and goes to the sessions of those partitions that
 //! have not got it.
 
+use crate::link::got::Got;
+
 pub(crate) mod dealt_before;
-pub(crate) mod got;
 pub(crate) mod marks;
 
-use crate::cluster::roster::Roster;
 use crate::cluster::transfer::Transfers;
-use crate::durable::{Journal, Key, StoredSession};
 use crate::hash::hash_bytes;
 use crate::ids::{PartitionId, Partitions, Place, SessionKey};
+use crate::journal::Journal;
+use crate::journal::keys::{Key, StoredSession};
 use crate::link::envelope::Ticket;
+pub(crate) use crate::link::exchange_word::ExchangeName;
 use crate::link::exchange_word::ExchangeWord;
+use crate::roster::Roster;
 use crate::session::Session;
+use crate::session::exchange::Exchange;
 use crate::session::table::Sessions;
-use crate::wire::{WireError, WireReader, WireWrite};
-pub(crate) use got::Got;
 pub(crate) use marks::Marks;
 use std::collections::BTreeSet;
 use tidegate_mqtt::PacketId;
 
 /// Exchanges of one shard that others remember. One that is still open when so many have begun since may come twice.
 const OPEN_MAX: u64 = 16_384;
-
-/// The name of an exchange: the life of the shard where it began, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ExchangeName {
-    pub origin: u64,
-    pub number: u64,
-}
-
-impl ExchangeName {
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
-        out.put_u64(self.origin);
-        out.put_u64(self.number);
-    }
-
-    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        Ok(Self { origin: reader.u64("an origin")?, number: reader.u64("an exchange")? })
-    }
-}
-
-/// A QoS 2 message of a client that has crossed to other nodes, as long as its packet id is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exchange {
-    pub name: ExchangeName,
-    /// Who has got it at the publisher's node.
-    pub covered: Got,
-    /// Whether all nodes have confirmed it.
-    pub answered: bool,
-    /// Whether a node may have died before it got it: one that lives gets it, also while partitions move.
-    pub doubtful: bool,
-    /// Under which nodes were asked to confirm it last, by this process.
-    pub ticket: Option<Ticket>,
-}
-
-impl Exchange {
-    /// As it is stored, and in an image.
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
-        self.name.write(out);
-        self.covered.write(out);
-    }
-
-    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        let name = ExchangeName::read(reader)?;
-        Ok(Self::left(name, Got::read(reader)?))
-    }
-
-    /// The same from a store.
-    pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        let name = ExchangeName::read(reader)?;
-        Ok(Self::left(name, Got::read_stored(reader)?))
-    }
-
-    /// One of an earlier process, or of another: this one does not know how it stands.
-    pub(crate) fn left(name: ExchangeName, covered: Got) -> Self {
-        Self { name, covered, answered: false, doubtful: true, ticket: None }
-    }
-}
 
 /// The exchanges that a shard has begun, and what it knows of those of others.
 #[derive(Debug)]
@@ -134,7 +80,7 @@ impl Exchanges {
     }
 
     /// Partitions whose sessions get what is delivered on this shard.
-    fn here(&self) -> Partitions {
+    pub(crate) fn here(&self) -> Partitions {
         self.here.with(self.arrived)
     }
 
@@ -155,7 +101,7 @@ impl Exchanges {
     }
 
     /// Nobody will send again what this exchange was about.
-    pub(super) fn end(&mut self, name: ExchangeName) {
+    pub(crate) fn end(&mut self, name: ExchangeName) {
         if name.origin == self.origin {
             self.open.remove(&name.number);
         }

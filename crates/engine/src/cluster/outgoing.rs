@@ -5,22 +5,17 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
-use super::exchanges::{ExchangeName, Got};
-use crate::desk::Desk;
-use crate::durable::{Key, put_stored_message, read_stored_message};
-use crate::ids::{ConnectionKey, PartitionId, Partitions, TenantId, partition_of};
-use crate::image::put_publication;
-use crate::link::envelope::Ticket;
+use crate::ids::{PartitionId, TenantId, partition_of};
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::records::stored::read_message as read_stored_message;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
 
-/// Tickets with this connection index belong to outgoing messages.
-pub(crate) const OUTGOING_INDEX: u32 = u32::MAX - 5;
-
 /// Version of the stored value; a reader refuses others.
-const OUTGOING_VERSION: u8 = 1;
+pub(crate) const OUTGOING_VERSION: u8 = 1;
 
 /// A message under way to other nodes.
 #[derive(Clone, Debug)]
@@ -42,11 +37,11 @@ impl OutgoingMessage {
     }
 
     /// Bytes that it holds in memory.
-    fn cost(&self) -> u64 {
+    pub(crate) fn cost(&self) -> u64 {
         self.message.cost() + (size_of::<Self>() + self.client_id.len()) as u64
     }
 
-    fn write_head(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_head(&self, out: &mut Vec<u8>) {
         out.put_u16(self.message.tenant.0);
         out.put_bytes(self.client_id.as_bytes());
         out.put_u8(u8::from(self.sent.is_some()));
@@ -84,42 +79,13 @@ impl OutgoingHead {
 pub(crate) struct Outgoing {
     pub(crate) by_number: BTreeMap<u64, OutgoingMessage>,
     /// The message of each ticket that is open.
-    by_ticket: BTreeMap<u64, u64>,
-    next_ticket: u64,
+    pub(crate) by_ticket: BTreeMap<u64, u64>,
+    pub(crate) next_ticket: u64,
     /// Numbers for messages that are not stored.
-    next_number: u64,
+    pub(crate) next_number: u64,
     pub(crate) bytes: u64,
     /// Whether this process has known what is wanted at all other nodes of its table.
     pub(crate) has_met_nodes: bool,
-}
-
-impl Outgoing {
-    /// Bytes in memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Messages of a partition.
-    pub(crate) fn count_of(&self, partition: PartitionId) -> u64 {
-        self.by_number.values().filter(|it| it.partition() == partition).count() as u64
-    }
-
-    pub(crate) fn new_ticket(&mut self, number: u64) -> (u64, Ticket) {
-        self.next_ticket += 1;
-        let ticket = self.next_ticket;
-        self.by_ticket.insert(ticket, number);
-        let connection = ConnectionKey { index: OUTGOING_INDEX, generation: (ticket >> 32) as u32 };
-        (ticket, Ticket { connection, sequence: ticket as u32 })
-    }
-
-    /// Numbers of the messages that are held.
-    pub(crate) fn held(&self) -> Vec<u64> {
-        self.by_number.iter().filter(|(_, it)| it.ticket.is_none()).map(|(number, _)| *number).collect()
-    }
-}
-
-fn number_of(ticket: Ticket) -> u64 {
-    u64::from(ticket.connection.generation) << 32 | u64::from(ticket.sequence)
 }
 
 /// Reads the client whose message is stored.
@@ -150,106 +116,4 @@ pub(crate) fn describe_outgoing(value: &[u8], now: Now) -> Result<String, WireEr
 fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
     let version = reader.u8("a version")?;
     if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
-}
-
-impl Outgoing {
-    pub(crate) fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
-        self.bytes += it.cost();
-        desk.memory.held += it.cost();
-        self.by_number.insert(number, it);
-    }
-
-    pub(crate) fn store_outgoing(&mut self, desk: &mut Desk, number: u64) {
-        let Some(it) = self.by_number.get(&number).filter(|_| desk.journal.is_on()) else { return };
-        let now = desk.journal.now;
-        desk.journal.put(Key::Outgoing(number), |out| {
-            out.put_u8(OUTGOING_VERSION);
-            it.write_head(out);
-            put_stored_message(out, now, &it.message.publication());
-        });
-    }
-
-    /// Forgets a message, also in the store.
-    pub(crate) fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
-        let Some(it) = self.by_number.remove(&number) else { return };
-        self.bytes -= it.cost();
-        desk.memory.held -= it.cost();
-        if let Some(ticket) = it.ticket {
-            self.by_ticket.remove(&ticket);
-        }
-        if let Some((name, _)) = it.sent {
-            desk.exchanges.end(name);
-        }
-        if desk.journal.is_on() {
-            desk.journal.delete(Key::Outgoing(number));
-        }
-    }
-
-    /// One confirmation of an outgoing message.
-    #[cold]
-    pub(crate) fn confirm_outgoing(&mut self, desk: &mut Desk, ticket: Ticket) {
-        let ticket = number_of(ticket);
-        let Some(number) = self.by_ticket.get(&ticket).copied() else { return };
-        let Some(it) = self.by_number.get_mut(&number) else { return };
-        it.waits = it.waits.saturating_sub(1);
-        if it.waits == 0 {
-            self.remove_outgoing(desk, number);
-        }
-    }
-
-    /// A shard that had to confirm an outgoing message is no more: the message is sent again when the node may.
-    pub(crate) fn doubt_outgoing(&mut self, ticket: Ticket) {
-        let Some(number) = self.by_ticket.remove(&number_of(ticket)) else { return };
-        if let Some(it) = self.by_number.get_mut(&number) {
-            it.ticket = None;
-        }
-    }
-
-    /// Takes in what the store holds.
-    pub(crate) fn restore_outgoing(
-        &mut self,
-        now: Now,
-        desk: &mut Desk,
-        number: u64,
-        value: &[u8],
-    ) -> Result<(), WireError> {
-        self.add_outgoing(desk, number, read_outgoing(value, now)?);
-        Ok(())
-    }
-
-    /// Forgets the messages of partitions that live elsewhere from now on.
-    pub(crate) fn forget_outgoing(&mut self, desk: &mut Desk, partitions: Partitions) {
-        let its = self.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
-        let its: Vec<u64> = its.map(|(number, _)| *number).collect();
-        for number in its {
-            self.remove_outgoing(desk, number);
-        }
-    }
-
-    /// Writes the messages of a partition into its image.
-    pub(crate) fn put_outgoing(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
-        let its: Vec<&OutgoingMessage> = self.by_number.values().filter(|it| it.partition() == partition).collect();
-        out.put_u32(its.len() as u32);
-        for it in its {
-            it.write_head(out);
-            put_publication(out, now, &it.message.publication());
-        }
-    }
-
-    /// Goes on with the messages of a partition that has come.
-    pub(crate) fn adopt_outgoing(&mut self, desk: &mut Desk, all: Vec<OutgoingMessage>) {
-        for it in all {
-            let number = self.new_outgoing_number(desk);
-            self.add_outgoing(desk, number, it);
-            self.store_outgoing(desk, number);
-        }
-    }
-
-    pub(crate) fn new_outgoing_number(&mut self, desk: &mut Desk) -> u64 {
-        if desk.journal.is_on() {
-            return desk.journal.new_body();
-        }
-        self.next_number += 1;
-        self.next_number
-    }
 }

@@ -7,15 +7,18 @@
 //! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
 //! delivered by the next one, before it serves anybody.
 
-use super::Key;
-use super::records::{end, put_message, read_message};
-use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
-use crate::desk::Desk;
-use crate::durable::{Journal, Recovery};
+use crate::cluster::exchanges::Exchanges;
 use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId};
+use crate::journal::Journal;
+use crate::journal::keys::Key;
 use crate::link::Links;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
+use crate::records::stored::end;
+use crate::records::stored::put_message;
+use crate::records::stored::read_message;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
 use tidegate_mqtt::QoS;
@@ -137,7 +140,7 @@ impl Left {
     }
 }
 
-impl super::Journal {
+impl crate::journal::Journal {
     /// Puts a message that leaves this shard; returns its number.
     pub(crate) fn put_crossing(&mut self, publication: &Publication<'_>, way: &Way) -> u64 {
         let (number, now) = (self.new_body(), self.now);
@@ -196,29 +199,6 @@ impl Crossings {
             let shard = ShardId(bits.trailing_zeros() as u16);
             bits &= bits - 1;
             journal.delete(Key::Crossed(number, Place { shard, ..place }));
-        }
-    }
-}
-
-impl Recovery {
-    /// One more shard has delivered what was left for it, and that is on its way to the store.
-    pub(crate) fn handle_replayed(&mut self, place: Place, desk: &mut Desk) {
-        self.others_replayed += 1;
-        self.forget_replayed(place, desk);
-    }
-
-    /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
-    pub(crate) fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
-        if self.replay.is_some() || self.others_replayed + 1 < place.shards {
-            return;
-        }
-        for (number, crossed) in std::mem::take(&mut self.replayed) {
-            desk.journal.delete(Key::Crossing(number));
-            let here = place.shards;
-            let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
-            for place in crossed.into_iter().chain(now) {
-                desk.journal.delete(Key::Crossed(number, place));
-            }
         }
     }
 }

@@ -12,9 +12,6 @@
 
 pub(crate) mod crossing;
 mod describe;
-pub(crate) mod journal;
-pub(crate) mod keys;
-pub(crate) mod records;
 mod recovery;
 pub(crate) mod restore;
 pub(crate) mod restoring;
@@ -25,14 +22,8 @@ mod wills;
 
 pub(crate) use crossing::{Crossings, Way};
 pub use describe::{describe, name_of_kind};
-pub use journal::JournalBatch;
-pub(crate) use journal::{Journal, Mark};
-pub(crate) use keys::{Key, STORED_NAME_MAX, StoredSession, entries_from};
-pub(crate) use records::{EntryRead, Numbers, put_subscription, read_entry};
-pub(crate) use records::{put_message as put_stored_message, read_message as read_stored_message};
 pub(crate) use recovery::Recovery;
 pub(crate) use restore::RESTORING_INDEX;
 pub use restore::{RestoreError, Restored};
 pub use route::{RestoreRoute, Takers};
-pub(crate) use session_record::SessionRecord;
 pub use sweep::Sweep;

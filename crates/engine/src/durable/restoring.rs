@@ -8,7 +8,9 @@ use crate::now::Millis;
 use crate::session::Membership;
 use crate::session::tail::Tail;
 
-use super::records::{Content, ReadEntry, SentRecord};
+use crate::records::stored::Content;
+use crate::records::stored::ReadEntry;
+use crate::records::stored::SentRecord;
 
 /// A session while its parts come in.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(crate) struct Restoring {
 
 impl Restoring {
     /// Leaves the end of a long queue to the store: what is beyond `share` bytes and simply comes next.
-    pub(super) fn leave_tail(&mut self, share: u64) {
+    pub(crate) fn leave_tail(&mut self, share: u64) {
         let stays = |(_, restored): &(&u64, &RestoredEntry)| restored.may_leave_memory();
         let Some((first, _)) = self.entries.iter().rev().take_while(stays).last() else { return };
         let mut in_memory = 0;

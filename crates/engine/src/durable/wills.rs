@@ -2,10 +2,10 @@
 //! will that the client was promised with its CONNACK is published by the restart ([MQTT-3.1.2-8]). Wills of sessions
 //! that last are stored with these.
 
-use super::keys::Key;
 use super::session_record::SessionRecord;
-use crate::durable::Journal;
 use crate::ids::SessionKey;
+use crate::journal::Journal;
+use crate::journal::keys::Key;
 use crate::session::Will;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;

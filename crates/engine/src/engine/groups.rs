@@ -3,8 +3,8 @@
 use crate::engine::Engine;
 use crate::groups::kept::taken_over::KeptImage;
 use crate::ids::TenantId;
-use crate::image::read_publication;
 use crate::now::Now;
+use crate::records::image::read_message as read_publication;
 use crate::wire::{WireError, WireReader};
 use tidegate_mqtt::QoS;
 

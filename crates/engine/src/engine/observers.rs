@@ -2,13 +2,13 @@
 
 use crate::engine::Engine;
 use crate::event::Attempt;
+use crate::event::ObservedTicket;
 use crate::flows::publish::answering::answering;
 use crate::ids::ObserverId;
 use crate::now::Now;
-use crate::observers::{
-    MAX_OBSERVERS, ObservedTicket, Observer, ObserverAnswer, ObserverError, ObserverWindow, Observing,
-};
+use crate::observers::{Observer, ObserverAnswer, ObserverError, ObserverWindow, Observing};
 use crate::telling::reason::Reason;
+use crate::topics::observed::MAX_OBSERVERS;
 use tidegate_mqtt::TopicFilter;
 
 impl Engine {

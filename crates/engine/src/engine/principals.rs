@@ -1,7 +1,6 @@
 //! Principals come and go, publish and read.
 
 use crate::connection::{Connection, Phase};
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::answering::answering;
@@ -11,6 +10,7 @@ use crate::principals::{Held, Principal, PrincipalKind, Registered, RetainedValu
 use crate::publish::pipeline::Progress;
 use crate::service::InnerPublication;
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 use std::collections::VecDeque;
 use tidegate_mqtt::{PacketId, RawPublish, TopicName, Version};
 

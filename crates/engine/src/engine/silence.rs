@@ -3,10 +3,10 @@
 //! A shell that was late, because its process was stopped or a turn took long, has not heard what its peers have sent
 //! meanwhile. Such deadlines so have effect only after the input that had arrived by then was taken.
 
-use crate::desk::Timer;
 use crate::engine::{Engine, TIMERS_PER_TURN};
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
+use crate::timers::Timer;
 
 impl Engine {
     /// When the next deadline comes that counts the silence of a peer, for [`Engine::handle_silence`].

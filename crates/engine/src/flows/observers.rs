@@ -5,9 +5,9 @@ use crate::flows::publish::deciding::Deciding;
 use crate::ids::PRINCIPAL_LISTENER;
 use crate::link::envelope::Ticket;
 use crate::now::Now;
-use crate::observers::topics::ObserverSet;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
+use crate::topics::observed::ObserverSet;
 
 impl Answering<'_> {
     /// One confirmation for a publisher.

@@ -1,12 +1,12 @@
 //! Values and events below `$SYS`.
 
-use crate::desk::Timer;
 use crate::flows::publish::publishing::Publishing;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::ids::{ShardId, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::telling::sys::ClientEvent;
+use crate::sys::ClientEvent;
+use crate::timers::Timer;
 use crate::topics::is_own_topic;
 use tidegate_mqtt::QoS;
 

@@ -11,14 +11,15 @@
 //! again.
 
 use super::joins::LateJoin;
-use crate::cluster::exchanges::{ExchangeName, Exchanges};
-use crate::cluster::roster::Roster;
+use crate::cluster::exchanges::Exchanges;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId};
 use crate::link::Links;
 use crate::link::dealing_word::DealingWord;
+use crate::link::exchange_word::ExchangeName;
 use crate::link::record::Record;
+use crate::roster::Roster;
 use std::collections::BTreeSet;
 
 /// Who deals, as one shard sees it.

@@ -6,13 +6,13 @@
 //! whether it has members or not: it may hear later than the home that a node is gone.
 
 use crate::cluster::peers::Peers;
-use crate::cluster::roster::Roster;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::groups::group_partition;
 use crate::ids::PartitionId;
 use crate::link::Links;
 use crate::link::record::{GroupName, Record};
+use crate::roster::Roster;
 
 impl Groups {
     /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one

@@ -4,10 +4,10 @@
 //! shard that has yet to change has its messages dealt at the old home, which does not know of a group that is new. So
 //! such a join is confirmed when all shards have changed, which they are told to at the same moment.
 
-use crate::cluster::roster::Roster;
 use crate::groups::Groups;
 use crate::ids::{PartitionId, ShardId};
 use crate::link::envelope::Ticket;
+use crate::roster::Roster;
 
 /// A join that waits until the messages of all shards are dealt here, or those of the member's shard no longer.
 #[derive(Clone, Copy, Debug)]

@@ -9,18 +9,20 @@ mod bound;
 pub(crate) mod taken_over;
 
 pub(crate) use super::group_partition;
-use crate::desk::{Desk, Timer};
-use crate::durable::{Key, Way};
+use crate::desk::Desk;
+use crate::durable::Way;
 use crate::groups::Groups;
 use crate::ids::{ShardId, TenantId};
+use crate::journal::keys::Key;
 use crate::link::Links;
 use crate::link::promised::Promised;
 use crate::link::record::GroupName;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
+use crate::session::promise::{Done, Promise};
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 use crate::topics::GroupKey;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::rc::Rc;
@@ -48,9 +50,6 @@ pub(crate) struct Kept {
 
 /// A group by its tenant, the name of its share, and its filter.
 type OfGroup = (TenantId, Box<str>, Box<str>);
-
-/// What members of this shard have come to the end of: whose it was, and its id there.
-type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
 
 /// Whether the only client that may get a message may have it already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,21 +85,6 @@ pub(crate) struct Deal {
 impl Deal {
     fn group(&self) -> OfGroup {
         (self.message.tenant, self.share.clone(), self.filter.clone())
-    }
-}
-
-/// That a group of another node is told when a message that it has dealt comes to its end, whatever that is: it is told when the last
-/// delivery that holds this is gone.
-#[derive(Debug)]
-pub(crate) struct Promise {
-    pub home: ShardId,
-    pub id: u64,
-    done: Done,
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        self.done.borrow_mut().push((self.home, self.id));
     }
 }
 

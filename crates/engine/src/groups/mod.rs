@@ -3,7 +3,6 @@
 mod audit;
 pub(crate) mod dealers;
 mod existence;
-pub(crate) mod fleet;
 pub(crate) mod joins;
 pub(crate) mod kept;
 mod reseat;
@@ -13,13 +12,10 @@ pub(crate) mod shared_group;
 use self::dealers::Dealers;
 use self::kept::Kept;
 pub(crate) use self::returns::Returned;
-use crate::desk::Desk;
 use crate::groups::shared_group::Group;
 use crate::ids::{PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions};
-use crate::message::Publication;
-use crate::publish::admission::Wanted;
 use crate::session::table::Sessions;
 use crate::slab::Slab;
 use crate::topics::GroupKey;
@@ -107,21 +103,6 @@ impl Groups {
     /// The members of a group that this shard deals for.
     pub(crate) fn members(&self, key: GroupKey) -> impl Iterator<Item = Receiver> {
         self.dealt.get(key.0).into_iter().flat_map(|dealt| dealt.members.members()).map(|member| member.receiver)
-    }
-}
-
-impl Desk {
-    /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
-    pub(crate) fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
-        if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {
-            return true;
-        }
-        let bounds = self.overflow.bounds_of(&self.sessions, to, publication.topic);
-        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-            flow.full_at = Some(bounds);
-            flow.gave_back = true;
-        }
-        false
     }
 }
 

@@ -1,12 +1,14 @@
 //! Moving a partition out.
 
-use super::fields::put_message;
 use crate::addresses::Nodes;
-use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
+use crate::cluster::exchanges::Exchanges;
 use crate::desk::Desk;
-use crate::durable::Key;
 use crate::ids::{PartitionId, SessionKey, TenantId};
+use crate::journal::keys::Key;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::now::Now;
+use crate::records::image::put_message;
 use crate::retained::RetainedStore;
 use crate::session::Standing;
 use crate::wire::WireWrite;

@@ -5,10 +5,7 @@
 //! docs/orchestrators.md.
 
 use super::Owed;
-use crate::ids::{PartitionId, Partitions, Place, TenantId};
-use crate::message::Publication;
-use crate::now::Millis;
-use tidegate_mqtt::QoS;
+use crate::ids::{PartitionId, Partitions, Place};
 
 /// A partition as it is given out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +32,4 @@ impl Place {
     pub(crate) fn own(self, partitions: Partitions) -> Vec<PartitionId> {
         partitions.iter().filter(|partition| self.owns(*partition)).collect()
     }
-}
-
-/// What stands for a message that its receiver has, and of which only the packet id is still in use.
-pub(crate) fn released() -> Publication<'static> {
-    Publication::new(TenantId::DEFAULT, "released", QoS::ExactlyOnce, false, &[], Millis::NEVER, &[], 0)
 }

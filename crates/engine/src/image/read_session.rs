@@ -1,23 +1,23 @@
 //! Reading a session, without taking it in yet.
 
+use crate::identity::Identity;
+use crate::ids::{ListenerId, TenantId};
+use crate::journal::Numbers;
+use crate::link::record::{GroupName, MemberOptions};
+use crate::now::{Millis, Now};
+use crate::records::image::read_delivery;
+use crate::records::image::read_message;
+use crate::records::image::read_subscription_id;
+use crate::session::exchange::Exchange;
+use crate::session::packet_ids::{Inflight, State};
+use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
+use crate::topics::address_name::is_group_name;
+use crate::topics::{SubscriberOptions, is_own_topic};
+use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-
 use tidegate_mqtt::{PacketId, QoS, TopicFilter};
-
-use super::fields::{read_delivery, read_message, read_subscription_id};
-use crate::addresses::is_group_name;
-use crate::cluster::exchanges::Exchange;
-use crate::connection::identity::Identity;
-use crate::durable::Numbers;
-use crate::ids::{ListenerId, TenantId};
-use crate::link::record::{GroupName, MemberOptions};
-use crate::now::{Millis, Now};
-use crate::session::packet_ids::{Inflight, State};
-use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
-use crate::topics::{SubscriberOptions, is_own_topic};
-use crate::wire::{WireError, WireReader};
 
 /// A session that was read and not yet taken in.
 pub(crate) struct SessionImage {

@@ -3,12 +3,12 @@
 //! that each comes once and in its order.
 
 use super::begin;
-use super::fields::put_message;
 use crate::desk::Desk;
 use crate::ids::{Partitions, Place};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
+use crate::records::image::put_message;
 use crate::topics::Route;
 use crate::wire::WireWrite;
 use std::collections::BTreeSet;

@@ -8,20 +8,13 @@
 //!
 //! Nothing is counted while turns are short.
 
-use crate::desk::Desk;
-use crate::event::Delay;
-use crate::ids::{ShardId, TenantId};
-use crate::message::Publication;
+use crate::ids::ShardId;
 use crate::now::{Millis, Now};
-use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// For how long work is counted, and a publisher held at most, before it is looked at anew, milliseconds.
 pub(crate) const WINDOW_MS: u64 = 1000;
-
-/// What a message costs beside its bytes, each time that it is handed on, in bytes.
-const MESSAGE_BYTES: u64 = 256;
 
 /// Publishers that are counted at once. Those beyond are not held.
 const COUNTED_MAX: usize = 65_536;
@@ -87,7 +80,7 @@ impl LoopLag {
     }
 
     /// Counts work; says whether the publisher has had more than is allowed.
-    fn count(&mut self, publisher: BlockedPublisher, work: u64) -> bool {
+    pub(crate) fn count(&mut self, publisher: BlockedPublisher, work: u64) -> bool {
         if self.work.len() >= COUNTED_MAX && !self.work.contains_key(&publisher) {
             return false;
         }
@@ -108,41 +101,6 @@ impl LoopLag {
         self.long = false;
         self.work.clear();
         self.window_ends = now.plus(WINDOW_MS);
-    }
-}
-
-impl Desk {
-    /// Counts what a message has made this shard do that went to so many sessions. Whoever has made it do more than the
-    /// others waits, unless that has not helped for as long as publishers may be made to wait.
-    #[cold]
-    pub(crate) fn charge_loop_lag(&mut self, now: Now, publisher: BlockedPublisher, receivers: usize, payload: usize) {
-        let patient = now.monotonic.since(self.loop_lag.since) < self.settings.limits.block_timeout_ms;
-        let work = (receivers as u64 + 1).saturating_mul(payload as u64 + MESSAGE_BYTES);
-        if self.loop_lag.count(publisher, work) && patient && self.loop_lag.waiting.insert(publisher) {
-            self.counters.held_for_lag += 1;
-            self.to_park.push(publisher);
-            if publisher.shard == self.shard {
-                self.reports().tell_delayed(Delay::LoopLag, publisher.connection);
-            }
-        }
-    }
-
-    /// The same for a message that another shard has handed on. Brokers of a fleet are not held: what they bring,
-    /// clients have sent.
-    #[inline]
-    pub(crate) fn charge_others_loop_lag(
-        &mut self,
-        now: Now,
-        source: &Source,
-        receivers: usize,
-        publication: &Publication<'_>,
-    ) {
-        if self.loop_lag.is_on(now)
-            && let Some(publisher) = source.publisher()
-            && (publication.tenant == TenantId::UPLINK || self.settings.uplinks.is_none())
-        {
-            self.charge_loop_lag(now, publisher, receivers, publication.payload.len());
-        }
     }
 }
 

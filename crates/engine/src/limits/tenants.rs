@@ -1,8 +1,8 @@
 //! Tenants of a shard: whose client somebody is, and how much each tenant may have.
 
-use crate::desk::Desk;
 use crate::ids::TenantId;
 use crate::limits::rate::Bucket;
+use crate::session::table::Sessions;
 use crate::settings::{Holding, Settings, TenantLedger, TenantQuota};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -145,10 +145,15 @@ impl TenantUses {
     }
 
     /// Compares what is counted for this shard with what there is.
-    pub(crate) fn audit(&self, desk: &Desk, ended: &dyn Fn(TenantId) -> usize, wrong: &mut dyn FnMut(String)) {
+    pub(crate) fn audit(
+        &self,
+        all_sessions: &Sessions,
+        ended: &dyn Fn(TenantId) -> usize,
+        wrong: &mut dyn FnMut(String),
+    ) {
         let Self::Own(own) = self else { return };
         for (tenant, of) in &own.uses {
-            let all = || desk.sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
+            let all = || all_sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
             let connected = all().filter(|session| session.connection.is_some()).count();
             let sessions = all().count();
             let subscriptions: usize = all().map(crate::session::Session::subscriptions).sum();

@@ -5,32 +5,15 @@
 //! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
 
 use crate::connection::table::Connections;
-use crate::desk::Desk;
-use crate::durable::Journal;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::journal::Journal;
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::publish::stages::{Rejection, Step};
-use crate::session::BlockedPublisher;
-use crate::settings::OverflowPolicy;
 use crate::telling::reason::Reason;
-use crate::topics::Route;
+use crate::topics::stages::Rejection;
+use crate::topics::stages::Step;
 use std::collections::BTreeMap;
 use tidegate_mqtt::QoS;
-
-/// What is known of the message that a publisher waits with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reserving {
-    /// No room was asked for.
-    #[default]
-    Not,
-    /// Other shards were asked under this number.
-    Asked(u32),
-    /// All have room, and keep it under this number at these shards, one bit each.
-    Granted { number: u32, shards: u64 },
-    /// Somebody has no room.
-    Refused,
-}
 
 /// A message for which other shards were asked.
 #[derive(Debug)]
@@ -78,76 +61,6 @@ pub(crate) struct Full {
     pub(crate) first: SessionKey,
 }
 
-impl Desk {
-    /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note
-    /// who waits for it, if anyone does; their number is returned.
-    pub(crate) fn rejecting(
-        &mut self,
-        now: Millis,
-        route: &Route,
-        wanted: &Wanted<'_>,
-        not_to: Option<SessionKey>,
-        waits: Option<BlockedPublisher>,
-    ) -> Result<Vec<SessionKey>, Full> {
-        let mut sessions = Vec::new();
-        let (mut first, mut asked) = (None, 0);
-        for target in route.targets() {
-            let qos = target.qos().min(wanted.qos);
-            if self.sessions.get(target.session.0).is_none() {
-                // It has ended, and its subscriptions are being removed.
-                continue;
-            }
-            let own = target.options.no_local() && not_to == Some(target.session);
-            let bounds = self.overflow.bounds_of(&self.sessions, target.session, wanted.topic);
-            if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {
-                continue;
-            }
-            if self.has_room_now(now, target.session, wanted) {
-                sessions.push(target.session);
-                continue;
-            }
-            first = first.or(Some(target.session));
-            let Some(flow) = self.sessions.get_mut(target.session.0).map(crate::session::Session::flow_mut) else {
-                continue;
-            };
-            flow.full_at = Some(bounds);
-            if let Some(publisher) = waits {
-                if !flow.blocking.contains(&publisher) {
-                    flow.blocking.push(publisher);
-                    asked += 1;
-                }
-                self.blockers.insert(target.session.0);
-            }
-        }
-        first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
-    }
-
-    /// Whether a session's queue can take a message without dropping any, after what has expired has left it.
-    pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
-        if !self.has_queue_room(to, wanted) {
-            let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
-            self.has_room_after_expiry(now, to, &bounds, wanted.cost);
-            self.is_over_ceiling_after_expiry(now, to);
-        }
-        self.has_queue_room(to, wanted)
-    }
-
-    /// Whether a session's queue could take a message now without dropping any.
-    fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
-        let Some(session) = self.sessions.get(to.0) else { return false };
-        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
-        let (reserved, reserved_bytes) = self.reservations.of(to);
-        let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
-        let away = session.connection.is_none();
-        let queues = waiting > 0 || away;
-        if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
-            return false;
-        }
-        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
-            && !(queues && self.memory.is_over_ceiling())
-    }
-}
-
 impl Connections {
     /// The acknowledgement of a connection is not withheld any more.
     pub(crate) fn end_withholding(&mut self, key: ConnectionKey) {
@@ -164,22 +77,5 @@ impl Journal {
             return Reason::StoreFull.into();
         }
         Step::Reject(Rejection { reason: Reason::QueueFullReject, whose })
-    }
-}
-
-impl Admissions {
-    /// Each question has a publisher that waits for its answer.
-    pub(crate) fn audit(&self, desk: &Desk, is_alone: bool, wrong: &mut dyn FnMut(String)) {
-        desk.reservations.audit(wrong);
-        for (number, asked) in &self.asked {
-            let connection = desk.connections.get(asked.connection);
-            let extra = connection.and_then(|connection| connection.extra.as_ref());
-            if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
-                wrong(format!("room number {number} was asked for and no publisher waits for it"));
-            }
-        }
-        if is_alone && desk.reservations.len() > 0 {
-            wrong("room is reserved although there is no other shard".into());
-        }
     }
 }

@@ -1,7 +1,6 @@
 //! What was dropped is published once more, below a topic of its own, for whoever cares.
 
-use crate::desk::{Desk, Reporting};
-use crate::message::{MessageRef, Publication};
+use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::settings::DeadLetter;
 use crate::telling::reason::Reason;
@@ -33,7 +32,7 @@ impl DeadLetters {
 
     /// Notes a dropped message; says whether it will be published. Several subscribers for whom the same message is
     /// dropped for the same reason at once make one letter.
-    fn note(&mut self, reason: Reason, message: &MessageRef) -> Noted {
+    pub(crate) fn note(&mut self, reason: Reason, message: &MessageRef) -> Noted {
         if self.is_own(message.topic()) || !self.settings.reasons.contains(&reason) {
             return Noted::NotWanted;
         }
@@ -65,42 +64,11 @@ impl DeadLetters {
 }
 
 #[derive(PartialEq, Eq)]
-enum Noted {
+pub(crate) enum Noted {
     NotWanted,
     Known,
     TooMany,
     Waits,
-}
-
-impl Desk {
-    /// Whether dead letters wait to be published.
-    #[inline]
-    pub(crate) fn has_dead_letters(&self) -> bool {
-        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
-    }
-}
-
-impl Reporting<'_> {
-    /// Counts a message that is not delivered, and keeps it as a dead letter if that is wanted.
-    #[inline]
-    pub(crate) fn discard(&mut self, reason: Reason, message: &MessageRef) {
-        self.counters.drop_message(reason);
-        if let Some(letters) = &mut self.dead_letters
-            && letters.note(reason, message) == Noted::TooMany
-        {
-            self.counters.dead_letters_lost += 1;
-        }
-    }
-
-    /// As [`Desk::discard`], of a message that nobody has kept yet.
-    #[inline]
-    pub(crate) fn discard_publication(&mut self, reason: Reason, publication: &mut Publication<'_>) {
-        if self.dead_letters.is_some() {
-            self.discard(reason, &publication.keep());
-        } else {
-            self.counters.drop_message(reason);
-        }
-    }
 }
 
 /// Appends a user property as it is encoded in a packet ([MQTT-3.3.2-17]). Neither part is longer than 65,535 bytes.

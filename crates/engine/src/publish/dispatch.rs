@@ -1,12 +1,12 @@
 //! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
 
-use crate::cluster::outgoing::OUTGOING_INDEX;
-use crate::desk::Desk;
 use crate::ids::{ConnectionKey, SessionKey, ShardId};
+use crate::link::envelope::OUTGOING_INDEX;
 use crate::link::envelope::{Envelope, Passage, Ticket};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::BlockedPublisher;
+use crate::settings::overflow::OverflowRules;
 use tidegate_mqtt::QoS;
 
 /// Where a message comes from.
@@ -61,14 +61,14 @@ impl Source {
     /// The form in which a message leaves this shard.
     pub(crate) fn envelope<'p>(
         &self,
-        desk: &Desk,
+        overflow: &OverflowRules,
         purpose: u8,
         publication: &mut Publication<'p>,
         ticket: Option<Ticket>,
     ) -> Envelope<'p> {
         publication.share();
         let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
-            self.passage(desk, purpose, ticket, publication.priority);
+            self.passage(overflow, purpose, ticket, publication.priority);
         // The link numbers it.
         let sequence = 0;
         let publication = publication.clone();
@@ -77,8 +77,14 @@ impl Source {
 
     /// How a message leaves this shard.
     #[inline]
-    pub(crate) fn passage(&self, desk: &Desk, purpose: u8, ticket: Option<Ticket>, priority: u8) -> Passage {
-        let tells = desk.overflow.tells_publisher();
+    pub(crate) fn passage(
+        &self,
+        overflow: &OverflowRules,
+        purpose: u8,
+        ticket: Option<Ticket>,
+        priority: u8,
+    ) -> Passage {
+        let tells = overflow.tells_publisher();
         Passage {
             purpose,
             origin: self.origin,

@@ -4,19 +4,17 @@
 pub(crate) mod admission;
 pub(crate) mod completion;
 pub(crate) mod dead_letter;
-pub(crate) mod deliver;
 pub(crate) mod dispatch;
+mod exchange;
 pub(crate) mod fan_out;
 pub(crate) mod inbound;
 pub(crate) mod layouts;
-pub(crate) mod origin;
 pub(crate) mod pipeline;
-pub(crate) mod stages;
 pub(crate) mod turn_share;
 
 use crate::connection::table::Connections;
-use crate::durable::Journal;
 use crate::ids::{ConnectionKey, SessionKey};
+use crate::journal::Journal;
 use crate::session::Flow;
 use crate::session::table::Sessions;
 use tidegate_mqtt::PacketId;

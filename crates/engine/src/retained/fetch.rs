@@ -4,7 +4,6 @@
 mod absent;
 mod moved;
 
-use crate::cluster::roster::Roster;
 use crate::connection::FetchRequest;
 use crate::desk::Desk;
 use crate::ids::{Partitions, SessionKey, ShardId, TenantId, partition_of};
@@ -14,6 +13,7 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
 use crate::retained::{RetainedStore, ScanEnd};
+use crate::roster::Roster;
 use crate::session::Session;
 use crate::session::table::Sessions;
 use crate::settings::Settings;

@@ -5,16 +5,17 @@
 //! version. The home keeps the newest; when it has confirmed that, the copy here is forgotten.
 
 use super::removed::Removed;
-use crate::cluster::roster::{Roster, Shards};
 use crate::desk::Desk;
-use crate::durable::Key;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
+use crate::journal::keys::Key;
 use crate::link::Links;
 use crate::link::envelope::{Passage, RETAIN_AT_HOME, Ticket, VERSIONED};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
 use crate::retained::RetainedStore;
+use crate::roster::Roster;
+use crate::roster::Shards;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 use crate::wire::WireWrite;
@@ -115,7 +116,7 @@ impl RetainedStore {
         }
         self.values.clear(tenant, topic);
         let forgotten = self.removed.note(tenant, topic, version, now.unix);
-        if desk.journal.is_on() && topic.len() <= crate::durable::STORED_NAME_MAX {
+        if desk.journal.is_on() && topic.len() <= crate::journal::keys::STORED_NAME_MAX {
             desk.journal.put_retained(&own);
             for (tenant, topic) in forgotten {
                 desk.journal.delete(Key::Retained(tenant, &topic));

@@ -3,9 +3,8 @@
 pub(crate) mod refusals;
 pub(crate) mod steps;
 
-use crate::connection::table::Connections;
-use crate::durable::Journal;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::ids::{SessionKey, TenantId};
+use crate::journal::Journal;
 use crate::link::envelope::Ticket;
 use crate::session::table::Sessions;
 use crate::topics::{SubscriberOptions, SubscriptionIndex};
@@ -40,14 +39,6 @@ impl SubAckWaits {
         self.confirmations += u32::from(told);
         self.announced |= told > 0;
         self.known |= told == 0;
-    }
-}
-
-impl Connections {
-    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
-    pub(crate) fn wants_reasons(&self, key: ConnectionKey) -> bool {
-        let connection = self.get(key);
-        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
     }
 }
 

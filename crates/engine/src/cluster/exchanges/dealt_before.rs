@@ -4,9 +4,9 @@
 //! whoever goes on with the node's partitions tells the home in its place: the publisher of such a message may be about
 //! to send it again.
 
-use super::ExchangeName;
 use crate::cluster::exchanges::Exchanges;
 use crate::ids::Partitions;
+use crate::link::exchange_word::ExchangeName;
 use crate::link::transfer_word::put_partitions;
 use crate::wire::WireWrite;
 

@@ -1,13 +1,14 @@
 //! Shards say from where on their messages are for the new home of partitions.
 
 use super::Stage;
-use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
+use crate::cluster::transfer::error::ImageError;
 use crate::ids::{PartitionId, Partitions, ShardId};
-use crate::image::ImageError;
 use crate::link::Links;
 use crate::link::record::Record;
 use crate::link::transfer_word::TransferWord;
+use crate::roster::Roster;
+use crate::roster::Shards;
 
 impl Transfers {
     /// Whether every shard has said that its messages are for the new home.

@@ -1,11 +1,11 @@
 //! The rest: given out by the old home, delivered by the new one.
 
 use super::{DEALT, NAME, RETAINED, TO_SESSION};
-use crate::cluster::exchanges::ExchangeName;
 use crate::ids::{PartitionId, TenantId};
-use crate::image::{read_delivery, read_publication};
+use crate::link::exchange_word::ExchangeName;
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::records::image::{read_delivery, read_message as read_publication};
 use crate::session::Delivery;
 use crate::session::table::Sessions;
 use crate::wire::{WireError, WireReader};

@@ -11,30 +11,35 @@
 //! go the same way: from its cut on, a shard sends them to both homes, until its table says which one it is.
 
 mod cuts;
+pub(crate) mod error;
 pub(crate) mod finish;
 
+use crate::cluster::transfer::error::ImageError;
 use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, hash_name, partition_of};
-use crate::session::table::Sessions;
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::cluster::exchanges::ExchangeName;
-use crate::cluster::roster::{Roster, Shards};
-use crate::image::{ImageError, put_delivery};
+use crate::link::exchange_word::ExchangeName;
 use crate::message::Publication;
 use crate::now::Now;
-use crate::publish::deliver::Terms;
+use crate::records::image::put_delivery;
+use crate::roster::Roster;
+use crate::roster::Shards;
 use crate::session::Delivery;
+use crate::session::table::Sessions;
+use crate::session::terms::Terms;
 use crate::wire::WireWrite;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes noted or set aside on a shard for one partition, beyond which its move is given up.
 const NOTED_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// A delivery to a session, in a rest.
 pub(crate) const TO_SESSION: u8 = 0;
+
 /// A retained value that was set or cleared, in a rest.
 pub(crate) const RETAINED: u8 = 1;
+
 /// The name of a message of another node that has come, in a rest.
 pub(crate) const NAME: u8 = 2;
+
 /// The name of such a message that groups were dealt, in a rest.
 pub(crate) const DEALT: u8 = 3;
 
@@ -238,7 +243,7 @@ impl Transfers {
                 out.put_u8(RETAINED);
                 out.put_u16(partition.0);
                 out.put_u16(publication.tenant.0);
-                crate::image::put_publication(out, now, publication);
+                crate::records::image::put_publication(out, now, publication);
             });
         }
         if let Some(coming) = self.coming.get_mut(&partition).filter(|it| it.stage == Stage::Collecting) {

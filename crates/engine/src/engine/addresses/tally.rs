@@ -1,10 +1,10 @@
 //! The timer that reports counted receipts.
 
-use crate::addresses::tally::Counts;
-use crate::cluster::roster::Shards;
 use crate::engine::Engine;
 use crate::ids::ShardId;
+use crate::link::counts::Counts;
 use crate::link::record::Record;
+use crate::roster::Shards;
 
 impl Engine {
     /// The time has come to tell what was counted.

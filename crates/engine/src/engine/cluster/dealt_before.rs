@@ -1,8 +1,8 @@
 //! Exchanges of shared groups are read from the store.
 
-use crate::cluster::exchanges::ExchangeName;
 use crate::cluster::exchanges::dealt_before::DealtBefore;
 use crate::engine::Engine;
+use crate::link::exchange_word::ExchangeName;
 use crate::link::transfer_word::read_partitions;
 use crate::wire::{WireError, WireReader};
 

@@ -1,10 +1,11 @@
 //! The rest of a partition that moves between shards is taken, and the move ends.
 
+use crate::cluster::transfer::error::ImageError;
 use crate::cluster::transfer::finish::Entry;
 use crate::cluster::transfer::{Stage, too_much};
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
-use crate::image::{ImageError, begin_image, open_image, seal_image};
+use crate::image::{begin as begin_image, open as open_image, seal as seal_image};
 use crate::now::Now;
 
 impl Engine {

@@ -7,8 +7,6 @@ mod finish;
 mod outgoing;
 mod records;
 
-use crate::cluster::outgoing::OUTGOING_INDEX;
-use crate::cluster::roster::{Roster, Shards};
 use crate::engine::Engine;
 use crate::flows::cluster::ending::ending;
 use crate::flows::cluster::peering::peering;
@@ -17,8 +15,11 @@ use crate::flows::publish::answering::answering;
 use crate::flows::publish::deciding::deciding;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
+use crate::link::envelope::OUTGOING_INDEX;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
+use crate::roster::Roster;
+use crate::roster::Shards;
 use crate::session::BlockedPublisher;
 use crate::telling::reason::Reason;
 

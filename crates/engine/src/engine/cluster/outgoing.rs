@@ -3,8 +3,8 @@
 use crate::cluster::outgoing::OutgoingMessage;
 use crate::engine::Engine;
 use crate::ids::PartitionId;
-use crate::image::read_publication;
 use crate::now::Now;
+use crate::records::image::read_message as read_publication;
 use crate::wire::{WireError, WireReader};
 
 impl Engine {

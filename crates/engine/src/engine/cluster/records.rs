@@ -1,5 +1,9 @@
 //! What other shards send.
 
+use crate::cluster::WELCOME_INDEX;
+use crate::durable::RESTORING_INDEX;
+use crate::engine::Engine;
+use crate::event::Delay;
 use crate::flows::cluster::peering::Peering;
 use crate::flows::cluster::peering::peering;
 use crate::flows::connection::parking::parking;
@@ -12,30 +16,25 @@ use crate::flows::publish::publishing::publishing;
 use crate::flows::retained::fetching::fetching;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::flows::uplink::uplinking::uplinking;
-use crate::link::transfer_word::TransferWord;
-use crate::link::{Batch, Links};
-use crate::session::table::Sessions;
-use std::collections::BTreeSet;
-use tidegate_mqtt::QoS;
-
-use crate::cluster::WELCOME_INDEX;
-use crate::cluster::exchanges::Got;
-use crate::durable::RESTORING_INDEX;
-use crate::engine::Engine;
-use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::fleet_word::FleetWord;
+use crate::link::got::Got;
 use crate::link::record::{PUBLISH_KIND, Record};
+use crate::link::transfer_word::TransferWord;
+use crate::link::{Batch, Links};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::uplink::Gate;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
+use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader};
+use std::collections::BTreeSet;
+use tidegate_mqtt::QoS;
 
 /// A message that passed more places than this is not passed on: something goes round in a circle.
 const HOPS_MAX: u8 = 32;

@@ -3,18 +3,18 @@
 use crate::connection::Phase;
 use crate::connection::close::Evicted;
 use crate::connection::connect::keep_alive_deadline;
-use crate::connection::input::Refused;
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
 use crate::flows::cluster::ending::ending;
 use crate::flows::publish::answering::answering;
 use crate::flows::uplink::uplinking::uplinking;
+use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, TenantId};
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::UPLINK_LISTENER;
 use crate::session::Session;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::timers::Timer;
 use tidegate_mqtt::{Disconnect, PacketType, Version};
 
 impl Engine {

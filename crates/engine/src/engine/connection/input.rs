@@ -1,21 +1,22 @@
 //! Frames are found in the input of a connection, and each goes to its handler.
 
-use crate::connection::input::{Flow, Refused};
+use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::flows::connection::connecting::connecting;
 use crate::flows::connection::parking::parking;
 use crate::flows::session::acknowledge::acknowledging;
+use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::orchestrator::uplink::UPLINK_LISTENER;
 use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::timers::Timer;
 use tidegate_mqtt::{Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame};
 
 /// Whether a connection begins like a CONNECT packet. The first byte tells: what begins otherwise (another protocol on

@@ -1,12 +1,12 @@
 //! Connections that wait continue.
 
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::flows::connection::parking::parking;
 use crate::ids::{ConnectionKey, Partitions};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 use tidegate_mqtt::{PacketType, split_frame};
 
 impl Engine {

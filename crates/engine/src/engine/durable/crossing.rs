@@ -1,11 +1,11 @@
 //! A restart sends messages again that were on their way to other shards.
 
-use crate::durable::Key;
 use crate::durable::crossing::{Replay, Way};
 use crate::engine::Engine;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::ShardId;
+use crate::journal::keys::Key;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::telling::reason::Reason;

@@ -1,10 +1,5 @@
 //! The state of an engine is read from the entries of a store.
 
-use crate::cluster::exchanges::Got;
-use crate::durable::journal::Reserved;
-use crate::durable::keys::{Key, StoredSession};
-use crate::durable::records::{ReadEntry, SentRecord};
-use crate::durable::records::{end, read_message, read_subscription};
 use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restored, malformed};
 use crate::durable::restoring::RestoredEntry;
 use crate::durable::session_record::SessionRecord;
@@ -12,10 +7,19 @@ use crate::engine::Engine;
 use crate::flows::cluster::ending::ending;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{ConnectionKey, TenantId};
+use crate::journal::Reserved;
+use crate::journal::keys::Key;
+use crate::journal::keys::StoredSession;
 use crate::link::envelope::Ticket;
+use crate::link::got::Got;
 use crate::link::record::Record;
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::records::stored::ReadEntry;
+use crate::records::stored::SentRecord;
+use crate::records::stored::end;
+use crate::records::stored::read_message;
+use crate::records::stored::read_subscription;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
@@ -74,7 +78,7 @@ impl Engine {
                 part(all, session)?;
                 let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
                 let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
-                let state = crate::publish::deliver::awaited(entry.qos);
+                let state = crate::session::terms::awaited(entry.qos);
                 let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
                 restoring.last = restoring.last.max(number);
                 restoring.entries.insert(number, RestoredEntry { entry, sent });

@@ -1,10 +1,11 @@
 //! The image of a partition is written.
 
+use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey};
-use crate::image::{ImageError, begin, seal};
+use crate::image::{begin, seal};
 use crate::now::Now;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;

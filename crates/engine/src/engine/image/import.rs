@@ -1,15 +1,17 @@
 //! The image of a partition is read.
 
-use crate::cluster::exchanges::{ExchangeName, Got};
+use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
 use crate::flows::publish::deciding::deciding;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, TenantId, partition_of};
-use crate::image::fields::read_message;
+use crate::image::open;
 use crate::image::read_session::SessionImage;
-use crate::image::{ImageError, open};
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::records::image::read_message;
 use crate::session::table::Sessions;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};

@@ -1,14 +1,15 @@
 //! Partitions are held, released, copied and forgotten.
 
-use crate::durable::Key;
+use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
+use crate::image::Owed;
 use crate::image::moving::{PartitionImage, Snapshot};
-use crate::image::{ImageError, Owed};
+use crate::journal::keys::Key;
 use crate::now::Now;
 use crate::telling::reason::Reason;
 

@@ -1,14 +1,15 @@
 //! The rest of a partition that has moved between processes is delivered.
 
+use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
 use crate::ids::{Partitions, TenantId};
-use crate::image::fields::read_message;
 use crate::image::rest::{Ahead, REST_MAX_BYTES, put_noted};
-use crate::image::{ImageError, begin, open, seal};
+use crate::image::{begin, open, seal};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
+use crate::records::image::read_message;
 use std::collections::BTreeSet;
 
 /// Ids remembered that may still come from brokers after they were delivered here.

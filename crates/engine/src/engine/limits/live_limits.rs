@@ -2,7 +2,7 @@
 
 use crate::desk::high_water;
 use crate::engine::Engine;
-use crate::session::overflow::OverflowRules;
+use crate::settings::overflow::OverflowRules;
 use crate::settings::{Limits, ListenerSettings, Settings};
 use std::sync::Arc;
 

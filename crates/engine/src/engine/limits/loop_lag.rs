@@ -1,9 +1,9 @@
 //! The lag of the event loop is noted, and publishers are slowed.
 
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::limits::loop_lag::{LoopLag, WINDOW_MS};
 use crate::now::{Millis, Now};
+use crate::timers::Timer;
 
 impl Engine {
     /// Tells that this shard's turns take too long, and will be taken to until then unless that is told again; `long`

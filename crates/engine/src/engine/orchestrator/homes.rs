@@ -7,10 +7,10 @@ use crate::event::Event;
 use crate::flows::cluster::ending::ending;
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::answering::answering;
+use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, Partitions, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::{Home, Homes, HomesInForce};
-use crate::orchestrator::uplink::UPLINK_LISTENER;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::Version;
 

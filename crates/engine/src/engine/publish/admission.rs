@@ -1,13 +1,13 @@
 //! A PUBLISH continues when other shards have reserved room for it.
 
 use crate::connection::Extra;
+use crate::connection::reserving::Reserving;
 use crate::engine::Engine;
 use crate::flows::publish::answering::answering;
 use crate::flows::publish::deciding::deciding;
 use crate::ids::ConnectionKey;
 use crate::link::record::Record;
 use crate::now::{Millis, Now};
-use crate::publish::admission::Reserving;
 use crate::session::BlockedPublisher;
 use crate::telling::reason::Reason;
 

@@ -7,7 +7,6 @@ mod pipeline;
 mod turn_share;
 mod with_properties;
 
-use crate::connection::input::Refused;
 use crate::engine::Engine;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey};
@@ -15,6 +14,7 @@ use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{Frame, QoS, RawPublish, Version};
 

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::Now;
-use crate::publish::origin::HEAD;
+use crate::topics::origin::HEAD;
 
 impl Engine {
     /// Appends the user property for a message of a session; it has to be the first one.

@@ -12,9 +12,13 @@ use crate::now::Now;
 use crate::publish::dispatch::Source;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
-use crate::publish::stages::{Deferral, ORDER, Rejection, StageSet, Step};
 use crate::publish::turn_share::Share;
 use crate::telling::reason::Reason;
+use crate::topics::stages::Deferral;
+use crate::topics::stages::ORDER;
+use crate::topics::stages::Rejection;
+use crate::topics::stages::StageSet;
+use crate::topics::stages::Step;
 
 /// How a publisher is told that a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,19 +1,19 @@
 //! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
-use crate::connection::input::Refused;
 use crate::engine::Engine;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::PROPERTY;
 use crate::publish::inbound::Inbound;
-use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::pipeline::Progress;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
+use crate::topics::origin::ORIGIN_PROPERTY;
 use std::borrow::Cow;
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 

@@ -1,9 +1,9 @@
 //! The timer of messages that expire in queues.
 
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::Now;
+use crate::timers::Timer;
 
 /// Expired messages of one queue that are worked off in one turn; the others are due in the next.
 const EXPIRED_PER_TURN: u64 = 1024;

@@ -1,11 +1,11 @@
 //! The shell brings a part of a queue from the store.
 
-use crate::durable::read_entry;
 use crate::engine::Engine;
 use crate::event::LoadedQueue;
 use crate::flows::session::reading::reading;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
+use crate::records::stored::read_entry;
 use crate::session::tail::ReadFailure;
 
 impl Engine {

@@ -1,6 +1,5 @@
 //! SUBSCRIBE and UNSUBSCRIBE are worked off in steps.
 
-use crate::connection::input::Refused;
 use crate::connection::{Answer, Connection, PendingAck, Phase, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::Engine;
 use crate::event::Attempt;
@@ -16,6 +15,7 @@ use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::{Asked, Kind, PacketLeft, Steps, filter_work};
 use crate::subscribe::{Request, SubAckWaits, granted_code, granted_options};
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use tidegate_mqtt::{
     Frame, QoS, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter, TopicError, TopicFilter,
     TopicFilters, TopicFiltersIter, Unsubscribe, Version,

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::ids::TenantId;
-use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::ids::UPLINK_LISTENER;
 use crate::session::{Session, Standing};
 use crate::telling::clients::{ClientQuery, ClientSummary};
 use std::collections::BinaryHeap;

@@ -8,8 +8,9 @@ use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
+use crate::sys::PLAIN;
+use crate::sys::SysValues;
 use crate::telling::reason::Reason;
-use crate::telling::sys::{PLAIN, SysValues};
 use tidegate_mqtt::QoS;
 
 /// Place of CONNECT among the types of packets.

@@ -1,6 +1,6 @@
 //! The connection to a broker of a fleet: CONNECT, frames, probes.
 
-use crate::connection::input::{Flow, Refused};
+use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::flows::connection::parking::parking;
@@ -8,13 +8,16 @@ use crate::flows::groups::dealing::dealing;
 use crate::flows::session::acknowledge::acknowledging;
 use crate::flows::uplink::suspects::BrokerRefusals;
 use crate::flows::uplink::uplinking::uplinking;
+use crate::ids::UPLINK_LISTENER;
+use crate::ids::UplinkKey;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::connection::ORCHESTRATOR;
 use crate::orchestrator::uplink::copies::RECEIVE_MAXIMUM;
 use crate::orchestrator::uplink::filters::SUB_ACK_PROBES;
-use crate::orchestrator::uplink::{DialAttempt, Probe, Stage, UPLINK_LISTENER, UplinkKey};
+use crate::orchestrator::uplink::{DialAttempt, Probe, Stage};
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use std::num::{NonZeroU16, NonZeroU32};
 use tidegate_mqtt::{
     Connect, ConnectProperties, Disconnect, Frame, PacketType, PingReq, ReasonCode, UserProperties, Version,

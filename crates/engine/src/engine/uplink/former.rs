@@ -1,12 +1,12 @@
 //! Messages of brokers that have left.
 
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::flows::cluster::ending::ending;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::former::Former;
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 
 impl Engine {
     /// Their time is over.

@@ -1,6 +1,5 @@
 //! A broker is drained or removed.
 
-use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
@@ -9,6 +8,7 @@ use crate::flows::uplink::uplinking::uplinking;
 use crate::now::Now;
 use crate::orchestrator::uplink::{Drain, UPLINK_FILTER, UPLINK_SHARE, UplinkError, UplinkReport};
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 
 impl Engine {
     /// Stops giving a broker messages (BRK-32 step 1). What it has it settles, and what comes from it is taken.

@@ -5,12 +5,12 @@ use crate::event::{Event, LogEvent};
 use crate::flows::groups::dealing::dealing;
 use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::ConnectionKey;
+use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::copies::LastMessage;
 use crate::orchestrator::uplink::packet_limits::PacketLimit;
 use crate::orchestrator::uplink::{
-    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, Uplink, UplinkCounters, UplinkError, UplinkKey,
-    UplinkOptions,
+    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, Uplink, UplinkCounters, UplinkError, UplinkOptions,
 };
 use tidegate_mqtt::{QoS, Version};
 

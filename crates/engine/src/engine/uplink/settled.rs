@@ -1,9 +1,10 @@
 //! A settling of brokers begins and ends.
 
 use crate::engine::Engine;
+use crate::ids::UplinkKey;
 use crate::now::Now;
+use crate::orchestrator::uplink::Stage;
 use crate::orchestrator::uplink::settled::Settling;
-use crate::orchestrator::uplink::{Stage, UplinkKey};
 
 impl Engine {
     /// Begins to find out whether all has come that brokers gave out before now. Brokers that are away are left out:

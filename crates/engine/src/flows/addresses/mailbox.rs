@@ -1,13 +1,15 @@
 //! A mobile node goes, and its queue stays as a mailbox until it returns.
 
+use crate::addresses::Nodes;
 use crate::addresses::mailbox::is_addressed;
-use crate::durable::{Journal, Key, StoredSession};
+use crate::desk::Desk;
 use crate::flows::cluster::ending::SessionEnding;
-use crate::flows::groups::dealing::Dealing;
-use crate::flows::groups::dealing::dealing;
+use crate::flows::groups::dealing::{Dealing, dealing};
 use crate::flows::session::reading::Reading;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::SessionKey;
+use crate::journal::Journal;
+use crate::journal::keys::{Key, StoredSession};
 use crate::message::Message;
 use crate::now::{Millis, Now};
 use crate::session::packet_ids::{ReceivedIds, State};
@@ -34,7 +36,7 @@ impl SessionEnding<'_> {
         session.settle();
         if ends_at != Millis::NEVER {
             session.rare_mut().ends_at = Some(ends_at);
-            self.desk.timers.set(ends_at, crate::desk::Timer::SessionEnd(key));
+            self.desk.timers.set(ends_at, crate::timers::Timer::SessionEnd(key));
         }
         self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
@@ -138,4 +140,16 @@ fn begin_anew(flow: &mut Flow, stored: Option<StoredSession>, journal: &mut Jour
     flow.received = ReceivedIds::default();
     (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
     flow.mailbox_from = flow.next_number;
+}
+
+impl Nodes {
+    /// Whether what is addressed to the client of a session stays when that ends.
+    pub(crate) fn keeps_mailbox(&self, desk: &Desk, key: SessionKey) -> bool {
+        let Some(addresses) = &desk.settings.addresses else { return false };
+        let standing = desk.sessions.get(key.0).map(|session| session.standing);
+        let max = addresses.max_mailboxes;
+        standing == Some(Standing::Node)
+            && addresses.node_expiry_seconds > 0
+            && (max == 0 || self.mailboxes < u64::from(max))
+    }
 }

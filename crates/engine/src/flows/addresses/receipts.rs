@@ -1,12 +1,12 @@
 //! Receipts are published.
 
 use crate::addresses::receipts::{ASKS, GOES_TO, NUMBER, RECEIPTS};
-use crate::addresses::{Address, encoded};
 use crate::flows::publish::publishing::Publishing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dead_letter::put_user_property;
+use crate::topics::address_name::{Address, encoded};
 use crate::topics::is_own_topic;
 use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 

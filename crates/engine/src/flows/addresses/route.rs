@@ -1,14 +1,14 @@
 //! The route of an address, and of a report of a mobile node.
 
-use crate::addresses::Address;
 use crate::addresses::tally::Counted;
-use crate::cluster::roster::Shards;
 use crate::flows::publish::dispatch::Reach;
 use crate::flows::publish::publishing::Publishing;
 use crate::ids::{SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
+use crate::roster::Shards;
+use crate::topics::address_name::Address;
 use crate::topics::{Route, RouteSlot};
 
 impl Publishing<'_> {

@@ -1,7 +1,5 @@
 //! What a publisher sends again, since it was not answered.
 
-use crate::cluster::exchanges::{Exchange, Got};
-use crate::cluster::roster::Shards;
 use crate::connection::Answer;
 use crate::flows::connection::parking::parking;
 use crate::flows::groups::dealing::dealing;
@@ -13,13 +11,16 @@ use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{PartitionId, ShardId, partition_of};
 use crate::link::envelope::{DELIVER, Passage, RETAIN_AT_HOME};
+use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
-use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::Step;
+use crate::roster::Shards;
+use crate::session::exchange::Exchange;
+use crate::session::terms::Terms;
 use crate::telling::reason::Reason;
+use crate::topics::stages::Step;
 use crate::topics::{Route, RouteSlot};
 use tidegate_mqtt::{PacketId, ReasonCode};
 

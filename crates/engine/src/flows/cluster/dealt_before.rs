@@ -1,9 +1,9 @@
 //! Exchanges of shared groups from the time before a restart.
 
-use crate::cluster::exchanges::Got;
 use crate::cluster::exchanges::dealt_before::DealtBefore;
 use crate::flows::publish::deciding::Deciding;
 use crate::ids::Partitions;
+use crate::link::got::Got;
 
 impl Deciding<'_> {
     /// Takes note of it, and tells those who are the homes of the groups by now.

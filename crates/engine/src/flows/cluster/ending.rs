@@ -19,7 +19,7 @@ use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
-use crate::telling::sys::Sys;
+use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that end a session, and that publish its will here or owe it to other nodes.

@@ -1,9 +1,9 @@
 //! A QoS 2 message of another node is looked up among the exchanges.
 
-use crate::cluster::exchanges::got::Got;
 use crate::flows::publish::deciding::Deciding;
 use crate::ids::{SessionKey, partition_of};
 use crate::link::envelope::Ticket;
+use crate::link::got::Got;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{QoS, RawPublish};
 

@@ -1,12 +1,12 @@
 //! The rest of a partition that moves between shards.
 
-use crate::cluster::exchanges::Got;
 use crate::cluster::transfer::Aside;
 use crate::cluster::transfer::finish::Entry;
 use crate::flows::image::leaving::Moving;
 use crate::ids::{PartitionId, Partitions, SessionKey, partition_of};
+use crate::link::got::Got;
 use crate::now::Now;
-use crate::publish::deliver::Terms;
+use crate::session::terms::Terms;
 use crate::session::{Delivery, Membership};
 use std::rc::Rc;
 

@@ -1,17 +1,23 @@
 //! Messages that are owed to all nodes are sent until each has confirmed.
 
-use crate::cluster::exchanges::{Exchange, Got};
-use crate::cluster::outgoing::OutgoingMessage;
+use crate::cluster::outgoing::{OUTGOING_VERSION, Outgoing, OutgoingMessage, read_outgoing};
+use crate::desk::Desk;
 use crate::flows::cluster::ending::SessionEnding;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::publish::publishing::publishing;
-use crate::ids::SessionKey;
+use crate::flows::publish::publishing::{Publishing, publishing};
+use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey};
+use crate::journal::keys::Key;
+use crate::link::envelope::{OUTGOING_INDEX, Ticket};
+use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::publish::dispatch::Source;
+use crate::records::image::put_publication;
+use crate::records::stored::put_message as put_stored_message;
+use crate::session::exchange::Exchange;
 use crate::telling::reason::Reason;
 use crate::topics::{RouteSlot, is_own_topic};
+use crate::wire::{WireError, WireWrite};
 use tidegate_mqtt::QoS;
 
 /// Bytes of the outgoing messages of a shard. A message beyond them is published at once: nodes that cannot be reached
@@ -135,5 +141,136 @@ impl Publishing<'_> {
         let waits = self.route_owed(now, slot, publication, source);
         self.links.exchange = None;
         (exchange, waits)
+    }
+}
+
+impl Outgoing {
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Messages of a partition.
+    pub(crate) fn count_of(&self, partition: PartitionId) -> u64 {
+        self.by_number.values().filter(|it| it.partition() == partition).count() as u64
+    }
+
+    pub(crate) fn new_ticket(&mut self, number: u64) -> (u64, Ticket) {
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        self.by_ticket.insert(ticket, number);
+        let connection = ConnectionKey { index: OUTGOING_INDEX, generation: (ticket >> 32) as u32 };
+        (ticket, Ticket { connection, sequence: ticket as u32 })
+    }
+
+    /// Numbers of the messages that are held.
+    pub(crate) fn held(&self) -> Vec<u64> {
+        self.by_number.iter().filter(|(_, it)| it.ticket.is_none()).map(|(number, _)| *number).collect()
+    }
+}
+
+fn number_of(ticket: Ticket) -> u64 {
+    u64::from(ticket.connection.generation) << 32 | u64::from(ticket.sequence)
+}
+
+impl Outgoing {
+    pub(crate) fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
+        self.bytes += it.cost();
+        desk.memory.held += it.cost();
+        self.by_number.insert(number, it);
+    }
+
+    pub(crate) fn store_outgoing(&mut self, desk: &mut Desk, number: u64) {
+        let Some(it) = self.by_number.get(&number).filter(|_| desk.journal.is_on()) else { return };
+        let now = desk.journal.now;
+        desk.journal.put(Key::Outgoing(number), |out| {
+            out.put_u8(OUTGOING_VERSION);
+            it.write_head(out);
+            put_stored_message(out, now, &it.message.publication());
+        });
+    }
+
+    /// Forgets a message, also in the store.
+    pub(crate) fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
+        let Some(it) = self.by_number.remove(&number) else { return };
+        self.bytes -= it.cost();
+        desk.memory.held -= it.cost();
+        if let Some(ticket) = it.ticket {
+            self.by_ticket.remove(&ticket);
+        }
+        if let Some((name, _)) = it.sent {
+            desk.exchanges.end(name);
+        }
+        if desk.journal.is_on() {
+            desk.journal.delete(Key::Outgoing(number));
+        }
+    }
+
+    /// One confirmation of an outgoing message.
+    #[cold]
+    pub(crate) fn confirm_outgoing(&mut self, desk: &mut Desk, ticket: Ticket) {
+        let ticket = number_of(ticket);
+        let Some(number) = self.by_ticket.get(&ticket).copied() else { return };
+        let Some(it) = self.by_number.get_mut(&number) else { return };
+        it.waits = it.waits.saturating_sub(1);
+        if it.waits == 0 {
+            self.remove_outgoing(desk, number);
+        }
+    }
+
+    /// A shard that had to confirm an outgoing message is no more: the message is sent again when the node may.
+    pub(crate) fn doubt_outgoing(&mut self, ticket: Ticket) {
+        let Some(number) = self.by_ticket.remove(&number_of(ticket)) else { return };
+        if let Some(it) = self.by_number.get_mut(&number) {
+            it.ticket = None;
+        }
+    }
+
+    /// Takes in what the store holds.
+    pub(crate) fn restore_outgoing(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        number: u64,
+        value: &[u8],
+    ) -> Result<(), WireError> {
+        self.add_outgoing(desk, number, read_outgoing(value, now)?);
+        Ok(())
+    }
+
+    /// Forgets the messages of partitions that live elsewhere from now on.
+    pub(crate) fn forget_outgoing(&mut self, desk: &mut Desk, partitions: Partitions) {
+        let its = self.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
+        let its: Vec<u64> = its.map(|(number, _)| *number).collect();
+        for number in its {
+            self.remove_outgoing(desk, number);
+        }
+    }
+
+    /// Writes the messages of a partition into its image.
+    pub(crate) fn put_outgoing(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let its: Vec<&OutgoingMessage> = self.by_number.values().filter(|it| it.partition() == partition).collect();
+        out.put_u32(its.len() as u32);
+        for it in its {
+            it.write_head(out);
+            put_publication(out, now, &it.message.publication());
+        }
+    }
+
+    /// Goes on with the messages of a partition that has come.
+    pub(crate) fn adopt_outgoing(&mut self, desk: &mut Desk, all: Vec<OutgoingMessage>) {
+        for it in all {
+            let number = self.new_outgoing_number(desk);
+            self.add_outgoing(desk, number, it);
+            self.store_outgoing(desk, number);
+        }
+    }
+
+    pub(crate) fn new_outgoing_number(&mut self, desk: &mut Desk) -> u64 {
+        if desk.journal.is_on() {
+            return desk.journal.new_body();
+        }
+        self.next_number += 1;
+        self.next_number
     }
 }

@@ -13,7 +13,7 @@ use crate::principals::Principals;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
-use crate::telling::sys::Sys;
+use crate::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that take in what other shards say of their subscriptions and groups.

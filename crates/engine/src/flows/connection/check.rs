@@ -1,12 +1,12 @@
 //! A CONNECT is checked.
 
 use crate::access::Subject;
-use crate::connection::input::Refused;
 use crate::flows::connection::connecting::Connecting;
 use crate::ids::{ConnectionKey, SessionKey};
-use crate::publish::origin::HUB_CLIENT_PREFIX;
 use crate::settings::{Authentication, ListenerSettings};
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::topics::origin::HUB_CLIENT_PREFIX;
 use tidegate_mqtt::{Connect, Version};
 
 impl Connecting<'_> {

@@ -1,8 +1,5 @@
 //! A connection ends, and its session is left.
 
-use crate::addresses::Fate;
-use crate::desk::Timer;
-use crate::durable::Key;
 use crate::flows::cluster::ending::SessionEnding;
 use crate::flows::connection::connecting::Connecting;
 use crate::flows::connection::connecting::connecting;
@@ -11,12 +8,15 @@ use crate::flows::groups::dealing::dealing;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::SessionKey;
+use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
 use crate::session::ended::EndedSession;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
+use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tidegate_mqtt::QoS;

@@ -1,6 +1,6 @@
 //! A CONNECT is let in, and its session is bound.
 
-use crate::addresses::{SET_BY_BROKER, is_address};
+use crate::addresses::SET_BY_BROKER;
 use crate::connection::alias::OutboundAliases;
 use crate::connection::connect::grant::Granted;
 use crate::connection::connect::keep_alive_deadline;
@@ -12,10 +12,11 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
-use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::session::{FilterList, Session, Standing, Will};
 use crate::settings::Holding;
 use crate::telling::reason::Reason;
+use crate::topics::address_name::is_address;
+use crate::topics::origin::ORIGIN_PROPERTY;
 use tidegate_mqtt::{Connect, Frame};
 
 impl SessionEnding<'_> {

@@ -1,13 +1,13 @@
 //! Authentication in several steps, and once more in an open connection ([MQTT-4.12]).
 
 use crate::connection::Phase;
-use crate::connection::identity::Identity;
-use crate::connection::input::Refused;
 use crate::event::{AuthRequest, Enhanced, Event};
 use crate::flows::connection::connecting::Connecting;
+use crate::identity::Identity;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::Now;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use std::sync::Arc;
 use tidegate_mqtt::{Auth, Frame, PacketType, ReasonCode, Version};
 

@@ -2,7 +2,7 @@
 
 use crate::connection::input::Flow;
 use crate::connection::{Parked, Phase};
-use crate::desk::{Desk, Timer};
+use crate::desk::Desk;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, Place};
 use crate::link::Links;
@@ -11,6 +11,7 @@ use crate::now::Now;
 use crate::publish::turn_share::TurnShare;
 use crate::session::BlockedPublisher;
 use crate::settings::Settings;
+use crate::timers::Timer;
 
 /// The parts of an engine that make a publisher wait: its connection, the links that may be full, and the share of the turn.
 pub(crate) struct Parking<'e> {

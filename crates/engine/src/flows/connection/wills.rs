@@ -1,12 +1,12 @@
 //! Wills: whether a connection that has ended leaves one, and when it is published.
 
-use crate::desk::Timer;
 use crate::event::Attempt;
 use crate::flows::cluster::ending::SessionEnding;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::session::Will;
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 
 impl SessionEnding<'_> {
     /// Decides about the will of a connection that has ended ([MQTT-3.1.2-8], [MQTT-3.14.4-3]).

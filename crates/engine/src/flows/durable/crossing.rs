@@ -1,12 +1,16 @@
 //! Messages that cross shards are stored until they have arrived.
 
-use crate::cluster::exchanges::{ExchangeName, Got};
+use crate::desk::Desk;
+use crate::durable::Recovery;
 use crate::durable::crossing::Left;
 use crate::flows::groups::dealing::Dealing;
 use crate::flows::publish::dispatch::Reach;
 use crate::flows::publish::publishing::Publishing;
 use crate::groups::group_partition;
-use crate::ids::partition_of;
+use crate::ids::{Place, ShardId, partition_of};
+use crate::journal::keys::Key;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
@@ -97,5 +101,28 @@ impl Dealing<'_> {
         let group = crate::link::record::GroupName { tenant, share, filter };
         self.deal_left(now, group, &mut left.message.publication(), &source);
         true
+    }
+}
+
+impl Recovery {
+    /// One more shard has delivered what was left for it, and that is on its way to the store.
+    pub(crate) fn handle_replayed(&mut self, place: Place, desk: &mut Desk) {
+        self.others_replayed += 1;
+        self.forget_replayed(place, desk);
+    }
+
+    /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
+    pub(crate) fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
+        if self.replay.is_some() || self.others_replayed + 1 < place.shards {
+            return;
+        }
+        for (number, crossed) in std::mem::take(&mut self.replayed) {
+            desk.journal.delete(Key::Crossing(number));
+            let here = place.shards;
+            let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
+            for place in crossed.into_iter().chain(now) {
+                desk.journal.delete(Key::Crossed(number, place));
+            }
+        }
     }
 }

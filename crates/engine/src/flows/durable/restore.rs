@@ -1,19 +1,27 @@
 //! Subscriptions and memberships are restored.
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
-use crate::desk::Timer;
-use crate::durable::keys::StoredSession;
-use crate::durable::restore::Restoration;
-use crate::durable::restoring::Restoring;
+use crate::desk::Desk;
+use crate::durable::restore::{Restoration, RestoreError};
+use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
 use crate::flows::subscribe::subscribing::Subscribing;
+use crate::journal::Numbers;
+use crate::journal::keys::StoredSession;
 use crate::link::record::{GroupName, MemberOptions};
+use crate::message::MessageRef;
 use crate::now::{Millis, Now};
-use crate::session::{FilterList, Membership, Session};
+use crate::records::stored::Content;
+use crate::records::stored::delivery;
+use crate::session::exchange::Exchange;
+use crate::session::packet_ids::{Inflight, State};
+use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::timers::Timer;
 use crate::topics::{Subscriber, SubscriberOptions};
-use crate::wire::WireError;
+use crate::wire::{WireError, WireReader};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use tidegate_mqtt::PacketId;
 
 impl Subscribing<'_> {
     pub(crate) fn restore_session(
@@ -113,5 +121,113 @@ impl Subscribing<'_> {
             self.adopt_subscription(now, tenant, filter.as_str(), subscriber);
         }
         Ok(())
+    }
+}
+
+impl Restoration {
+    /// The message of an entry, unless it is missing.
+    fn message_of(&self, content: &Content) -> Option<MessageRef> {
+        match content {
+            Content::Here(message) => Some(Rc::clone(message)),
+            Content::Body(body) => self.bodies.get(body).map(Rc::clone),
+        }
+    }
+}
+
+impl Restoration {
+    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
+    pub(crate) fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
+        let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
+        restoring.leave_tail(desk.memory.queue_share());
+        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
+        if restoring.entries.values().any(shares) {
+            self.pending.push((stored, restoring));
+            return Ok(());
+        }
+        match self.restore_queue(desk, stored, restoring) {
+            0 => Ok(()),
+            messages => Err(RestoreError::MissingMessages { messages }),
+        }
+    }
+
+    /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
+    pub(crate) fn restore_received(&self, desk: &mut Desk, id: PacketId, value: &[u8]) -> Result<(), WireError> {
+        let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
+        let Some(session) = known.and_then(|key| desk.sessions.get_mut(key.0)) else { return Ok(()) };
+        session.flow_mut().received.insert(id);
+        if !value.is_empty() {
+            let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
+            session.rare_mut().exchanges.push((id, exchange));
+        }
+        Ok(())
+    }
+
+    /// Puts together what a session is owed; returns how many messages are missing.
+    pub(crate) fn restore_queue(&mut self, desk: &mut Desk, stored: StoredSession, restoring: Restoring) -> u64 {
+        let mut missing = 0;
+        let mut sent = Vec::new();
+        let mut queue = Vec::new();
+        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
+        for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
+            let Some(message) = self.message_of(&entry.content) else {
+                missing += 1;
+                continue;
+            };
+            let delivery = delivery(entry, message, number);
+            if number <= restoring.mailbox_from && record.is_none() && desk.gives_up_restored(restoring.key, &delivery)
+            {
+                continue;
+            }
+            self.done.messages += 1;
+            match record {
+                Some(record) => sent.push((record, delivery)),
+                None => queue.push(delivery),
+            }
+        }
+        sent.sort_by_key(|(record, _)| record.order);
+        let last_sent = sent.last().map_or(0, |(record, _)| record.order);
+        let Some(session) = desk.sessions.get_mut(restoring.key.0) else { return missing };
+        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
+            session.settle();
+            if restoring.mailbox_from != 0 {
+                self.broken_off.push(restoring.key);
+            }
+            return missing;
+        }
+        debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
+        let of_uplink = session.is_uplink();
+        let flow = session.flow_mut();
+        flow.next_number = next.max(last_sent);
+        flow.mailbox_from = restoring.mailbox_from;
+        let unanswered = sent.into_iter().map(|(record, delivery)| {
+            let numbers = Numbers { entry: delivery.number, separate: true };
+            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
+            (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
+        });
+        let unanswered: Vec<_> = unanswered.collect();
+        let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
+        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
+        match Inflight::from_entries(unanswered) {
+            Some(restored) => flow.inflight = restored,
+            None => missing += 1,
+        }
+        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
+        flow.queue = queue.into_iter().collect();
+        flow.queue_bytes = queue_bytes;
+        if let Some(tail) = restoring.tail {
+            self.done.messages += tail.messages;
+            desk.memory.stored_messages += tail.messages;
+            desk.memory.stored_bytes += tail.bytes;
+            flow.tail = Some(Box::new(tail));
+        }
+        flow.note_taken_in();
+        let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
+        session.settle();
+        desk.memory.queued_messages += waiting;
+        desk.memory.queued_bytes += queue_bytes;
+        desk.memory.held += queue_bytes + inflight_bytes;
+        desk.sessions.count_runs(&mut desk.memory, restoring.key);
+        desk.sessions.watch_expiry(&mut desk.timers, restoring.key);
+        missing
     }
 }

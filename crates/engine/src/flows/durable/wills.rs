@@ -1,11 +1,11 @@
 //! Wills are restored.
 
-use crate::desk::Timer;
-use crate::durable::keys::StoredSession;
 use crate::durable::session_record::SessionRecord;
 use crate::flows::cluster::ending::SessionEnding;
+use crate::journal::keys::StoredSession;
 use crate::now::Now;
 use crate::session::{FilterList, Session, Standing};
+use crate::timers::Timer;
 use crate::wire::WireError;
 
 impl SessionEnding<'_> {

@@ -37,7 +37,7 @@ impl Dealing<'_> {
             id,
         );
         self.groups.kept.set_doubt(id, Doubt::Asked);
-        let envelope = source.envelope(self.desk, 0, publication, None);
+        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
         let member = MemberOptions { options: 0, subscription_id: 0 };
         let deal = Record::Deal { session: u32::MAX, client, group, member, insists: false, id, envelope };
         self.links.send_deal(home, deal, false);

@@ -1,12 +1,12 @@
 //! Shared groups get another dealer.
 
-use crate::cluster::exchanges::Got;
 use crate::flows::cluster::peering::Peering;
 use crate::flows::publish::answering::answering;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{Partitions, ShardId, TenantId};
 use crate::link::dealing_word::DealingWord;
+use crate::link::got::Got;
 use crate::now::Now;
 
 impl Peering<'_> {

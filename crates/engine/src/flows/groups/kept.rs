@@ -32,7 +32,7 @@ impl Dealing<'_> {
         } else if of == 0 {
             id = self.groups.kept.keep_deal(now, self.desk, publication, names, (home, 0), source.hops, again);
         }
-        let envelope = source.envelope(self.desk, 0, publication, None);
+        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
         self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
         self.links.send_crossing(home, crossing);
     }

@@ -4,6 +4,7 @@ pub(crate) mod bound;
 pub(crate) mod dealers;
 pub(crate) mod dealing;
 pub(crate) mod existence;
+pub(crate) mod fleet;
 pub(crate) mod joins;
 pub(crate) mod kept;
 pub(crate) mod leaves;
@@ -17,7 +18,6 @@ use crate::flows::publish::answering::Answering;
 use crate::flows::publish::answering::answering;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::flows::subscribe::subscribing::subscribing;
-use crate::groups::kept::Promise;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
 use crate::hash::hash_bytes;
@@ -27,9 +27,10 @@ use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::admission::Wanted;
-use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
 use crate::session::Membership;
+use crate::session::promise::Promise;
+use crate::session::terms::Terms;
 use crate::subscribe::SubAckWaits;
 use crate::telling::reason::Reason;
 use crate::topics::{GroupKey, SubscriberOptions};
@@ -200,7 +201,7 @@ impl Dealing<'_> {
         let is_away = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
         let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
-            crate::groups::fleet::pick_broker(
+            crate::flows::groups::fleet::pick_broker(
                 &mut dealt.members,
                 &desk.borrow(),
                 self.uplinks,
@@ -272,7 +273,7 @@ impl Dealing<'_> {
         } else {
             None
         };
-        let envelope = source.envelope(self.desk, 0, publication, None);
+        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
         let record = Record::Deal { session, client, group, member, insists, id, envelope };
         self.links.send_deal(shard, record, source.connection.is_some());
         self.links.send_crossing(shard, crossing);

@@ -176,7 +176,7 @@ impl Dealing<'_> {
                 (group.share, group.filter),
                 from,
             );
-            let envelope = source.envelope(self.desk, 0, publication, None);
+            let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
             self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, client: 0, envelope });
             self.links.send_crossing(from, crossing);
             return;

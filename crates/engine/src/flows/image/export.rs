@@ -1,14 +1,15 @@
 //! Sessions, wills and queues are written into an image.
 
-use crate::cluster::exchanges::Exchange;
-use crate::durable::Key;
 use crate::flows::connection::connecting::connecting;
 use crate::flows::image::imaging::Imaging;
 use crate::flows::image::leaving::Moving;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::SessionKey;
-use crate::image::fields::{put_delivery, put_message};
+use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
+use crate::records::image::put_delivery;
+use crate::records::image::put_message;
+use crate::session::exchange::Exchange;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Flow, InFlight, Session, Standing, Will};
 use crate::wire::WireWrite;

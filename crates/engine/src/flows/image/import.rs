@@ -1,7 +1,6 @@
 //! Sessions are read from an image.
 
 use crate::connection::FetchRequest;
-use crate::desk::Timer;
 use crate::flows::image::leaving::Moving;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::flows::subscribe::subscribing::subscribing;
@@ -9,6 +8,7 @@ use crate::ids::{SessionKey, TenantId};
 use crate::image::read_session::{SessionImage, SubscriptionImage};
 use crate::now::Now;
 use crate::settings::Holding;
+use crate::timers::Timer;
 use crate::topics::Subscriber;
 
 impl Moving<'_> {

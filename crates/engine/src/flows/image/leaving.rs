@@ -16,7 +16,7 @@ use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::settings::Settings;
-use crate::telling::sys::Sys;
+use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that write, read, hand over and forget the sessions of partitions that move.

@@ -1,10 +1,10 @@
 //! Partitions are held and released.
 
-use crate::durable::Numbers;
 use crate::flows::image::imaging::Imaging;
 use crate::flows::image::leaving::Moving;
 use crate::ids::{PartitionId, Partitions, SessionKey};
 use crate::image::{begin, seal};
+use crate::journal::Numbers;
 use crate::now::Now;
 use crate::session::Delivery;
 use crate::wire::WireWrite;

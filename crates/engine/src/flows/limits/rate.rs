@@ -1,12 +1,12 @@
 //! Publishers wait for their rate.
 
-use crate::desk::Timer;
 use crate::event::Delay;
 use crate::flows::connection::parking::Parking;
 use crate::ids::ConnectionKey;
 use crate::limits::rate::{NANOSECONDS_PER_MILLISECOND, Published, Rate, nanoseconds};
 use crate::now::{Millis, Now};
 use crate::settings::ListenerSettings;
+use crate::timers::Timer;
 
 impl Parking<'_> {
     /// Counts a PUBLISH packet towards what its client, all clients of its listener and its client's tenant may

@@ -1,10 +1,10 @@
 //! Connections and sessions of a tenant are counted against its quota.
 
-use crate::connection::input::Refused;
 use crate::flows::connection::connecting::Connecting;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::settings::Holding;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 
 impl Connecting<'_> {
     /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of

@@ -1,18 +1,19 @@
 //! Room is reserved at other shards before a PUBLISH is taken.
 
+use crate::connection::reserving::Reserving;
+use crate::desk::Desk;
 use crate::event::Delay;
-use crate::flows::connection::parking::Parking;
-use crate::flows::connection::parking::parking;
+use crate::flows::connection::parking::{Parking, parking};
 use crate::flows::publish::deciding::Deciding;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey, ShardId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::publish::admission::{Asked, Reserving, Wanted};
-use crate::publish::stages::{Deferral, Step};
+use crate::publish::admission::{Admissions, Asked, Wanted};
 use crate::session::BlockedPublisher;
 use crate::topics::RouteSlot;
+use crate::topics::stages::{Deferral, Step};
 
 impl Deciding<'_> {
     /// Asks for room for a message at all who reject what they have no room for.
@@ -219,4 +220,21 @@ impl Parking<'_> {
 /// The shards of a set of bits.
 fn shards_of(bits: u64) -> impl Iterator<Item = ShardId> {
     (0..64_u16).filter(move |shard| bits & (1 << shard) != 0).map(ShardId)
+}
+
+impl Admissions {
+    /// Each question has a publisher that waits for its answer.
+    pub(crate) fn audit(&self, desk: &Desk, is_alone: bool, wrong: &mut dyn FnMut(String)) {
+        desk.reservations.audit(wrong);
+        for (number, asked) in &self.asked {
+            let connection = desk.connections.get(asked.connection);
+            let extra = connection.and_then(|connection| connection.extra.as_ref());
+            if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
+                wrong(format!("room number {number} was asked for and no publisher waits for it"));
+            }
+        }
+        if is_alone && desk.reservations.len() > 0 {
+            wrong("room is reserved although there is no other shard".into());
+        }
+    }
 }

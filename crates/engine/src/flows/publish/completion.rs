@@ -1,10 +1,10 @@
 //! A packet is answered when all that it promises is confirmed.
 
-use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
 use crate::flows::publish::answering::Answering;
 use crate::flows::retained::fetching::fetching;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
+use crate::link::envelope::OUTGOING_INDEX;
 use crate::link::envelope::Ticket;
 use crate::link::promised::Promised;
 use crate::link::record::Record;

@@ -13,10 +13,10 @@ use crate::link::envelope::{DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::uplink::Uplinks;
-use crate::publish::deliver::Terms;
 use crate::publish::dispatch::{Dispatched, Source};
 use crate::publish::layouts::Layouts;
 use crate::session::BlockedPublisher;
+use crate::session::terms::Terms;
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
@@ -329,7 +329,7 @@ impl Reach<'_> {
                 purpose |= FROM_RETAINED;
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce || source.is_outgoing());
-            let passage = source.passage(self.desk, purpose, ticket, publication.priority);
+            let passage = source.passage(&self.desk.overflow, purpose, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
             self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
             self.desk.counters.shard_messages_out += 1;
@@ -343,7 +343,7 @@ impl Reach<'_> {
     /// Sends a value to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
         let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
-        let passage = source.passage(self.desk, purpose, source.ticket, publication.priority);
+        let passage = source.passage(&self.desk.overflow, purpose, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.desk.counters.shard_messages_out += 1;
     }

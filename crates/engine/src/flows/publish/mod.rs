@@ -12,9 +12,7 @@ pub(crate) mod publishing;
 pub(crate) mod stages;
 pub(crate) mod turn_share;
 
-use crate::connection::input::Refused;
 use crate::connection::{Answer, Outcome};
-use crate::durable::{Key, Mark};
 use crate::event::{Attempt, Delay};
 use crate::flows::connection::parking::Parking;
 use crate::flows::publish::answering::Answering;
@@ -22,10 +20,13 @@ use crate::flows::publish::deciding::Deciding;
 use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
+use crate::journal::Mark;
+use crate::journal::keys::Key;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName};
 

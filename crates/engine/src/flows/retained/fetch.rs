@@ -6,9 +6,9 @@ use crate::ids::{ConnectionKey, SessionKey, ShardId, partition_of};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::Now;
-use crate::publish::deliver::Terms;
 use crate::retained::ScanEnd;
 use crate::retained::fetch::{FetchState, settle_fetches, turn_budget};
+use crate::session::terms::Terms;
 use crate::telling::reason::Reason;
 use std::rc::Rc;
 

@@ -1,15 +1,15 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP of a receiver.
 
-use crate::connection::input::Refused;
 use crate::desk::Desk;
-use crate::durable::Key;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, SessionKey};
+use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
 use crate::session::acknowledge::{WrongType, put_ack};
 use crate::session::packet_ids::State;
+use crate::telling::refused::Refused;
 use std::collections::BTreeMap;
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
 

@@ -1,9 +1,9 @@
 //! The end of a long queue is read from the store.
 
-use crate::durable::EntryRead;
 use crate::flows::session::reading::Reading;
 use crate::ids::SessionKey;
 use crate::now::Millis;
+use crate::records::stored::EntryRead;
 use crate::session::tail::Tail;
 use crate::telling::reason::Reason;
 

@@ -4,9 +4,9 @@ pub(crate) mod steps;
 pub(crate) mod subscribing;
 
 use crate::connection::FetchRequest;
-use crate::durable::STORED_NAME_MAX;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::ids::{SessionKey, TenantId};
+use crate::journal::keys::STORED_NAME_MAX;
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;

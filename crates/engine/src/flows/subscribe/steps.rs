@@ -1,13 +1,13 @@
 //! Large SUBSCRIBE and UNSUBSCRIBE packets are worked off in steps.
 
 use crate::connection::{Answer, UnsubAckAnswer};
-use crate::desk::Timer;
 use crate::flows::connection::parking::Parking;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::Now;
 use crate::subscribe::steps::{Kind, Steps};
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 use tidegate_mqtt::{ReasonCode, TopicError, TopicFilter};
 
 impl Parking<'_> {

@@ -10,7 +10,7 @@ use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
-use crate::telling::sys::Sys;
+use crate::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that change with a subscription: the index, the groups, and the announcements to other shards and brokers.

@@ -1,7 +1,6 @@
 //! Packets of a broker.
 
 use crate::connection::Phase;
-use crate::connection::input::Refused;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::uplink::suspects::BrokerRefusals;
 use crate::flows::uplink::uplinking::Uplinking;
@@ -9,6 +8,7 @@ use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::{Probe, Stage, session_name};
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use std::num::{NonZeroU16, NonZeroU32};
 use tidegate_mqtt::{ConnAck, ConnectReturnCode, DecodeError, Frame, QoS, ReasonCode, Version};
 

@@ -1,14 +1,14 @@
 //! Filters are asked of brokers.
 
-use crate::connection::input::Refused;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::publish::answering::answering;
 use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::UplinkKey;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::UplinkKey;
 use crate::orchestrator::uplink::filters::{Change, GONE_MAX, Waiter};
+use crate::telling::refused::Refused;
 use tidegate_mqtt::{Frame, PacketId, SubAck, UnsubAck};
 
 impl Uplinking<'_> {

@@ -2,8 +2,9 @@
 
 use crate::flows::groups::dealing::dealing;
 use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::UplinkKey;
 use crate::now::Now;
-use crate::orchestrator::uplink::{Stage, UplinkKey};
+use crate::orchestrator::uplink::Stage;
 
 impl Uplinking<'_> {
     /// A broker that was being drained is to be given messages after all.

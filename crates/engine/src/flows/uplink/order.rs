@@ -1,9 +1,10 @@
 //! The order of messages to brokers.
 
 use crate::flows::groups::dealing::Dealing;
+use crate::ids::UplinkKey;
 use crate::now::Now;
+use crate::orchestrator::uplink::RoutingPolicy;
 use crate::orchestrator::uplink::settle::Whereto;
-use crate::orchestrator::uplink::{RoutingPolicy, UplinkKey};
 use crate::session::Delivery;
 
 impl Dealing<'_> {

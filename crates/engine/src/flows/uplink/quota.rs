@@ -1,8 +1,9 @@
 //! A broker that takes no more is left alone for a time.
 
 use crate::flows::groups::dealing::Dealing;
+use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::{Stage, UplinkKey};
+use crate::orchestrator::uplink::Stage;
 
 /// How long a broker that has no room is left alone, milliseconds; each time in a row twice as long.
 const PAUSE_MIN_MS: u64 = 100;

@@ -1,6 +1,5 @@
 //! A message of a broker comes in.
 
-use crate::connection::input::Refused;
 use crate::flows::connection::parking::parking;
 use crate::flows::image::leaving::moving;
 use crate::flows::publish::answering::answering;
@@ -19,6 +18,7 @@ use crate::session::Flow;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::{of_brokers, owner_of};
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 impl Uplinking<'_> {

@@ -1,17 +1,18 @@
 //! Messages are settled when they have come back from a broker.
 
-use crate::durable::Key;
 use crate::flows::groups::dealing::Dealing;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::UplinkKey;
 use crate::ids::{SessionKey, ShardId};
+use crate::journal::keys::Key;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
+use crate::orchestrator::uplink::Unreturned;
 use crate::orchestrator::uplink::id::MessageId;
 use crate::orchestrator::uplink::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
-use crate::orchestrator::uplink::{Unreturned, UplinkKey};
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, InFlight};
 use crate::settings::fleet_topics::of_brokers;

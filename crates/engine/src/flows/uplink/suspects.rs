@@ -3,16 +3,17 @@
 use crate::event::{Event, LogEvent};
 use crate::flows::groups::dealing::{Dealing, dealing};
 use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::UplinkKey;
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::Declined;
 use crate::orchestrator::uplink::id::MessageId;
 use crate::orchestrator::uplink::quarantine::is_about_topic;
 use crate::orchestrator::uplink::route::len_for_broker;
 use crate::orchestrator::uplink::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
 use crate::orchestrator::uplink::suspects::CLOSED_BEFORE_CARE;
-use crate::orchestrator::uplink::{Declined, UplinkKey};
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Delivery, Flow, InFlight};
 use crate::telling::reason::Reason;

@@ -18,7 +18,7 @@ use crate::publish::turn_share::TurnShare;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::settings::Settings;
-use crate::telling::sys::Sys;
+use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that an orchestrator needs to exchange messages and subscriptions with its brokers.

@@ -6,16 +6,16 @@
 //! to the groups' home.
 
 use super::group_partition;
-use crate::cluster::roster::Roster;
-use crate::cluster::roster::Shards;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::groups::kept::Kept;
 use crate::ids::{PartitionId, Partitions};
-use crate::image::put_publication;
 use crate::link::Links;
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::records::image::put_publication;
+use crate::roster::Roster;
+use crate::roster::Shards;
 use crate::wire::WireWrite;
 
 /// A message that a group keeps.

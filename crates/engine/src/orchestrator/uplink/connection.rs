@@ -1,9 +1,9 @@
 //! The connection of an uplink: CONNECT, CONNACK, probes, and which packets a broker may send.
 
 use super::Uplink;
-use super::UplinkKey;
 use crate::desk::Desk;
 use crate::ids::ConnectionKey;
+use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::{Brokers, FleetConfig};
 use tidegate_mqtt::{Connect, Version};

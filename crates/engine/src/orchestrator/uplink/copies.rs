@@ -6,22 +6,23 @@
 
 use super::Uplink;
 use super::UplinkCounters;
-use crate::connection::input::Refused;
-use crate::desk::Desk;
-use crate::telling::reason::Reason;
-use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
-
 use super::Uplinks;
 use super::id::MessageId;
-use crate::durable::{Key, StoredSession};
+use crate::desk::Desk;
 use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
+use crate::journal::keys::{Key, StoredSession};
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use crate::wire::{WireError, WireReader, WireWrite};
+use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 
 /// Ids kept for each broker: more than it may have under way to the orchestrator.
 const KEPT_IDS: u16 = 1024;
+
 /// Messages above QoS 0 that a broker may have under way to the orchestrator.
 pub(crate) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
+
 /// Unacknowledged messages above QoS 0 that a broker may send when it ignores [`RECEIVE_MAXIMUM`], as Mosquitto 2.0 does
 /// when it resumes a session: as many as there are packet identifiers. Beyond it the connection ends. A lower bound would
 /// end the connection before anything is acknowledged, and the broker would send the same again on the next one.

@@ -7,8 +7,9 @@ use crate::orchestrator::uplink::Brokers;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::{Uplink, UplinkKey, Uplinks};
+use super::{Uplink, Uplinks};
 use crate::ids::SessionKey;
+use crate::ids::UplinkKey;
 
 /// Topics remembered for a connection whose messages the broker took and did not bring back. When there are more, all
 /// are forgotten and found out again.

@@ -8,8 +8,8 @@ use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::filters::WantedFilters;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::UplinkKey;
 use super::filters::Change;
+use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 
 /// How often a filter has to be under way alone when the broker closes the connection until it is not asked for any

@@ -1,11 +1,12 @@
 //! Each filter of this process once at each broker (BRK-24), however many clients and shards want it.
 
+use super::Stage;
 use super::asking::{put_subscribe, put_unsubscribe};
 use super::copies::subscription_identifier;
 use super::ending::Ending;
 use super::refusal::Verdict;
-use super::{Stage, UplinkKey};
 use crate::desk::Desk;
+use crate::ids::UplinkKey;
 use crate::ids::{ShardId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};

@@ -1,8 +1,9 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
-use crate::desk::{Desk, Timer};
+use crate::desk::Desk;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
+use crate::timers::Timer;
 
 /// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who
 /// manages a fleet names them one after the other.

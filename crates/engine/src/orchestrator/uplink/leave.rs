@@ -1,8 +1,8 @@
 //! Brokers leave the fleet: they are drained, removed, or not configured any more (BRK-32).
 
-use super::UplinkKey;
 use crate::desk::Desk;
 use crate::ids::ConnectionKey;
+use crate::ids::UplinkKey;
 use crate::orchestrator::uplink::Brokers;
 use tidegate_mqtt::{Disconnect, PacketType};
 

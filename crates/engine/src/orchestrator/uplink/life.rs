@@ -1,12 +1,14 @@
 //! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
 
-use super::{Stage, UPLINK_FILTER, UPLINK_SHARE, UplinkKey};
-use crate::desk::{Desk, Timer};
+use super::{Stage, UPLINK_FILTER, UPLINK_SHARE};
+use crate::desk::Desk;
 use crate::event::{Event, LogEvent};
 use crate::ids::TenantId;
+use crate::ids::UplinkKey;
 use crate::link::record::GroupName;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::{Brokers, FleetConfig};
+use crate::timers::Timer;
 
 /// The group that all uplinks are in.
 pub(crate) fn group() -> GroupName<'static> {

@@ -27,7 +27,7 @@
 //! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
 pub(crate) mod asking;
-mod confirm;
+pub(crate) mod confirm;
 pub(crate) mod connection;
 pub(crate) mod copies;
 mod coverage;
@@ -37,29 +37,31 @@ pub(crate) mod former;
 pub(crate) mod id;
 mod leave;
 pub(crate) mod life;
-mod order;
+pub(crate) mod order;
 pub(crate) mod packet_limits;
 pub(crate) mod quarantine;
-mod quota;
+pub(crate) mod quota;
 pub(crate) mod receive;
 pub(crate) mod refusal;
-mod removals;
+pub(crate) mod removals;
 mod report;
 pub(crate) mod route;
 pub(crate) mod settle;
 pub(crate) mod settled;
 pub(crate) mod suspects;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use tidegate_mqtt::{QoS, ReasonCode, Version};
-
-use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, Place, SessionKey};
+pub(crate) use crate::ids::UPLINK_PREFIX;
+use crate::ids::UplinkKey;
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey};
+use crate::journal::Numbers;
+use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
+pub use crate::settings::uplinks::{
+    DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+};
 use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 pub(crate) use filters::{FilterSync, WantedFilters};
@@ -70,26 +72,18 @@ use packet_limits::PacketLimit;
 use quarantine::Quarantine;
 pub(crate) use quota::Pause;
 use removals::Removals;
-use settle::Resends;
-pub(crate) use suspects::{Blames, Suspicion};
-
-pub use crate::settings::uplinks::{
-    DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
-};
 pub(crate) use route::Gate;
+use settle::Resends;
 pub use settled::Settling;
+use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use suspects::{Blames, Suspicion};
+use tidegate_mqtt::{QoS, ReasonCode, Version};
 
-/// Stands where the sessions of clients have the listener that they came through.
-pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
-pub(crate) use crate::ids::UPLINK_PREFIX;
 /// The share name of the group that all uplinks are in.
 pub(crate) const UPLINK_SHARE: &str = "$uplink";
+
 /// The filter of that group.
 pub(crate) const UPLINK_FILTER: &str = "#";
-
-/// An uplink of this shard; numbers of removed ones are not used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct UplinkKey(pub u32);
 
 /// The brokers of a fleet on a shard, and what every shard of an orchestrator needs.
 #[derive(Debug, Default)]

@@ -4,11 +4,11 @@
 //! with them. What these have under way does not, and would be overtaken by what the new ones are given: so a new one
 //! is given nothing until that is settled, for a limited time.
 
-use super::UplinkKey;
 use super::id::MessageId;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::SessionKey;
+use crate::ids::UplinkKey;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tidegate_mqtt::ReasonCode;
 
-use super::UplinkKey;
+use crate::ids::UplinkKey;
 use crate::now::Millis;
 
 /// Topics remembered. When there are more, the one that ends first makes room.

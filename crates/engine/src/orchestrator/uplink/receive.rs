@@ -2,8 +2,9 @@
 
 use super::id::MessageId;
 use crate::desk::Desk;
-use crate::durable::{Journal, Key};
 use crate::ids::SessionKey;
+use crate::journal::Journal;
+use crate::journal::keys::Key;
 use crate::now::Now;
 use crate::orchestrator::uplink::{Brokers, Settlement};
 use crate::publish::layouts::Layouts;

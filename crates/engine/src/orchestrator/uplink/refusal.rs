@@ -1,9 +1,9 @@
 //! A filter that no broker takes is refused to the client, and so is one that any broker refuses where brokers decide
 //! what their users may do (BRK-10).
 
-use super::UplinkKey;
 use super::filters::{FilterSync, WantedFilters};
 use crate::ids::ShardId;
+use crate::ids::UplinkKey;
 use crate::link::envelope::Ticket;
 use crate::orchestrator::uplink::Brokers;
 use tidegate_mqtt::{PacketId, ReasonCode, SubAck};

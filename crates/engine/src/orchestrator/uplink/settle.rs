@@ -4,11 +4,13 @@
 //! from a queue. So where somebody of this process has subscribed, a message is kept until it has come back as well.
 //! Only a broker of MQTT 5 brings an id back; what an older one has acknowledged is settled.
 
+use super::Unreturned;
 use super::id::MessageId;
-use super::{Unreturned, UplinkKey};
 use crate::desk::Desk;
-use crate::durable::{Journal, Numbers};
 use crate::ids::SessionKey;
+use crate::ids::UplinkKey;
+use crate::journal::Journal;
+use crate::journal::Numbers;
 use crate::now::Now;
 use crate::orchestrator::uplink::{Brokers, Settlement};
 use crate::publish::layouts::Layouts;

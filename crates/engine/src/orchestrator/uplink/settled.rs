@@ -6,9 +6,10 @@
 
 use super::copies::RECEIVE_MAXIMUM;
 use super::id::MessageId;
-use super::{Stage, Uplink, UplinkKey};
+use super::{Stage, Uplink};
 use crate::desk::Desk;
 use crate::ids::ConnectionKey;
+use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::Brokers;
 

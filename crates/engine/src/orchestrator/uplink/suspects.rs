@@ -8,9 +8,10 @@
 //! often enough. A broker that says why it closes (MQTT 5) is believed: one connection less, and one blame is enough.
 //! As long as the broker answers other messages, the next connection begins at once: others do not wait for a back-off.
 
+use super::Uplink;
 use super::id::MessageId;
-use super::{Uplink, UplinkKey};
 use crate::desk::Desk;
+use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
 use crate::publish::layouts::Layouts;

@@ -4,8 +4,8 @@
 //! fetch waits until somebody does.
 
 use super::{FetchState, Fetches};
-use crate::cluster::roster::Roster;
 use crate::ids::{Partitions, ShardId, partition_of};
+use crate::roster::Roster;
 use crate::topics::is_own_topic;
 
 /// The partitions of which values are fetched at first, and those that are left for the end. A filter without wildcards

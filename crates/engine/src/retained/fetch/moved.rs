@@ -6,10 +6,10 @@
 //! has heard of the cut, which is behind the question. What the old home had not been asked by then is asked of the new one.
 
 use super::{Fetch, FetchState, Fetches};
-use crate::cluster::roster::Roster;
 use crate::cluster::transfer::Transfers;
 use crate::ids::{PartitionId, Partitions, ShardId, partition_of};
 use crate::message::Publication;
+use crate::roster::Roster;
 use crate::topics::is_own_topic;
 
 impl Fetch {

@@ -2,7 +2,7 @@
 
 use crate::flows::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::Step;
+use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Sends it on to the nodes that have not got it, or waits for those that were asked.

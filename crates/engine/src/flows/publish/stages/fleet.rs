@@ -3,8 +3,9 @@
 use crate::flows::publish::deciding::Deciding;
 use crate::orchestrator::uplink::Gate;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::{Deferral, Step};
 use crate::telling::reason::Reason;
+use crate::topics::stages::Deferral;
+use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {

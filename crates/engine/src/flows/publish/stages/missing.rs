@@ -2,8 +2,9 @@
 
 use crate::flows::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::{Deferral, Step};
 use crate::telling::reason::Reason;
+use crate::topics::stages::Deferral;
+use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Defers a message above QoS 0 that would miss somebody, until it is known what is wanted.

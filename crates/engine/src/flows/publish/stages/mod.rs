@@ -15,8 +15,10 @@ use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::flows::publish::deciding::Deciding;
 use crate::ids::TenantId;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::{Stage, StageSet, Step};
 use crate::session::table::Sessions;
+use crate::topics::stages::Stage;
+use crate::topics::stages::StageSet;
+use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {

@@ -3,7 +3,8 @@
 use crate::flows::publish::deciding::Deciding;
 use crate::observers::{Room, observed_cost};
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::{Deferral, Step};
+use crate::topics::stages::Deferral;
+use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Defers or rejects a message that an observer has no room for, as its policy says.

@@ -4,7 +4,7 @@ use crate::connection::Answer;
 use crate::flows::publish::answering::answering;
 use crate::flows::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::Step;
+use crate::topics::stages::Step;
 use tidegate_mqtt::ReasonCode;
 
 impl Deciding<'_> {

@@ -4,9 +4,9 @@
 use crate::flows::publish::deciding::Deciding;
 use crate::ids::TenantId;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::Step;
 use crate::settings::fleet_topics::{is_of_tenant, of_brokers};
 use crate::telling::reason::Reason;
+use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Rejects what the publisher may not publish.

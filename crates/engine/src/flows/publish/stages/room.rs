@@ -2,7 +2,7 @@
 
 use crate::flows::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::Step;
+use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Takes the room that was reserved for a message above QoS 0, or asks for it.

@@ -6,9 +6,9 @@ use crate::flows::publish::publishing::publishing;
 use crate::ids::{SessionKey, TenantId};
 use crate::publish::admission::Wanted;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::Step;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
+use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {

@@ -2,10 +2,10 @@
 
 use crate::flows::publish::deciding::Deciding;
 use crate::ids::ObserverId;
-use crate::observers::ObserverSet;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::Step;
 use crate::telling::reason::Reason;
+use crate::topics::observed::ObserverSet;
+use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Rejects a message above QoS 0 that asks for receipts that do not exist, or that is an unusable report.

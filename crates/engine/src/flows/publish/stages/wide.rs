@@ -3,7 +3,8 @@
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
-use crate::publish::stages::{Deferral, Step};
+use crate::topics::stages::Deferral;
+use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Defers a message to many while earlier ones are under way: half of their connections would have to be written
