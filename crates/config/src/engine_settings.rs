@@ -217,6 +217,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
         mobile_nodes: listener.mobile_nodes,
         relayed: listener.name == RELAY_LISTENER,
         for_hub: listener.name == HUB_LISTENER,
+        for_http: listener.address.is_http(),
     }
 }
 

@@ -176,6 +176,9 @@ pub enum Authentication {
     External,
 }
 
+/// What client ids of queues of HTTP listeners begin with. No other client has such an id.
+pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
+
 /// What holds for the connections of one listener.
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 #[derive(Clone, Debug)]
@@ -233,6 +236,8 @@ pub struct ListenerSettings {
     pub relayed: bool,
     /// Whether pipelines of the hub come in by it, and nobody else: each CONNECT waits for its verdict there.
     pub for_hub: bool,
+    /// Whether clients of HTTP come in by it. Only they have client ids of queues.
+    pub for_http: bool,
 }
 
 impl Default for ListenerSettings {
@@ -263,6 +268,7 @@ impl Default for ListenerSettings {
             mobile_nodes: true,
             relayed: false,
             for_hub: false,
+            for_http: false,
         }
     }
 }

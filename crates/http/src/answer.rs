@@ -18,8 +18,9 @@ use tidegate_client::{QoS, ReasonCode};
 use crate::events::Waiting;
 use crate::session::{Failure, Outcome};
 
-/// Headers that a page of another origin may read.
-const EXPOSED: &str = "ETag, X-MQTT-QoS, X-MQTT-Expiry, X-MQTT-Response-Topic, X-MQTT-Correlation-Data";
+/// Headers that a page of another origin may read: all, since user properties are headers of any name. No answer allows
+/// credentials of the browser, so the star holds.
+const EXPOSED: &str = "*";
 /// Seconds for which a browser remembers the allowed requests.
 const PREFLIGHT_AGE: &str = "600";
 
@@ -200,7 +201,7 @@ pub(crate) fn allow(answer: &mut Answer, origin: HeaderValue) {
 pub(crate) fn preflight(request: &HeaderMap) -> Answer {
     let mut answer = empty(StatusCode::NO_CONTENT);
     let headers = answer.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE"));
     if let Some(wanted) = request.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
     }

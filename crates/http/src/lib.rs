@@ -10,9 +10,16 @@ mod answer;
 mod batch;
 mod events;
 mod fields;
+mod message_json;
+mod queue;
+mod queue_requests;
 mod routes;
 mod server;
 mod session;
+mod socket;
+mod versions;
+mod watch;
+mod websocket;
 mod write_limit;
 
 use std::any::Any;
@@ -25,6 +32,9 @@ pub use rustls::{ProtocolVersion, ServerConfig};
 pub use tidegate_client::MessageProperties;
 
 pub use self::server::{DoorSettings, Running, ServeError, start};
+
+/// What client ids of queues begin with. The broker gives them to clients of HTTP listeners alone.
+pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
 /// The broker, as HTTP clients need it.
 pub trait Gateway: Send + Sync + 'static {
@@ -44,6 +54,12 @@ pub trait Gateway: Send + Sync + 'static {
     /// Why the client is not given it.
     fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
 
+    /// The user name of clients that show this token as their password; `None` unless the token is an API key.
+    fn user_of_key(&self, token: &[u8]) -> Option<String>;
+
+    /// Who a connected client is; `None` when another node of the cluster has let it in.
+    fn who(&self, caller: &Caller, client_id: &str) -> Option<Who>;
+
     /// A client has disconnected.
     fn left(&self, client_id: &str);
 }
@@ -58,6 +74,15 @@ pub struct Caller {
     /// Its TLS session, where the listener speaks TLS.
     pub tls: Option<TlsSession>,
     /// The user name that it claims.
+    pub user_name: Option<String>,
+}
+
+/// A client that the broker has let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// The number of its tenant.
+    pub tenant: u16,
+    /// The user name that it has proven.
     pub user_name: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! What a CONNECT is refused for.
 
 use crate::connection::connecting::Connecting;
-use crate::settings::{Authentication, ListenerSettings, Settings};
+use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX, Settings};
 use tidegate_mqtt::{Connect, Version};
 
 use crate::access::Subject;
@@ -20,7 +20,7 @@ impl Connecting<'_> {
         if self.preset_client_id(key).is_none() {
             check_client_id(listener, connect)?;
         }
-        check_hub(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
+        check_reserved(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
         check_keep_alive(listener, connect)?;
         let enhanced = connect.properties.authentication_method.is_some();
         if enhanced && self.desk.settings.authentication == Authentication::Open {
@@ -89,8 +89,13 @@ fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Resul
     Ok(())
 }
 
-/// Client ids of the hub's sessions are for its listener, and it is for them.
-fn check_hub(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
+/// Client ids of the hub's sessions are for its listener, and it is for them. Client ids of queues are for listeners of
+/// HTTP, which put the user's name into them.
+fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
+    if client_id.starts_with(QUEUE_CLIENT_PREFIX) && !listener.for_http {
+        let detail = "client ids that begin with `http-queue/` are for queues of HTTP listeners";
+        return Err(Refused::new(Reason::InvalidClientId, detail));
+    }
     if client_id.starts_with(HUB_CLIENT_PREFIX) == listener.for_hub {
         return Ok(());
     }

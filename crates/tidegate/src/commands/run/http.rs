@@ -6,13 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
 use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
 use tidegate_http::{
-    Caller, DoorSettings, Gateway, ProtocolVersion, ReadError, RetainedMessage, Running, TlsSession, TlsStart,
+    Caller, DoorSettings, Gateway, ProtocolVersion, ReadError, RetainedMessage, Running, TlsSession, TlsStart, Who,
 };
 use tidegate_mqtt::PublishProperties;
 use tidegate_node::{Door, Inlet, Node, TlsFacts, TlsVersion};
@@ -116,6 +117,16 @@ impl Gateway for ToNode {
             Err(Reason::InvalidTopicName) => Err(ReadError::InvalidTopic),
             Err(_) => Err(ReadError::Elsewhere),
         }
+    }
+
+    fn user_of_key(&self, token: &[u8]) -> Option<String> {
+        KeyName::of_key(token).map(|name| name.user.to_owned())
+    }
+
+    fn who(&self, caller: &Caller, client_id: &str) -> Option<Who> {
+        let (principal, _) = self.principal(caller, client_id)?;
+        let user_name = principal.identity.and_then(|identity| identity.user_name.clone());
+        Some(Who { tenant: principal.tenant.0, user_name })
     }
 
     fn left(&self, client_id: &str) {
