@@ -1,14 +1,21 @@
 """Customers: API keys, queues, WebSockets and HTTP/2 of the HTTP listener, as curl, requests, httpx and websockets use them."""
 
+import hashlib
+import hmac
+import http.server
 import json
 import pathlib
+import queue
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
 import unittest
 
+import h2.connection
+import h2.events
 import httpx
 import requests
 from broker import BINARY, MOSQUITTO, PATIENCE, Broker, Lines
@@ -40,6 +47,27 @@ users = ["acme", "acme-*"]
 [[tenant]]
 name = "bolt"
 users = ["bolt"]
+[[sink]]
+name = "hook"
+kind = "http"
+url = "http://127.0.0.1:PORT/hook"
+secret_file = "FOLDER/secret"
+retry_min = "10ms"
+[[sink]]
+name = "past"
+kind = "history"
+path = "FOLDER/past"
+[[pipeline]]
+name = "acme-hook"
+tenant = "acme"
+from = ["free/hook"]
+to = ["hook"]
+dead_letter_topic = "free/dead"
+[[pipeline]]
+name = "acme-past"
+tenant = "acme"
+from = ["free/past/#", "private/past"]
+to = ["past"]
 """
 
 RULES = """
@@ -54,6 +82,31 @@ def tidegate(*arguments):
     return subprocess.run([BINARY, *map(str, arguments)], check=True, capture_output=True, text=True).stdout.strip()
 
 
+class Hook(http.server.BaseHTTPRequestHandler):
+    """A web hook of a customer: it fails first, then takes signed batches and refuses bad ones."""
+
+    def do_POST(self):
+        """Takes a batch."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        expected = "sha256=" + hmac.new(b"shared", body, hashlib.sha256).hexdigest()
+        server = self.server
+        if not server.failed:
+            server.failed, status = True, 503
+        elif not hmac.compare_digest(self.headers["X-Tidegate-Signature"], expected):
+            status = 401
+        elif any(record["payload"] == {"bad": True} for record in json.loads(body)):
+            status = 422
+        else:
+            status = 200
+            server.taken.put(json.loads(body))
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Says nothing."""
+
+
 class CustomersBroker(Broker):
     """A broker with two customers and listeners for MQTT, HTTP and HTTPS."""
 
@@ -63,8 +116,13 @@ class CustomersBroker(Broker):
         tidegate("cert", "dev", "--out", self.root)
         self.keys = {user: tidegate("key", "add", self.root / "keys", user) for user in ("acme", "acme-2", "bolt")}
         (self.root / "rules.toml").write_text(RULES, encoding="utf-8")
+        (self.root / "secret").write_text("shared\n", encoding="utf-8")
+        self.hook = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+        self.hook.taken, self.hook.failed = queue.Queue(), False
+        threading.Thread(target=self.hook.serve_forever, daemon=True).start()
         self.config = self.root / "tidegate.toml"
-        self.config.write_text(CONFIG.replace("FOLDER", str(self.root)), encoding="utf-8")
+        text = CONFIG.replace("FOLDER", str(self.root)).replace("PORT", str(self.hook.server_port))
+        self.config.write_text(text, encoding="utf-8")
         super().__init__()
 
     def _tidegate(self, arguments):
@@ -88,6 +146,8 @@ class CustomersBroker(Broker):
 
     def close(self):
         super().close()
+        self.hook.shutdown()
+        self.hook.server_close()
         self.configuration.cleanup()
 
 
@@ -178,24 +238,24 @@ class Customers(unittest.TestCase):
     def test_a_websocket_brings_messages_that_are_acknowledged(self):
         url = self.broker.web.replace("http", "ws") + "/subscribe"
         bearer = {"Authorization": f"Bearer {self.broker.keys['acme']}"}
-        with connect(f"{url}?filter=free/socket/%23&queue=socket", additional_headers=bearer, open_timeout=PATIENCE) as socket:
+        with connect(f"{url}?filter=free/socket/%23&queue=socket", additional_headers=bearer, open_timeout=PATIENCE) as opened:
             for payload in ("a", "b"):
                 self.publish("free/socket/x", payload)
-            messages = [json.loads(socket.recv(timeout=PATIENCE)) for _ in range(2)]
+            messages = [json.loads(opened.recv(timeout=PATIENCE)) for _ in range(2)]
             self.assertEqual([(one["id"], one["payload"]) for one in messages], [(1, "a"), (2, "b")])
-            socket.send(json.dumps({"ack": 1}))
-        with connect(f"{url}?queue=socket", additional_headers=bearer, open_timeout=PATIENCE) as socket:
-            again = json.loads(socket.recv(timeout=PATIENCE))
+            opened.send(json.dumps({"ack": 1}))
+        with connect(f"{url}?queue=socket", additional_headers=bearer, open_timeout=PATIENCE) as opened:
+            again = json.loads(opened.recv(timeout=PATIENCE))
             self.assertEqual(again["payload"], "b", "it was not acknowledged")
-            socket.send("nonsense")
+            opened.send("nonsense")
             with self.assertRaises(ConnectionClosed) as closed:
-                socket.recv(timeout=PATIENCE)
+                opened.recv(timeout=PATIENCE)
             self.assertEqual(closed.exception.rcvd.code, 1008)
         page = [f"bearer.{self.broker.keys['bolt']}", "tidegate"]
-        with connect(f"{url}?filter=free/socket/%23&ack=auto", subprotocols=page, origin="https://shop.example", open_timeout=PATIENCE) as socket:
-            self.assertEqual(socket.subprotocol, "tidegate")
+        with connect(f"{url}?filter=free/socket/%23&ack=auto", subprotocols=page, origin="https://shop.example", open_timeout=PATIENCE) as opened:
+            self.assertEqual(opened.subprotocol, "tidegate")
             self.publish("free/socket/x", "c", user="bolt")
-            self.assertEqual(json.loads(socket.recv(timeout=PATIENCE))["payload"], "c")
+            self.assertEqual(json.loads(opened.recv(timeout=PATIENCE))["payload"], "c")
         refused = requests.get(url.replace("ws", "http"), headers=bearer, params={"filter": "free/#"}, timeout=PATIENCE)
         self.assertEqual(refused.status_code, 400)
 
@@ -220,6 +280,26 @@ class Customers(unittest.TestCase):
         evil = ["--http2-prior-knowledge", "-H", "Host: evil.example", f"{self.broker.web}/topics/free/h2"]
         done = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", *key, *evil], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, "403", "the host of HTTP/2 is checked")
+
+    def test_resets_of_http_2_end_the_connection(self):
+        host, port = self.broker.web.removeprefix("http://").split(":")
+        head = [(":method", "GET"), (":scheme", "http"), (":path", "/topics/free/h2"), (":authority", f"{host}:{port}")]
+        client = h2.connection.H2Connection()
+        client.initiate_connection()
+        with socket.create_connection((host, int(port)), PATIENCE) as stream:
+            for _ in range(1_000):
+                number = client.get_next_available_stream_id()
+                client.send_headers(number, head, end_stream=True)
+                client.reset_stream(number)
+            events = []
+            try:
+                stream.sendall(client.data_to_send())
+                while data := stream.recv(65_536):
+                    events += client.receive_data(data)
+            except ConnectionError:
+                return
+            ends = [event for event in events if isinstance(event, h2.events.ConnectionTerminated)]
+            self.assertEqual(len(ends), 1, "the connection ends with GOAWAY")
 
     def test_a_retained_message_is_waited_for(self):
         session, url = self.session(), f"{self.broker.web}/topics/free/watched"
@@ -252,6 +332,40 @@ class Customers(unittest.TestCase):
         self.assertEqual((answer.status_code, answer.headers["Access-Control-Expose-Headers"]), (404, "*"))
         evil = self.session().get(url, headers={"Origin": "https://evil.example"}, timeout=PATIENCE)
         self.assertEqual(evil.status_code, 403)
+
+    def test_a_signed_web_hook_gets_the_messages_of_its_tenant(self):
+        session, url = self.session(), f"{self.broker.web}/queue/dead"
+        self.assertEqual(session.put(url, params={"filter": "free/dead"}, timeout=PATIENCE).status_code, 200)
+        self.publish("free/hook", '{"n":0}', user="bolt")
+        for payload in ('{"n":1}', '{"bad":true}', '{"n":2}'):
+            self.publish("free/hook", payload)
+        taken = []
+        while len(taken) < 2:
+            taken += self.broker.hook.taken.get(timeout=PATIENCE)
+        self.assertEqual([record["payload"] for record in taken], [{"n": 1}, {"n": 2}])
+        dead = session.get(url, params={"wait": "60s"}, timeout=PATIENCE).json()["messages"]
+        self.assertEqual((len(dead), dead[0]["topic"]), (1, "free/dead"))
+        usage = json.loads(tidegate("meter", "--json", "--admin", f"127.0.0.1:{self.broker.admin_port}"))
+        deliveries = {one["tenant"]: one["sink_deliveries"] for one in usage}
+        self.assertGreaterEqual(deliveries["acme"], 2)
+        self.assertEqual(deliveries.get("default", 0), 0)
+
+    def test_the_history_has_what_the_rights_allow(self):
+        for payload in ("a", "b", "c"):
+            self.publish("free/past/x", payload)
+        self.publish("free/past/x", "of another customer", user="bolt")
+
+        def past(user="acme", **query):
+            return self.session(user).get(f"{self.broker.web}/history", params=query, timeout=PATIENCE)
+
+        while len(past().json()["messages"]) < 3:
+            pass
+        self.assertEqual([one["payload"] for one in past(limit=2).json()["messages"]], ["b", "c"])
+        first = past(filter="free/past/+", limit=1, **{"from": "1h"}).json()["messages"]
+        self.assertEqual([(one["topic"], one["payload"]) for one in first], [("free/past/x", "a")])
+        self.assertEqual(past(filter="free/none").json()["messages"], [])
+        self.assertEqual(past(user="bolt").status_code, 404)
+        self.assertEqual(past(limit=0).status_code, 400)
 
     def test_a_revoked_key_ends_with_the_reload(self):
         keys, admin = self.broker.root / "keys", f"127.0.0.1:{self.broker.admin_port}"

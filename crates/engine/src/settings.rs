@@ -33,7 +33,7 @@ pub struct Settings {
     /// What holds for the queues of some clients or with some topics instead; the first rule that fits decides.
     pub overflow_rules: Vec<OverflowRule>,
     /// Topic filters of the hub's pipelines: its sessions are told who published messages of these.
-    pub hub_filters: Vec<String>,
+    pub hub_filters: Vec<(TenantId, String)>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
     /// Where dropped messages are published once more; `None` does not.

@@ -46,6 +46,7 @@ PUT /queue/NAME?filter=FILTER makes a queue
 GET /queue/NAME?wait=30s&max=100 takes messages of a queue
 POST /queue/NAME?ack=CURSOR acknowledges them
 DELETE /queue/NAME forgets a queue
+GET /history?filter=FILTER&from=1h&limit=100 reads messages of the past
 ";
 /// Bodies that are read at once on a connection.
 pub(crate) const MAX_BODIES: usize = 4;
@@ -69,6 +70,8 @@ pub(crate) struct Visitor {
     pub(crate) queues: Arc<Queues>,
     /// Bounds the bodies that are read at once.
     pub(crate) bodies: Semaphore,
+    /// Bounds the histories that are read at once on all connections.
+    pub(crate) readings: Arc<Semaphore>,
     /// The place of the connection among those of the listener.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
 }
@@ -132,12 +135,14 @@ impl Visitor {
             (Method::GET | Method::HEAD, None) if path == "/" => Ok(Response::new(Body::Whole(Some(INDEX.into())))),
             (_, Some(_)) => Ok(not_allowed("GET, HEAD, POST")),
             (_, None) if path == "/topics" => Ok(not_allowed("POST")),
+            (Method::GET, None) if path == "/history" => self.history(&request).await,
             (Method::GET, None) if path == "/subscribe" => self.socket(&mut request).await,
             (_, None) => match path.strip_prefix("/queue/") {
                 Some(name) => self.queue(name, &request).await,
-                None => {
-                    Ok(wrong(StatusCode::NOT_FOUND, "there are /topics, /topics/TOPIC, /subscribe and /queue/NAME"))
-                }
+                None => Ok(wrong(
+                    StatusCode::NOT_FOUND,
+                    "there are /topics, /topics/TOPIC, /subscribe, /queue/NAME and /history",
+                )),
             },
         }
     }
@@ -212,19 +217,7 @@ impl Visitor {
         let (credentials, client_id) = self.identified(headers).await?;
         let (gateway, caller, topic) = (Arc::clone(&self.gateway), self.caller(&credentials), topic.to_owned());
         let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
-        let refused = |status, why: &str| Err(Box::new(wrong(status, why)));
-        match asked.unwrap_or(Err(ReadError::Unavailable)) {
-            Ok(message) => Ok(message),
-            Err(ReadError::NotAuthorized) => refused(StatusCode::FORBIDDEN, "not authorized"),
-            Err(ReadError::InvalidTopic) => refused(StatusCode::BAD_REQUEST, "topic name invalid"),
-            Err(ReadError::Elsewhere) => {
-                refused(StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
-            }
-            Err(ReadError::SessionElsewhere) => {
-                refused(StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
-            }
-            Err(ReadError::Unavailable) => refused(StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
-        }
+        asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)
     }
 
     async fn subscribe(&self, filter: &str, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
@@ -294,6 +287,25 @@ impl Visitor {
             Err(_) => Err(Box::new(wrong(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))),
         }
     }
+}
+
+/// The answer to a client that is not given what it wants to read.
+pub(crate) fn not_read(why: ReadError) -> Box<Answer> {
+    let (status, why) = match why {
+        ReadError::NotAuthorized => (StatusCode::FORBIDDEN, "not authorized"),
+        ReadError::InvalidTopic => (StatusCode::BAD_REQUEST, "topic name invalid"),
+        ReadError::Missing => {
+            (StatusCode::NOT_FOUND, "there is no history: no pipeline of the tenant has a sink of kind `history`")
+        }
+        ReadError::Elsewhere => {
+            (StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
+        }
+        ReadError::SessionElsewhere => {
+            (StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
+        }
+        ReadError::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
+    };
+    Box::new(wrong(status, why))
 }
 
 fn bad_request(why: &str) -> Answer {

@@ -23,6 +23,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system had no file left for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Histories that are read at once. Each takes a thread that questions to shards need, too.
+const MAX_READINGS: usize = 1;
 /// Threads for questions to shards; further ones wait.
 const WORKERS: usize = 4;
 
@@ -148,11 +150,12 @@ async fn serve_all(
     mut stop: watch::Receiver<bool>,
 ) {
     let (mut doors, queues) = (Vec::new(), Arc::new(Queues::default()));
+    let readings = Arc::new(Semaphore::new(MAX_READINGS));
     for (socket, is_loopback, door) in sockets {
         match tokio::net::TcpListener::from_std(socket) {
             Ok(socket) => {
                 doors.push(Arc::clone(&door));
-                let served = (Arc::clone(gateway), Arc::clone(&queues));
+                let served = (Arc::clone(gateway), Arc::clone(&queues), Arc::clone(&readings));
                 tokio::spawn(accept(socket, is_loopback, door, served, stop.clone()));
             }
             Err(error) => tracing::error!(listener = door.settings.name, %error, "HTTP is not served"),
@@ -171,7 +174,7 @@ async fn accept(
     socket: tokio::net::TcpListener,
     is_loopback: bool,
     door: Arc<Door>,
-    (gateway, queues): (Arc<dyn Gateway>, Arc<Queues>),
+    (gateway, queues, readings): (Arc<dyn Gateway>, Arc<Queues>, Arc<Semaphore>),
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
@@ -204,6 +207,7 @@ async fn accept(
             stop: stop.clone(),
             session: Mutex::new(None),
             queues: Arc::clone(&queues),
+            readings: Arc::clone(&readings),
             bodies: Semaphore::new(MAX_BODIES),
             place: Arc::new(place),
         };

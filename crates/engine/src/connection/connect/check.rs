@@ -92,7 +92,9 @@ fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Resul
 /// Client ids of the hub's sessions are for its listener, and it is for them. Client ids of queues are for listeners of
 /// HTTP, which put the user's name into them.
 fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
-    if client_id.starts_with(QUEUE_CLIENT_PREFIX) && !listener.for_http {
+    // The node that relays a client has checked it.
+    let takes_queues = listener.for_http || listener.relayed;
+    if client_id.starts_with(QUEUE_CLIENT_PREFIX) && !takes_queues {
         let detail = "client ids that begin with `http-queue/` are for queues of HTTP listeners";
         return Err(Refused::new(Reason::InvalidClientId, detail));
     }
