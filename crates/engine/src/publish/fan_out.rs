@@ -83,8 +83,9 @@ impl FanOuts {
 }
 
 impl Parking<'_> {
-    /// How many receivers a message reaches at once. When they are not all, its publisher waits from now on.
-    #[inline]
+    /// How many of more than [`FAN_OUT_STEP`] receivers a message reaches at once. When they are not all, its publisher
+    /// waits from now on.
+    #[cold]
     pub(crate) fn first_receivers(
         &mut self,
         now: Now,
@@ -92,7 +93,7 @@ impl Parking<'_> {
         raw: &RawPublish<'_>,
         receivers: usize,
     ) -> usize {
-        let splits = receivers > FAN_OUT_STEP && raw.qos == QoS::AtMostOnce && !raw.retain;
+        let splits = raw.qos == QoS::AtMostOnce && !raw.retain;
         if !splits || receivers <= self.desk.wide_share(receivers) {
             return receivers;
         }
