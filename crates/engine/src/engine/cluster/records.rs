@@ -214,7 +214,11 @@ impl Engine {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
             self.desk.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
-            let slot = publishing!(self).route_of(envelope.publication.tenant, envelope.publication.topic);
+            let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
+            let slot = match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+                Some(slot) => slot,
+                None => publishing!(self).make_route(tenant, topic),
+            };
             let receivers = self.cache.get(slot).1.targets().len();
             self.desk.gave_up = false;
             publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
@@ -227,7 +231,9 @@ impl Engine {
         }
         self.desk.transfers.source = self.place.shard;
         let promises = self.desk.journal.has_written_since(mark);
-        answering!(self).confirm_to(now, envelope.origin, envelope.ticket, refused, promises);
+        if let Some(ticket) = envelope.ticket {
+            answering!(self).confirm_to(now, envelope.origin, ticket, refused, promises);
+        }
     }
 
     fn handle_interest(

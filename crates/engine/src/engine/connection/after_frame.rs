@@ -12,10 +12,14 @@ impl Engine {
     pub(crate) fn after_frame(&mut self, now: Now) {
         self.groups.tell_dealt(&mut self.desk, &mut self.links);
         let desk = &self.desk;
-        let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
-        let nothing_to_tell =
-            desk.receipts.is_empty() && desk.roomy.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again();
-        if nothing_to_wait_for && nothing_to_tell && desk.to_close.is_empty() && desk.hungry.is_empty() {
+        // One comparison in place of six: this runs for each packet.
+        let caused = desk.to_park.len()
+            | desk.to_unpark.len()
+            | desk.to_refill.len()
+            | desk.to_close.len()
+            | desk.hungry.len()
+            | desk.roomy.len();
+        if caused == 0 && desk.receipts.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again() {
             return;
         }
         self.work_off(now);

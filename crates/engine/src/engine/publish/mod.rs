@@ -50,7 +50,11 @@ impl Engine {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
         if raw.properties.is_empty() && !self.uplinks.brokers.config.is_on() {
-            let slot = publishing!(self).slot_of(tenant, raw.topic)?;
+            let slot = match self.cache.lookup(self.index.epoch(), tenant, raw.topic) {
+                Some(slot) => slot,
+                // The context is made for a new topic only: it costs as much as the look-up.
+                None => publishing!(self).new_slot(tenant, raw.topic)?,
+            };
             if !self.cache.traits(slot).is_for_hub {
                 let expires_at = self.expiry_of(now, slot, Millis::NEVER);
                 let (raw, session, unknown_receipts) = (&raw, Some(session), false);

@@ -10,6 +10,7 @@ use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::{ConnectionKey, TenantId, hash_name};
 use crate::now::Now;
 use crate::publish::dispatch::Source;
+use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::publish::turn_share::Share;
@@ -19,6 +20,7 @@ use crate::topics::stages::ORDER;
 use crate::topics::stages::Rejection;
 use crate::topics::stages::StageSet;
 use crate::topics::stages::Step;
+use tidegate_mqtt::QoS;
 
 /// How a publisher is told that a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,11 +149,17 @@ impl Engine {
         let ticket = answering!(self).begin_answer(it);
         let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
         let refused = if raw.retain { deciding!(self).retain_inbound(it) } else { None };
-        if let Some(session) = session {
-            deciding!(self).begin_exchange(session, slot, raw, ticket);
+        if raw.qos == QoS::ExactlyOnce
+            && !self.links.roster.has_no_peers()
+            && let Some(session) = session
+        {
+            deciding!(self).name_exchange(session, slot, raw, ticket);
         }
         let traits = self.cache.traits(slot);
-        let first = parking!(self).first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
+        let mut first = self.cache.get(slot).1.targets().len();
+        if first > FAN_OUT_STEP {
+            first = parking!(self).first_receivers(now, key, raw, first);
+        }
         let (topic, route) = self.cache.get(slot);
         let mut publication = it.publication(topic);
         publication.priority = traits.priority.level(it.properties);
@@ -166,7 +174,9 @@ impl Engine {
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
-        parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        if self.desk.loop_lag.is_on(now) {
+            parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        }
         let mut waits = u32::from(done.waits);
         let mut reached = done.reached;
         if !traits.observers.is_empty() {

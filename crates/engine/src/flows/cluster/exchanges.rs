@@ -5,26 +5,19 @@ use crate::ids::{SessionKey, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::got::Got;
 use crate::topics::RouteSlot;
-use tidegate_mqtt::{QoS, RawPublish};
+use tidegate_mqtt::RawPublish;
 
 impl Deciding<'_> {
     /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is
     /// not sent again.
-    #[inline]
-    pub(crate) fn begin_exchange(
+    #[cold]
+    pub(crate) fn name_exchange(
         &mut self,
         session: SessionKey,
         slot: RouteSlot,
         raw: &RawPublish<'_>,
         ticket: Option<Ticket>,
     ) {
-        if raw.qos == QoS::ExactlyOnce && !self.links.roster.has_no_peers() {
-            self.name_exchange(session, slot, raw, ticket);
-        }
-    }
-
-    #[cold]
-    fn name_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>, ticket: Option<Ticket>) {
         let Some(id) = raw.packet_id else { return };
         if !self.desk.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
             return;

@@ -58,7 +58,9 @@ impl Peering<'_> {
         let waits =
             known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
         if waits == 0 {
-            answering!(self).confirm_to(now, from, ticket, None, false);
+            if let Some(ticket) = ticket {
+                answering!(self).confirm_to(now, from, ticket, None, false);
+            }
         } else {
             self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
         }
@@ -73,8 +75,10 @@ impl Answering<'_> {
         if joining.waits > 0 {
             return;
         }
-        if let Some(joining) = self.groups.joining.remove(&id) {
-            self.confirm_to(now, joining.shard, joining.ticket, None, false);
+        if let Some(joining) = self.groups.joining.remove(&id)
+            && let Some(ticket) = joining.ticket
+        {
+            self.confirm_to(now, joining.shard, ticket, None, false);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::now::Now;
 use crate::session::BlockedPublisher;
 
 impl Parking<'_> {
-    /// Counts a message of this shard's own client.
+    /// Counts a message of a client of this shard.
     #[inline]
     pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {
         if self.desk.loop_lag.is_on(now) {

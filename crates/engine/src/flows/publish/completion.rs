@@ -63,11 +63,10 @@ impl Answering<'_> {
         &mut self,
         now: Now,
         shard: ShardId,
-        ticket: Option<Ticket>,
+        ticket: Ticket,
         refused: Option<Reason>,
         promises: bool,
     ) {
-        let Some(ticket) = ticket else { return };
         if shard == self.place.shard {
             self.confirm(now, ticket, refused, promises);
         } else {

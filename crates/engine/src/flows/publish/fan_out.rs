@@ -8,8 +8,9 @@ use crate::publish::turn_share::Share;
 use tidegate_mqtt::{QoS, RawPublish};
 
 impl Parking<'_> {
-    /// How many receivers a message reaches at once. When they are not all, its publisher waits from now on.
-    #[inline]
+    /// How many of more than [`FAN_OUT_STEP`] receivers a message reaches at once. When they are not all, its publisher
+    /// waits from now on.
+    #[cold]
     pub(crate) fn first_receivers(
         &mut self,
         now: Now,
@@ -17,7 +18,7 @@ impl Parking<'_> {
         raw: &RawPublish<'_>,
         receivers: usize,
     ) -> usize {
-        let splits = receivers > FAN_OUT_STEP && raw.qos == QoS::AtMostOnce && !raw.retain;
+        let splits = raw.qos == QoS::AtMostOnce && !raw.retain;
         if !splits || receivers <= self.desk.wide_share(receivers) {
             return receivers;
         }

@@ -40,7 +40,8 @@ impl Publishing<'_> {
         self.new_slot(tenant, topic)
     }
 
-    fn new_slot(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+    #[cold]
+    pub(crate) fn new_slot(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
         if topic.is_empty() {
             return Err(Refused::new(Reason::ProtocolError, "PUBLISH has neither a topic nor a topic alias"));
         }
