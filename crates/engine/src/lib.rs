@@ -152,8 +152,8 @@ pub use service::InnerPublication;
 pub use session::tail::ReadFailure;
 pub use settings::{
     AddressSettings, Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy,
-    OverflowRule, PriorityRule, PrioritySource, QueueSettings, ReportCheck, RetainedSettings, Settings, SharedSettings,
-    SharedStrategy, TenantLedger, TenantQuota, Tenants,
+    OverflowRule, PriorityRule, PrioritySource, QUEUE_CLIENT_PREFIX, QueueSettings, ReportCheck, RetainedSettings,
+    Settings, SharedSettings, SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
 pub use telling::clients::{ClientQuery, ClientSummary};
 pub use telling::counters::{Counters, Gauges};

@@ -323,7 +323,7 @@ impl Cached {
                 .with_if(may_reject(settings, topic), Stage::Room),
             is_own,
             is_address: is_address(settings, topic),
-            is_for_hub: tenant == TenantId::DEFAULT && is_for_hub(settings, topic),
+            is_for_hub: is_for_hub(settings, tenant, topic),
             is_report,
             observers,
         };

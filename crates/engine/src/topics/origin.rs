@@ -5,6 +5,7 @@
 //! out for everybody but sessions of the hub. So it goes wherever the message goes: through queues, the store, and to
 //! other shards.
 
+use crate::ids::TenantId;
 use crate::settings::Settings;
 
 /// What client ids of the hub's sessions begin with. They come in by its listener, and nobody else has such an id.
@@ -16,14 +17,13 @@ pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 /// The identifier of a user property, and the name with its length.
 pub(crate) const HEAD: &[u8; 15] = b"\x26\x00\x0ctidegate-hub";
 
-/// Whether pipelines get messages of a topic.
-pub(crate) fn is_for_hub(settings: &Settings, topic: &str) -> bool {
-    let matches =
-        |filter: &String| match (tidegate_mqtt::TopicFilter::new(filter), tidegate_mqtt::TopicName::new(topic)) {
-            (Ok(filter), Ok(name)) => filter.matches(name),
-            _ => false,
-        };
-    settings.hub_filters.iter().any(matches)
+/// Whether pipelines get messages of a topic of a tenant.
+pub(crate) fn is_for_hub(settings: &Settings, tenant: TenantId, topic: &str) -> bool {
+    let matches = |filter: &str| match (tidegate_mqtt::TopicFilter::new(filter), tidegate_mqtt::TopicName::new(topic)) {
+        (Ok(filter), Ok(name)) => filter.matches(name),
+        _ => false,
+    };
+    settings.hub_filters.iter().any(|(owner, filter)| *owner == tenant && matches(filter))
 }
 
 /// Properties that are passed on, without what only the hub is told.

@@ -3,7 +3,7 @@
 use crate::access::Subject;
 use crate::flows::connection::connecting::Connecting;
 use crate::ids::{ConnectionKey, SessionKey};
-use crate::settings::{Authentication, ListenerSettings};
+use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
 use crate::topics::origin::HUB_CLIENT_PREFIX;
@@ -19,7 +19,7 @@ impl Connecting<'_> {
         if self.preset_client_id(key).is_none() {
             check_client_id(listener, connect)?;
         }
-        check_hub(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
+        check_reserved(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
         check_keep_alive(listener, connect)?;
         let enhanced = connect.properties.authentication_method.is_some();
         if enhanced && self.desk.settings.authentication == Authentication::Open {
@@ -77,8 +77,15 @@ fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Resul
     Ok(())
 }
 
-/// Client ids of the hub's sessions are for its listener, and it is for them.
-fn check_hub(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
+/// Client ids of the hub's sessions are for its listener, and it is for them. Client ids of queues are for listeners of
+/// HTTP, which put the user's name into them.
+fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
+    // The node that relays a client has checked it.
+    let takes_queues = listener.for_http || listener.relayed;
+    if client_id.starts_with(QUEUE_CLIENT_PREFIX) && !takes_queues {
+        let detail = "client ids that begin with `http-queue/` are for queues of HTTP listeners";
+        return Err(Refused::new(Reason::InvalidClientId, detail));
+    }
     if client_id.starts_with(HUB_CLIENT_PREFIX) == listener.for_hub {
         return Ok(());
     }

@@ -7,7 +7,6 @@ use crate::session::BlockedPublisher;
 
 impl Parking<'_> {
     /// Counts a message of a client of this shard.
-    #[inline]
     pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {
         if self.desk.loop_lag.is_on(now) {
             let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
