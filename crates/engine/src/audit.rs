@@ -8,6 +8,7 @@ use crate::connection::reserving::Reserving;
 use crate::connection::{Answer, Connection, Phase};
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey};
 use crate::memory::KERNEL_BUFFER_BYTES;
+use crate::publish::dead_letter::DeadLetters;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
 
@@ -73,7 +74,9 @@ impl Audit<'_> {
             found.equal("connections_by_listener", u64::from(*open), counted as u64);
         }
         let idle = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_close.is_empty();
-        let told = desk.roomy.is_empty() && desk.receipts.is_empty() && !desk.has_dead_letters();
+        let told = desk.roomy.is_empty()
+            && desk.receipts.is_empty()
+            && !desk.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting);
         found.holds(idle && told && desk.hungry.is_empty(), || "something that was caused is not worked off".into());
     }
 

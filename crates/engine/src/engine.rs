@@ -30,6 +30,7 @@ use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
 use crate::desk::{Desk, high_water};
 use crate::durable::Recovery;
+use crate::engine::connection::redirecting::Redirecting;
 use crate::event::Event;
 use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
@@ -122,13 +123,6 @@ pub struct Engine {
     pub(crate) outgoing: Outgoing,
     /// Whether [`Engine::work_off`] is running.
     pub(crate) working_off: bool,
-}
-
-/// Where clients are sent.
-#[derive(Debug)]
-pub(crate) struct Redirecting {
-    /// What MQTT 5 clients are told to use; without it their listener's reference.
-    pub reference: Option<Box<str>>,
 }
 
 impl Engine {

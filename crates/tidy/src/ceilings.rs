@@ -30,7 +30,7 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("config::Config", 102),
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
-    ceiling("engine::Desk", 59),
+    ceiling("engine::Desk", 46),
     ceiling("engine::Engine", 234),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),

@@ -98,7 +98,8 @@ impl Fetches {
             let session = desk.sessions.get(fetch.session.0);
             let rare = session.and_then(|session| session.rare.as_ref());
             let runnable = fetch.state != FetchState::Runnable || self.runnable.contains(id);
-            let sleeps = fetch.state == FetchState::NoRoom && desk.has_room(fetch.session)
+            let sleeps = fetch.state == FetchState::NoRoom
+                && desk.connections.have_room_for(&desk.sessions, desk.high_water, fetch.session)
                 || fetch.state == FetchState::Moves && !desk.transfers.have_cuts();
             if !rare.is_some_and(|rare| rare.fetches.contains(id)) || !runnable || sleeps {
                 wrong(format!("a fetch of {:?} for {:?} is lost", fetch.filter, session.map(|one| &one.client_id)));
@@ -127,7 +128,7 @@ impl Fetches {
 
     /// A session has room again.
     pub(crate) fn wake(&mut self, desk: &Desk, session: SessionKey) {
-        if !desk.has_room(session) {
+        if !desk.connections.have_room_for(&desk.sessions, desk.high_water, session) {
             return;
         }
         let Some(rare) = desk.sessions.get(session.0).and_then(|session| session.rare.as_ref()) else { return };

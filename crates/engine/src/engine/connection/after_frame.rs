@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::publishing::publishing;
 use crate::now::Now;
+use crate::publish::dead_letter::DeadLetters;
 
 impl Engine {
     /// Works off what a packet or a batch has caused beyond its own connection: queues that filled or emptied, and
@@ -19,7 +20,11 @@ impl Engine {
             | desk.to_close.len()
             | desk.hungry.len()
             | desk.roomy.len();
-        if caused == 0 && desk.receipts.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again() {
+        if caused == 0
+            && desk.receipts.is_empty()
+            && !desk.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting)
+            && !desk.overload.has_memory_again(&desk.memory)
+        {
             return;
         }
         self.work_off(now);
@@ -46,8 +51,9 @@ impl Engine {
                 self.fetches.wake(&self.desk, session);
             } else if let Some(publisher) = self.desk.to_unpark.pop() {
                 self.unpark_publisher(now, publisher);
-            } else if self.desk.has_memory_again() {
-                self.desk.release_for_memory();
+            } else if self.desk.overload.has_memory_again(&self.desk.memory) {
+                let waiting = std::mem::take(&mut self.desk.overload).waiting;
+                self.desk.to_unpark.extend(waiting);
             } else if let Some(session) = self.desk.roomy.pop() {
                 let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
                 self.groups.announce_presence(&self.desk, &mut self.links, session, online);

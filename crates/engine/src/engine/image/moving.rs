@@ -91,7 +91,7 @@ impl Engine {
         }
         if loading {
             for key in sessions {
-                self.desk.load_tail(key);
+                self.desk.sessions.load_tail(&self.desk.journal, &mut self.desk.events, key);
             }
             return Ok(Snapshot::Loading);
         }

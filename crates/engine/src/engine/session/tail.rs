@@ -33,7 +33,7 @@ impl Engine {
     pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
         let Some(key) = self.desk.sessions.wanted_by(tenant, client_id, session) else { return };
         match failure {
-            ReadFailure::Busy => self.desk.read_later(key),
+            ReadFailure::Busy => self.desk.sessions.read_later(&mut self.desk.journal, &mut self.desk.to_read, key),
             ReadFailure::Lost => reading!(self).give_up_tail(key),
         }
         self.after_frame(now);
@@ -51,7 +51,7 @@ impl Engine {
             // Everything is committed, and there is less than was written.
             reading!(self).give_up_tail(key);
         } else if taken == 0 {
-            self.desk.read_later(key);
+            self.desk.sessions.read_later(&mut self.desk.journal, &mut self.desk.to_read, key);
         }
         self.desk.refill(now.monotonic, &mut self.layouts, key);
         self.after_frame(now);

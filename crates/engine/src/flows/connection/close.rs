@@ -102,7 +102,7 @@ impl SessionEnding<'_> {
     pub(crate) fn end_will_and_timers(&mut self, now: Now, key: SessionKey) {
         let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
         if rare.is_some_and(|rare| rare.will_due.is_some()) {
-            let will = self.desk.replace_will(key, None);
+            let will = self.desk.sessions.replace_will(&mut self.desk.memory, &mut self.desk.journal, key, None);
             self.publish_will(now, key, will);
         }
         connecting!(self).cancel_session_timers(key);
@@ -112,7 +112,7 @@ impl SessionEnding<'_> {
 impl Connecting<'_> {
     /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
     pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
-        self.desk.replace_will(key, None);
+        self.desk.sessions.replace_will(&mut self.desk.memory, &mut self.desk.journal, key, None);
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
         if let Some(due) = rare.will_due.take() {
             self.desk.timers.cancel(due, Timer::Will(key));

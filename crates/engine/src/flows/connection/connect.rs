@@ -165,7 +165,7 @@ impl Connecting<'_> {
             session.listener = listener;
         }
         if will.is_some() {
-            self.desk.replace_will(to, will);
+            self.desk.sessions.replace_will(&mut self.desk.memory, &mut self.desk.journal, to, will);
         }
         self.desk.tenants.add(tenant, Holding::Connections);
         self.desk.sessions_connected += 1;

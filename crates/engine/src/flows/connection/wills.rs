@@ -21,13 +21,13 @@ impl SessionEnding<'_> {
         let unwanted = reason == Reason::NormalDisconnect
             || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
         if unwanted {
-            self.desk.replace_will(key, None);
+            self.desk.sessions.replace_will(&mut self.desk.memory, &mut self.desk.journal, key, None);
             return;
         }
         let Some(will) = &rare.will else { return };
         // A session that ends now takes its will along at once, whatever delay the will asks for.
         if will.delay_seconds == 0 || expiry == 0 || reason == Reason::ServerShuttingDown {
-            let will = self.desk.replace_will(key, None);
+            let will = self.desk.sessions.replace_will(&mut self.desk.memory, &mut self.desk.journal, key, None);
             self.publish_will(now, key, will);
         } else {
             let due = now.monotonic.plus_seconds(will.delay_seconds.min(expiry));
@@ -53,7 +53,7 @@ impl SessionEnding<'_> {
     pub(crate) fn handle_will_timer(&mut self, now: Now, key: SessionKey) {
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
         rare.will_due = None;
-        let will = self.desk.replace_will(key, None);
+        let will = self.desk.sessions.replace_will(&mut self.desk.memory, &mut self.desk.journal, key, None);
         self.publish_will(now, key, will);
         self.desk.sessions.store_session(&mut self.desk.journal, key);
     }

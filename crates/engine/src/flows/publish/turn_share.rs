@@ -7,6 +7,7 @@ use crate::flows::connection::parking::Parking;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::publish::fan_out::FanOuts;
+use crate::publish::turn_share::wide_share;
 use crate::publish::turn_share::{DELIVERIES_MAX, Share, TurnShare};
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN};
 use crate::timers::Timer;
@@ -126,7 +127,7 @@ impl TurnShare {
                 self.wide_from = to_write.left_line();
             }
             self.wide_until = to_write.left_line() + to_write.in_line() as u64;
-            (self.wide > desk.wide_share(deliveries)).then_some(Share::Wide)
+            (self.wide > wide_share(desk.blocked_connections, deliveries)).then_some(Share::Wide)
         } else {
             self.narrow += deliveries;
             (self.narrow > DELIVERIES_MAX).then_some(Share::Narrow)

@@ -64,7 +64,7 @@ impl Fetching<'_> {
 
     fn step_fetch(&mut self, now: Now, id: u32) {
         let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
-        if !self.desk.has_room(fetch.session) {
+        if !self.desk.connections.have_room_for(&self.desk.sessions, self.desk.high_water, fetch.session) {
             fetch.state = FetchState::NoRoom;
             return;
         }

@@ -46,7 +46,7 @@ impl Reading<'_> {
         desk.memory.queued_messages += 1;
         desk.memory.queued_bytes += cost;
         desk.memory.held += cost;
-        desk.note_expiry(key, expires_at);
+        desk.sessions.note_expiry(&mut desk.timers, key, expires_at);
         1
     }
 

@@ -17,7 +17,6 @@ pub(crate) mod restore;
 pub(crate) mod tail;
 pub(crate) mod tally;
 pub(crate) mod telling;
-pub(crate) mod turn_share;
 
 use crate::addresses::{Receipts, Tallies};
 use crate::cluster::exchanges::Exchanges;
@@ -262,19 +261,6 @@ impl Desk {
                 output.hold(at, batch);
             }
         }
-    }
-
-    /// Gives a session a will instead of the one it has, and returns that.
-    pub(crate) fn replace_will(&mut self, key: SessionKey, will: Option<Will>) -> Option<Will> {
-        let session = self.sessions.get_mut(key.0)?;
-        if will.is_none() && session.rare.is_none() {
-            return None;
-        }
-        self.memory.held += will.as_ref().map_or(0, Will::cost);
-        let before = std::mem::replace(&mut session.rare_mut().will, will);
-        self.memory.held -= before.as_ref().map_or(0, Will::cost);
-        self.sessions.store_will(&mut self.journal, key);
-        before
     }
 
     /// Gives memory back after a peak.

@@ -1,17 +1,9 @@
 //! Dead letters are noted.
 
-use crate::desk::{Desk, Reporting};
+use crate::desk::Reporting;
 use crate::message::{MessageRef, Publication};
 use crate::publish::dead_letter::Noted;
 use crate::telling::reason::Reason;
-
-impl Desk {
-    /// Whether dead letters wait to be published.
-    #[inline]
-    pub(crate) fn has_dead_letters(&self) -> bool {
-        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
-    }
-}
 
 impl Reporting<'_> {
     /// Counts a message that is not delivered, and keeps it as a dead letter if that is wanted.
