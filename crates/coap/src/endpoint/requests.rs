@@ -45,7 +45,7 @@ impl Endpoint {
             // No other machine sends from a loopback address.
             self.peers.insert(peer, Peer::new(first_id, self.now, peer.at.ip().is_loopback()));
             self.places.push_back(peer);
-            if !self.timers.iter().any(|(_, timer)| *timer == Timer::Sweep) {
+            if !std::mem::replace(&mut self.sweeps, true) {
                 self.timers.insert((self.now + SWEEP, Timer::Sweep));
             }
         }

@@ -42,8 +42,12 @@ impl Gateway for ToSessions {
             tidegate_http::ReadError::InvalidTopic => ReadError::InvalidTopic,
             tidegate_http::ReadError::Elsewhere => ReadError::Elsewhere,
             tidegate_http::ReadError::SessionElsewhere => ReadError::SessionElsewhere,
-            tidegate_http::ReadError::Unavailable => ReadError::Unavailable,
+            tidegate_http::ReadError::Unavailable | tidegate_http::ReadError::Missing => ReadError::Unavailable,
         })
+    }
+
+    fn user_of_key(&self, token: &[u8]) -> Option<String> {
+        self.0.user_of_key(token)
     }
 
     fn left(&self, client_id: &str) {
