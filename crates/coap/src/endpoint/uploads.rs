@@ -58,11 +58,11 @@ impl Put {
     }
 }
 
-/// An answer with the block that it is about.
+/// An answer with the block that it is about. With 4.13 the block would be a wish for smaller ones [RFC 7959, 2.9.3].
 pub(super) fn with_block(answer: Answer, block: Option<Block>) -> Answer {
     match block {
-        Some(block) => answer.with(option::BLOCK1, block.value()),
-        None => answer,
+        Some(block) if answer.code != Code::TOO_LARGE => answer.with(option::BLOCK1, block.value()),
+        _ => answer,
     }
 }
 
