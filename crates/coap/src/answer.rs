@@ -29,8 +29,9 @@ impl Answer {
     /// An error with a text for people [RFC 7252, 5.5.2].
     pub(crate) fn refusal(code: Code, why: impl AsRef<str>) -> Self {
         let why = why.as_ref();
-        let end = why.floor_char_boundary(MAX_DIAGNOSTIC);
-        Self { payload: why.get(..end).unwrap_or_default().as_bytes().to_vec(), ..Self::new(code) }
+        let end = (0..=MAX_DIAGNOSTIC).rev().find(|end| why.is_char_boundary(*end)).unwrap_or_default();
+        let why = if why.len() > MAX_DIAGNOSTIC { why.get(..end).unwrap_or_default() } else { why };
+        Self { payload: why.as_bytes().to_vec(), ..Self::new(code) }
     }
 
     pub(crate) fn with(mut self, option: u16, value: Vec<u8>) -> Self {

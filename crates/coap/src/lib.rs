@@ -46,6 +46,9 @@ pub trait Gateway: Send + Sync + 'static {
     /// Why the client is not given it.
     fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError>;
 
+    /// The user name of clients that show this token as their password; `None` unless the token is an API key.
+    fn user_of_key(&self, token: &[u8]) -> Option<String>;
+
     /// A client has disconnected.
     fn left(&self, client_id: &str);
 }

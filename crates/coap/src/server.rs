@@ -264,9 +264,13 @@ impl Server {
                 }
                 return;
             }
-            Action::Open { session, peer, credentials } => {
+            Action::Open { session, peer, mut credentials } => {
                 let (sender, commands) = mpsc::channel(MAX_COMMANDS);
                 self.sessions.insert(session, sender);
+                if credentials.user_name.is_none() {
+                    let key = credentials.password.as_deref();
+                    credentials.user_name = key.and_then(|key| self.gateway.user_of_key(key));
+                }
                 let user_name = credentials.user_name.clone();
                 let caller = Caller { listener: self.door.listener, peer: peer.at, user_name };
                 let (gateway, events) = (Arc::clone(&self.gateway), self.tell.clone());

@@ -65,7 +65,7 @@ struct Session {
     stream: UnixStream,
     buffer: Vec<u8>,
     over: bool,
-    session: SessionId,
+    id: SessionId,
     caller: Caller,
     stay: Stay,
     events: mpsc::Sender<Event>,
@@ -109,7 +109,7 @@ async fn serve(start: Start) -> Result<(), Failure> {
         stream,
         buffer: vec![0; READ_SIZE],
         over: false,
-        session,
+        id: session,
         caller,
         stay,
         events,
@@ -218,20 +218,20 @@ impl Session {
 
     /// Hands an event of the broker to the endpoint.
     async fn handle(&mut self, event: ClientEvent) -> Result<(), Failure> {
-        let session = self.session;
+        let session = self.id;
         let event = match event {
             ClientEvent::Connected(_) => Event::Opened { session },
             ClientEvent::Disconnected(why) => return Err(failure(why)),
             ClientEvent::Published(it) => {
-                let Some(job) = take(&mut self.published, it.token) else { return Ok(()) };
+                let Some(job) = take(&mut self.published, &it.token) else { return Ok(()) };
                 Event::Done { job, outcome: Ok(Outcome { code: it.reason_code, why: it.reason_string }) }
             }
             ClientEvent::Undelivered(it) => {
-                let Some(job) = take(&mut self.published, it.token) else { return Ok(()) };
+                let Some(job) = take(&mut self.published, &it.token) else { return Ok(()) };
                 Event::Done { job, outcome: Err(Failure::Invalid(it.cause.to_string())) }
             }
             ClientEvent::Subscribed(it) => {
-                let Some(job) = take(&mut self.requested, it.token) else { return Ok(()) };
+                let Some(job) = take(&mut self.requested, &it.token) else { return Ok(()) };
                 let code = it.reason_codes.first().copied();
                 let code = code.unwrap_or(tidegate_client::ReasonCode::UnspecifiedError);
                 Event::Done { job, outcome: Ok(Outcome { code, why: it.reason_string }) }
@@ -324,7 +324,7 @@ impl Session {
     }
 }
 
-fn take<T: PartialEq>(waiting: &mut Vec<(T, JobId)>, token: T) -> Option<JobId> {
-    let at = waiting.iter().position(|(other, _)| *other == token)?;
+fn take<T: PartialEq>(waiting: &mut Vec<(T, JobId)>, token: &T) -> Option<JobId> {
+    let at = waiting.iter().position(|(other, _)| other == token)?;
     Some(waiting.swap_remove(at).1)
 }

@@ -245,6 +245,8 @@ pub struct Endpoint {
     upload_bytes: usize,
     transfer_bytes: usize,
     timers: BTreeSet<(Millis, Timer)>,
+    /// Whether a sweep is among the timers.
+    sweeps: bool,
     actions: VecDeque<Action>,
 }
 
@@ -264,6 +266,7 @@ impl Endpoint {
             upload_bytes: 0,
             transfer_bytes: 0,
             timers: BTreeSet::new(),
+            sweeps: false,
             actions: VecDeque::new(),
         }
     }
@@ -288,7 +291,8 @@ impl Endpoint {
                 Timer::Resend(peer, id) => self.send_again(peer, id),
                 Timer::Sweep => {
                     self.sweep();
-                    if !self.peers.is_empty() || !self.sessions.is_empty() || !self.jobs.is_empty() {
+                    self.sweeps = !self.peers.is_empty() || !self.sessions.is_empty() || !self.jobs.is_empty();
+                    if self.sweeps {
                         self.timers.insert((now + SWEEP, Timer::Sweep));
                     }
                 }

@@ -88,7 +88,7 @@ impl Endpoint {
         let Some(known) = self.peers.get_mut(&peer) else { return };
         if known.observations.len() >= MAX_OBSERVATIONS {
             self.release_subscription(session, subscription);
-            return self.answer(id, Answer::refusal(Code::TOO_MANY, "this client observes too many topics"));
+            return self.answer(id, &Answer::refusal(Code::TOO_MANY, "this client observes too many topics"));
         }
         known.observations.push(Observation {
             id: observation,
@@ -117,7 +117,7 @@ impl Endpoint {
     }
 
     /// The broker has answered a subscription: the retained message is the first answer.
-    pub(super) fn subscribed(&mut self, id: JobId, observation: ObservationId, answer: Answer) {
+    pub(super) fn subscribed(&mut self, id: JobId, observation: ObservationId, answer: &Answer) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (peer, session) = (job.peer, job.session);
         if answer.is_refusal() {
@@ -142,7 +142,7 @@ impl Endpoint {
         let found = known.observations.iter_mut().find(|it| it.id == observation);
         let is_observed = found.map(|it| it.active = true).is_some();
         let answer = if is_observed { answer.with(option::OBSERVE, shortest(sequence)) } else { answer };
-        self.answer(id, answer);
+        self.answer(id, &answer);
         self.advance(peer);
     }
 
@@ -169,10 +169,10 @@ impl Endpoint {
         match first {
             Some(observation) if answer.is_refusal() => {
                 self.end_observation(peer, observation);
-                self.answer(id, answer);
+                self.answer(id, &answer);
             }
             Some(observation) => self.begin_notifications(id, observation, answer),
-            None => self.answer(id, answer),
+            None => self.answer(id, &answer),
         }
     }
 

@@ -45,7 +45,7 @@ impl Endpoint {
             // No other machine sends from a loopback address.
             self.peers.insert(peer, Peer::new(first_id, self.now, peer.at.ip().is_loopback()));
             self.places.push_back(peer);
-            if !self.timers.iter().any(|(_, timer)| *timer == Timer::Sweep) {
+            if !std::mem::replace(&mut self.sweeps, true) {
                 self.timers.insert((self.now + SWEEP, Timer::Sweep));
             }
         }
@@ -107,14 +107,14 @@ impl Endpoint {
             Some(Progress::Working(_) | Progress::Silent) => return,
         }
         if known.jobs >= MAX_JOBS {
-            return self.reply(peer, reply, Answer::refusal(Code::TOO_MANY, "too many requests are under way"));
+            return self.reply(peer, reply, &Answer::refusal(Code::TOO_MANY, "too many requests are under way"));
         }
         let request = match Request::read(message) {
             Ok(request) => request,
             // Nothing is answered to an unknown critical option of a message that is not confirmable
             // [RFC 7252, 5.4.1].
             Err(answer) if answer.code == Code::BAD_OPTION && message.kind == Kind::NonConfirmable => return,
-            Err(answer) => return self.reply(peer, reply, answer),
+            Err(answer) => return self.reply(peer, reply, &answer),
         };
         if request.options.echo.as_ref().is_some_and(|echo| self.proves(peer, echo))
             && let Some(known) = self.peers.get_mut(&peer)
@@ -122,7 +122,7 @@ impl Endpoint {
             known.proven = true;
         }
         if let Err(answer) = self.begin(peer, reply, request, &message.payload) {
-            self.reply(peer, reply, *answer);
+            self.reply(peer, reply, &answer);
         }
     }
 
@@ -169,7 +169,7 @@ impl Endpoint {
         if let What::Read(reading) = &what
             && let Some(answer) = self.block_of_transfer(peer, session, reading)
         {
-            self.reply(peer, reply, answer);
+            self.reply(peer, reply, &answer);
             return Ok(());
         }
         let job = JobId(self.number());

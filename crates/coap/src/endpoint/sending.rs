@@ -31,7 +31,7 @@ impl Endpoint {
     }
 
     /// Answers a request, which is over with it.
-    pub(super) fn answer(&mut self, id: JobId, answer: Answer) {
+    pub(super) fn answer(&mut self, id: JobId, answer: &Answer) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.timers.remove(&(job.begun + ACKNOWLEDGE_AFTER, Timer::Acknowledge(id)));
         if let Some(session) = self.sessions.get_mut(&job.session) {
@@ -45,7 +45,7 @@ impl Endpoint {
     }
 
     /// Sends the answer to a request.
-    pub(super) fn reply(&mut self, peer: PeerId, reply: Reply, answer: Answer) {
+    pub(super) fn reply(&mut self, peer: PeerId, reply: Reply, answer: &Answer) {
         let challenge = self.challenge(peer);
         let now = self.now;
         let Some(known) = self.peers.get_mut(&peer) else { return };

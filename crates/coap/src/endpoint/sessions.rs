@@ -151,7 +151,7 @@ impl Endpoint {
             self.jobs.iter().filter(|(_, job)| job.session == session).map(|(id, _)| *id).collect();
         lost.sort();
         for job in lost {
-            self.answer(job, answer::failure(failure));
+            self.answer(job, &answer::failure(failure));
         }
         self.end_observations(session, failure);
         self.drop_session(session);
@@ -185,11 +185,11 @@ impl Endpoint {
         match &job.what {
             What::Publish(block) => {
                 let block = *block;
-                self.answer(id, super::uploads::with_block(answer, block));
+                self.answer(id, &super::uploads::with_block(answer, block));
             }
             What::Subscribe(observation, _) => {
                 let observation = *observation;
-                self.subscribed(id, observation, answer);
+                self.subscribed(id, observation, &answer);
             }
             _ => {}
         }

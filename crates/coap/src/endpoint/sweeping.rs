@@ -12,7 +12,7 @@ impl Endpoint {
         let mut overdue: Vec<JobId> = overdue.map(|(id, _)| *id).collect();
         overdue.sort();
         for job in overdue {
-            self.answer(job, Answer::refusal(Code::TIMEOUT, "the broker has not answered in time"));
+            self.answer(job, &Answer::refusal(Code::TIMEOUT, "the broker has not answered in time"));
         }
         let idle = self.sessions.iter().filter(|(_, it)| it.is_idle() && it.used + SESSION_IDLE <= now);
         let mut idle: Vec<SessionId> = idle.map(|(id, _)| *id).collect();

@@ -383,8 +383,10 @@ fn bodies_with_gaps_or_beyond_the_limit_are_refused() {
         let block = shortest(u32::from(number) << 4 | 8 | 6);
         world.hear(LOCAL, &put(4 + number, "topics/a", &[(option::BLOCK1, &block)], &[0; 1_024]));
     }
-    let codes: Vec<Code> = world.sent().iter().map(|it| it.code).collect();
+    let sent = world.sent();
+    let codes: Vec<Code> = sent.iter().map(|it| it.code).collect();
     assert_eq!(codes, [Code::CONTINUE, Code::CONTINUE, Code::CONTINUE, Code::TOO_LARGE]);
+    assert_eq!(value(&sent[3], option::BLOCK1), None, "smaller blocks would not help");
     assert_eq!(world.endpoint.upload_bytes, 0);
     for (id, topic) in [(11, "a"), (12, "b"), (13, "c"), (14, "d"), (15, "e")] {
         world.hear(LOCAL, &put(id, &format!("topics/{topic}"), &[(option::BLOCK1, &[0x09])], &[0; 32]));

@@ -58,11 +58,11 @@ impl Put {
     }
 }
 
-/// An answer with the block that it is about.
+/// An answer with the block that it is about. With 4.13 the block would be a wish for smaller ones [RFC 7959, 2.9.3].
 pub(super) fn with_block(answer: Answer, block: Option<Block>) -> Answer {
     match block {
-        Some(block) => answer.with(option::BLOCK1, block.value()),
-        None => answer,
+        Some(block) if answer.code != Code::TOO_LARGE => answer.with(option::BLOCK1, block.value()),
+        _ => answer,
     }
 }
 
@@ -73,7 +73,7 @@ impl Endpoint {
         let (peer, session, kind) = (job.peer, job.session, job.reply.kind);
         let longest = self.settings.max_body;
         if put.payload.len() > longest || put.size.is_some_and(|size| size as usize > longest) {
-            return self.answer(id, with_block(self.too_large(), put.block));
+            return self.answer(id, &with_block(self.too_large(), put.block));
         }
         if let Some(block) = put.block {
             let key = Key {
@@ -85,8 +85,8 @@ impl Endpoint {
             };
             match self.add_block(peer, key, block, &put.payload) {
                 Ok(Some(body)) => put.payload = body,
-                Ok(None) => return self.answer(id, with_block(Answer::new(Code::CONTINUE), put.block)),
-                Err(answer) => return self.answer(id, with_block(*answer, put.block)),
+                Ok(None) => return self.answer(id, &with_block(Answer::new(Code::CONTINUE), put.block)),
+                Err(answer) => return self.answer(id, &with_block(*answer, put.block)),
             }
         }
         let qos = if kind == Kind::Confirmable { QoS::AtLeastOnce } else { QoS::AtMostOnce };
@@ -97,7 +97,7 @@ impl Endpoint {
                 }
                 self.actions.push_back(Action::Publish { session, job: id, message: Box::new(message) });
             }
-            Err(why) => self.answer(id, Answer::refusal(Code::BAD_REQUEST, why)),
+            Err(why) => self.answer(id, &Answer::refusal(Code::BAD_REQUEST, why)),
         }
     }
 

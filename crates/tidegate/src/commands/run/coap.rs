@@ -47,6 +47,10 @@ impl Gateway for ToSessions {
         })
     }
 
+    fn user_of_key(&self, token: &[u8]) -> Option<String> {
+        self.0.user_of_key(token)
+    }
+
     fn left(&self, client_id: &str) {
         self.0.left(client_id);
     }
