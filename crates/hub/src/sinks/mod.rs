@@ -22,7 +22,7 @@ mod web;
 use std::sync::Arc;
 
 pub use self::amqp::AmqpSettings;
-pub use self::file::{FileFormat, FileSettings, FileSinks};
+pub use self::file::{FileSettings, FileSinks};
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
 pub use self::kafka::{KafkaSettings, SaslMechanism};
