@@ -1,6 +1,8 @@
 //! The hub of a program without pipelines: their sections are refused before, so that there is nothing to start.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_administration::BrokerStatus;
@@ -50,10 +52,33 @@ impl Pipelines {
     pub fn follow(&self) {}
 
     /// Reads how many records sinks have taken: none.
-    pub fn sink_deliveries(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
-        || 0
+    pub fn sink_deliveries(&self) -> impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static {
+        BTreeMap::new
     }
 
     /// Stops nothing.
     pub fn stop(&self, _: Duration) {}
+}
+
+/// A question to histories, which only pipelines write.
+#[derive(Debug)]
+pub struct HistoryQuery<F> {
+    /// The topics; empty for all.
+    pub filters: Vec<F>,
+    /// Unix milliseconds of the first message.
+    pub from: Option<u64>,
+    /// Messages at most.
+    pub limit: usize,
+}
+
+/// Reads nothing.
+///
+/// # Errors
+/// None.
+pub fn read_history<F, V>(
+    _: &[(PathBuf, Duration)],
+    _: &HistoryQuery<F>,
+    _: &mut dyn FnMut(&str) -> bool,
+) -> Result<Vec<V>, Infallible> {
+    Ok(Vec::new())
 }

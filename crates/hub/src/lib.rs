@@ -45,9 +45,9 @@ pub use record::Record;
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 #[cfg(feature = "pipelines")]
 pub use sinks::{
-    AmqpSettings, FileSettings, FileSinks, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings, NatsSettings,
-    Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind, SinkSettings,
-    SqliteSettings,
+    AmqpSettings, FileSettings, FileSinks, HistoryQuery, HistorySettings, HttpSettings, InfluxSettings, KafkaSettings,
+    MqttSettings, NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError,
+    SinkKind, SinkSettings, SqliteSettings, read_history,
 };
 #[cfg(feature = "pipelines")]
 pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};

@@ -1,6 +1,9 @@
 //! A program without pipelines refuses their sections.
 
-use tidegate_engine::OverflowRule;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_engine::{OverflowRule, TenantId};
 
 use crate::Config;
 use crate::feature::not_built;
@@ -26,7 +29,12 @@ pub fn check(config: &Config, findings: &mut Findings) {
 
 impl Config {
     /// The topics of all pipelines: none.
-    pub fn hub_filters(&self) -> Vec<String> {
+    pub fn hub_filters(&self) -> Vec<(TenantId, String)> {
+        Vec::new()
+    }
+
+    /// The histories of a tenant: none.
+    pub fn histories(&self, _: &str) -> Vec<(PathBuf, Duration)> {
         Vec::new()
     }
 
