@@ -94,10 +94,12 @@ def command_of(binary, machine):
     program = str(binary.resolve())
     if machine == platform.machine():
         return [program]
-    emulator = f"qemu-{EMULATORS.get(machine, machine)}-static"
-    if not shutil.which(emulator):
+    # Debian's packages qemu-user and qemu-user-static name it differently.
+    emulator = f"qemu-{EMULATORS.get(machine, machine)}"
+    found = shutil.which(f"{emulator}-static") or shutil.which(emulator)
+    if not found:
         raise PackageError(f"{binary} is for {machine}, and {emulator} is not installed (Debian: qemu-user-static)")
-    return [emulator, program]
+    return [found, program]
 
 
 def read_elf(path):
