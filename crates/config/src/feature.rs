@@ -1,16 +1,16 @@
-//! What the configuration may name and a lean program does not have.
+//! Parts of the configuration that need a feature of Cargo, for a program without it.
 
 use tidegate_bus::{Address, AddressError};
 
 use crate::value::Problem;
 
-/// The problem of `what`, which needs a feature of Cargo that this program was built without.
+/// The problem of a key or section, named by `what`: it needs a feature, and this program was built without it.
 pub(crate) fn not_built(what: &str, feature: &str) -> Problem {
     Problem::new(format!("{what} needs the feature `{feature}`, and this program was built without it"))
         .hint(format!("take the full program, or build this one with `--features {feature}`"))
 }
 
-/// What is wrong with the address of a bus: its text, or that this program has no client for it.
+/// The problem of a bus: its address is wrong, or this program has no client for it.
 pub(crate) fn bus_problem(address: &Result<Address, AddressError>) -> Option<Problem> {
     match address {
         Err(error) => Some(Problem::new(error.to_string())),

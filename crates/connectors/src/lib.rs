@@ -6,5 +6,6 @@ pub mod command;
 #[cfg(feature = "pipelines")]
 pub mod hub;
 #[cfg(not(feature = "pipelines"))]
-#[path = "no_hub.rs"]
-pub mod hub;
+pub mod no_hub;
+#[cfg(not(feature = "pipelines"))]
+pub use no_hub as hub;

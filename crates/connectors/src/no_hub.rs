@@ -11,11 +11,13 @@ use tidegate_engine::{AuthRequest, ListenerId, Verdict};
 use tidegate_node::Node;
 use tidegate_placement::Placement;
 
+pub use self::{NoDoor as Door, NoPipelines as Pipelines};
+
 /// The listener of pipelines, which no program without them has.
 #[derive(Clone, Copy, Debug)]
-pub enum Door {}
+pub enum NoDoor {}
 
-impl Door {
+impl NoDoor {
     /// Whether it is this listener that a client comes by.
     pub fn is_at(&self, _: ListenerId) -> bool {
         match *self {}
@@ -37,9 +39,9 @@ pub fn with_door(config: Config) -> Result<(Config, Option<Door>), Infallible> {
 
 /// No pipelines.
 #[derive(Debug, Default)]
-pub struct Pipelines;
+pub struct NoPipelines;
 
-impl Pipelines {
+impl NoPipelines {
     /// Starts nothing.
     ///
     /// # Errors
@@ -58,6 +60,11 @@ impl Pipelines {
 
     /// Stops nothing.
     pub fn stop(&self, _: Duration) {}
+}
+
+/// The histories of a tenant: none.
+pub fn histories(_: &Config, _: &str) -> Vec<(PathBuf, Duration)> {
+    Vec::new()
 }
 
 /// A question to histories, which only pipelines write.

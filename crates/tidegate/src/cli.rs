@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Store(tidegate_store_cli::StoreCommand),
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[cfg_attr(feature = "fleet", command(subcommand))]
-    Fleet(fleet::Args),
+    Fleet(fleet::FleetCommand),
     Core(Box<tidegate_gateway::command::Args>),
     Hub(Box<hub::Args>),
     Lab(lab::Args),

@@ -1,10 +1,5 @@
 //! A program without pipelines refuses their sections.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use tidegate_engine::{OverflowRule, TenantId};
-
 use crate::Config;
 use crate::feature::not_built;
 use crate::finding::Findings;
@@ -12,7 +7,7 @@ use crate::path::KeyPath;
 use crate::source::Source;
 
 /// Refuses each section of the hub.
-pub fn check(config: &Config, findings: &mut Findings) {
+pub(crate) fn refuse(findings: &mut Findings, config: &Config) {
     let counts =
         [("pipeline", config.pipelines.len()), ("source", config.hub_sources.len()), ("sink", config.sinks.len())];
     for (section, count) in counts {
@@ -24,23 +19,6 @@ pub fn check(config: &Config, findings: &mut Findings) {
     let bus = config.source_of("hub", "bus");
     if *bus != Source::Default {
         findings.push(not_built("hub.bus", "pipelines"), bus.clone());
-    }
-}
-
-impl Config {
-    /// The topics of all pipelines: none.
-    pub fn hub_filters(&self) -> Vec<(TenantId, String)> {
-        Vec::new()
-    }
-
-    /// The histories of a tenant: none.
-    pub fn histories(&self, _: &str) -> Vec<(PathBuf, Duration)> {
-        Vec::new()
-    }
-
-    /// The rules for queues of pipelines: none.
-    pub fn hub_overflow_rules(&self) -> impl Iterator<Item = OverflowRule> + '_ {
-        std::iter::empty()
     }
 }
 

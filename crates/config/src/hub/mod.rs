@@ -12,7 +12,7 @@ mod settings;
 mod sinks;
 
 #[cfg(not(feature = "pipelines"))]
-pub use absent::check;
+pub(crate) use absent::refuse;
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]

@@ -16,7 +16,7 @@ use tidegate_terminal::Exit;
 /// What can be done with a fleet.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "the help of each command is the documentation of its arguments")]
-pub enum Args {
+pub enum FleetCommand {
     Simulate(Box<simulate::Args>),
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -28,14 +28,14 @@ pub enum Args {
 }
 
 /// Does what is asked for with a fleet.
-pub fn run(command: &Args) -> Exit {
+pub fn run(command: &FleetCommand) -> Exit {
     match command {
-        Args::Simulate(args) => simulate::run(args),
-        Args::Trace(command) => trace::run(command),
-        Args::Status(args) => status::run(args),
-        Args::History(args) => history::run(args),
-        Args::Explain(args) => explain::run(args),
-        Args::Plan(args) => plan::run(args),
-        Args::Stop(args) => stop::run(args),
+        FleetCommand::Simulate(args) => simulate::run(args),
+        FleetCommand::Trace(command) => trace::run(command),
+        FleetCommand::Status(args) => status::run(args),
+        FleetCommand::History(args) => history::run(args),
+        FleetCommand::Explain(args) => explain::run(args),
+        FleetCommand::Plan(args) => plan::run(args),
+        FleetCommand::Stop(args) => stop::run(args),
     }
 }

@@ -4,19 +4,19 @@ use tidegate_terminal::{Exit, report};
 
 /// A command that names the feature that it needs, whatever its arguments are.
 macro_rules! left_out {
-    ($command:ident, $feature:literal) => {
+    ($command:ident, $arguments:ident, $feature:literal) => {
         pub(crate) mod $command {
             use std::ffi::OsString;
 
             /// Not in this program
             #[derive(Clone, Debug, clap::Args)]
             #[command(disable_help_flag = true)]
-            pub(crate) struct Args {
+            pub(crate) struct $arguments {
                 #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
                 rest: Vec<OsString>,
             }
 
-            pub(crate) fn run(_: &Args) -> tidegate_terminal::Exit {
+            pub(crate) fn run(_: &$arguments) -> tidegate_terminal::Exit {
                 super::refuse(stringify!($command), $feature)
             }
         }
@@ -24,17 +24,17 @@ macro_rules! left_out {
 }
 
 #[cfg(not(feature = "fleet"))]
-left_out!(dns, "fleet");
+left_out!(dns, Args, "fleet");
 #[cfg(not(feature = "fleet"))]
-left_out!(up, "fleet");
+left_out!(up, Args, "fleet");
 #[cfg(not(feature = "fleet"))]
-left_out!(manager, "fleet");
+left_out!(manager, Args, "fleet");
 #[cfg(not(feature = "fleet"))]
-left_out!(fleet, "fleet");
+left_out!(fleet, FleetCommand, "fleet");
 #[cfg(not(feature = "pipelines"))]
-left_out!(hub, "pipelines");
+left_out!(hub, Args, "pipelines");
 #[cfg(not(feature = "lab"))]
-left_out!(lab, "lab");
+left_out!(lab, Args, "lab");
 
 fn refuse(command: &str, feature: &str) -> Exit {
     report(&format_args!(
