@@ -47,6 +47,8 @@ pub(crate) struct Session {
     wire: Option<Wire>,
     /// An earlier connection that was open when this client connected anew: the broker must end it.
     former: Option<Wire>,
+    /// The last of them was told that another connection has taken its session.
+    pub(crate) former_taken: bool,
     /// The will of the next connection.
     pub(crate) will: Option<Testament>,
     pub(crate) phase: Phase,
@@ -80,6 +82,7 @@ impl Session {
             token,
             wire: None,
             former: None,
+            former_taken: false,
             will: None,
             phase: Phase::Away,
             confirmed: false,
@@ -164,6 +167,7 @@ impl Session {
             return false;
         }
         self.former = self.wire.take();
+        self.former_taken = false;
         self.cut();
         true
     }
@@ -177,7 +181,8 @@ impl Session {
     pub(crate) fn watch_former(&mut self) {
         if let Some(wire) = &mut self.former {
             let alive = wire.fill();
-            wire.take();
+            let taken = Incoming::Disconnect { code: ReasonCode::SessionTakenOver };
+            self.former_taken |= wire.take().0.contains(&taken);
             if !alive {
                 self.former = None;
             }

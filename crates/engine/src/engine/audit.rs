@@ -23,9 +23,7 @@ impl Engine {
         }
         self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
         self.endings.audit(&mut |what| found.0.push(what));
-        self.desk.tenants.audit(&self.desk.sessions, &|tenant| self.endings.subscriptions_of(tenant), &mut |what| {
-            found.0.push(what);
-        });
+        self.desk.tenants.audit(&self.desk.sessions, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
         self.admissions.audit(&self.desk, self.links.roster.is_alone(), &mut |what| found.0.push(what));
         self.observers.audit(&mut |what| found.0.push(what));

@@ -13,6 +13,7 @@ use crate::accounts;
 use crate::checks::{self, Look};
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
+use crate::mortal::BrokerCloses;
 use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
@@ -92,6 +93,9 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
     let mut world = World::new(settings.size, nodes.ports(), settings.seed)?;
     // A message that is sent again through another node may come behind later ones.
     world.ledger.keeps_order = false;
+    for mortal in &mut world.mortals {
+        mortal.closes = BrokerCloses::ToMoveClients;
+    }
     nodes.tend()?;
     let observers = Observers::start(nodes.watched(), lease * 2 + TAKEOVER * 2);
     let rng = Rng::new(settings.seed ^ 0xc105);
@@ -143,8 +147,17 @@ impl Rounds {
         let back_at = Instant::now() + Duration::from_millis(lease * percent / 100);
         let node = self.rng.index(self.nodes.count());
         let name = match strike {
-            Strike::Bus => self.nodes.kill_bus(back_at)?,
-            Strike::Kill => self.nodes.kill(node, back_at)?,
+            Strike::Bus => {
+                let name = self.nodes.kill_bus(back_at)?;
+                if let Some(port) = self.nodes.port_of(&name) {
+                    self.world.bury(port);
+                }
+                name
+            }
+            Strike::Kill => {
+                self.world.bury(self.nodes.ports()[node]);
+                self.nodes.kill(node, back_at)?
+            }
             Strike::Stop => self.nodes.stop(node, back_at)?,
             Strike::Freeze => {
                 let (name, port) = self.nodes.freeze(node, back_at)?;

@@ -89,10 +89,10 @@ impl SessionEnding<'_> {
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
         }
+        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
         // The groups that get messages back must not take the session for a member.
         for membership in session.take_owing_memberships() {
             subscribing!(self).leave_home(now, key, &membership);
-            self.desk.tenants.release(session.tenant, Holding::Subscriptions, 1);
         }
         let ending = dealing!(self).begin_ending(now, key, session, reason);
         self.endings.begin(now, ending, &mut subscribing!(self));
