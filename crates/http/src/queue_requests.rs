@@ -59,7 +59,7 @@ impl Parameters {
                     return Err(format!("a request has {MAX_FILTERS} filters at most"));
                 }
                 "filter" => {
-                    found.filters.push(TopicFilterBuf::new(value).map_err(|error| format!("the filter {error}"))?)
+                    found.filters.push(TopicFilterBuf::new(value).map_err(|error| format!("the filter {error}"))?);
                 }
                 "qos" => {
                     found.qos = Some(match value.as_str() {
