@@ -1,7 +1,9 @@
 //! What an engine is told at start: limits with names and units, and the policy for when each is hit.
 
 mod address;
+pub(crate) mod overflow;
 mod policy;
+pub(crate) mod priority;
 
 pub(crate) mod fleet_topics;
 pub(crate) mod uplinks;
