@@ -7,7 +7,7 @@ mod sinks;
 
 pub use check::{NoStoreError, check, check_kept};
 pub use error::PipelineError;
-pub use settings::{OnBus, Way};
+pub use settings::{OnBus, Way, histories};
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
+use tidegate_config::hub::histories;
 use tidegate_connectors::hub::{HistoryQuery, read_history};
 use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
@@ -218,8 +219,8 @@ impl HttpListeners {
         let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
         let shared = clustered || config.orchestrator.enabled;
         let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
-        let histories = tenants.map(|tenant| (tenant.to_owned(), config.histories(tenant)));
-        let histories = histories.filter(|(_, histories)| !histories.is_empty()).collect();
+        let of_tenants = tenants.map(|tenant| (tenant.to_owned(), histories(&config.pipelines, &config.sinks, tenant)));
+        let histories = of_tenants.filter(|(_, histories)| !histories.is_empty()).collect();
         let gateway = ToNode { node, visitors, tenancy, asked, shared, histories };
         let running = tidegate_http::start(doors, Arc::new(gateway)).map_err(|error| error.to_string())?;
         Ok(Self(Some(running)))
