@@ -71,7 +71,7 @@ impl EndedSessions {
             done += work;
             self.charge(work);
         }
-        context.desk.sessions.release(ending.key.0);
+        context.state.sessions.release(ending.key.0);
     }
 
     /// Does about so much work for an ended session.
@@ -82,7 +82,7 @@ impl EndedSessions {
         }
         self.charge(done);
         if ending.is_done() {
-            context.desk.sessions.release(ending.key.0);
+            context.state.sessions.release(ending.key.0);
         } else {
             self.put_back(ending);
         }
@@ -95,12 +95,12 @@ impl EndedSession {
         if let Some(filter) = self.filters.pop() {
             let work = filter_work(context.index.filter(filter).unwrap_or_default());
             context.remove_subscription(now, self.key, filter);
-            context.desk.tenants.release(self.tenant, Holding::Subscriptions, 1);
+            context.state.tenants.release(self.tenant, Holding::Subscriptions, 1);
             return work;
         }
         if let Some(membership) = self.memberships.pop() {
             context.leave_home(now, self.key, &membership);
-            context.desk.tenants.release(self.tenant, Holding::Subscriptions, 1);
+            context.state.tenants.release(self.tenant, Holding::Subscriptions, 1);
             return filter_work(&membership.filter);
         }
         for _ in 0..MESSAGES_PER_WORK {
@@ -111,7 +111,7 @@ impl EndedSession {
     /// Drops a queued message.
     fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
         let Some(delivery) = self.queue.pop_front() else { return };
-        context.desk.memory.forget_queued(delivery.cost());
+        context.state.memory.forget_queued(delivery.cost());
         dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
     }
 }
