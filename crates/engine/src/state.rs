@@ -1,6 +1,6 @@
-//! The clients of a shard: connections, sessions, and what both have in common.
+//! The state of a shard: connections, sessions, and what both have in common.
 //!
-//! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
+//! It hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
 pub(crate) mod acknowledge;
@@ -52,9 +52,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use tidegate_mqtt::PacketType;
 
-/// Clients of a shard.
+/// The state of a shard: its connections and sessions, their timers and limits, and the events, counters and changes that
+/// they cause.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct ShardState {
     pub settings: Arc<Settings>,
     pub shard: ShardId,
     pub overflow: OverflowRules,
@@ -128,7 +129,7 @@ pub(crate) struct Desk {
     pub exchanges: Exchanges,
 }
 
-impl Desk {
+impl ShardState {
     pub(crate) fn new(settings: Arc<Settings>, shard: ShardId, now: Now) -> Self {
         let listeners = settings.listeners.len();
         let high_water = settings.limits.output_high_water as usize;
@@ -341,7 +342,7 @@ pub(crate) struct Reporting<'d> {
     pub timers: &'d mut Schedule<Timer>,
 }
 
-impl Desk {
+impl ShardState {
     /// The parts that count and report what happens to messages.
     #[inline]
     pub(crate) fn reports(&mut self) -> Reporting<'_> {

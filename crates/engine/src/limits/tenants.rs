@@ -145,11 +145,7 @@ impl TenantUses {
     }
 
     /// Compares what is counted for this shard with what there is.
-    pub(crate) fn audit(
-        &self,
-        all_sessions: &Sessions,
-        wrong: &mut dyn FnMut(String),
-    ) {
+    pub(crate) fn audit(&self, all_sessions: &Sessions, wrong: &mut dyn FnMut(String)) {
         let Self::Own(own) = self else { return };
         for (tenant, of) in &own.uses {
             let all = || all_sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);

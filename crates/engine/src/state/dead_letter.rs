@@ -1,8 +1,8 @@
 //! Dead letters are noted.
 
-use crate::desk::Reporting;
 use crate::message::{MessageRef, Publication};
 use crate::publish::dead_letter::Noted;
+use crate::state::Reporting;
 use crate::telling::reason::Reason;
 
 impl Reporting<'_> {
@@ -17,7 +17,7 @@ impl Reporting<'_> {
         }
     }
 
-    /// As [`Desk::discard`], of a message that nobody has kept yet.
+    /// As [`ShardState::discard`], of a message that nobody has kept yet.
     #[inline]
     pub(crate) fn discard_publication(&mut self, reason: Reason, publication: &mut Publication<'_>) {
         if self.dead_letters.is_some() {

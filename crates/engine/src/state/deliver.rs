@@ -2,7 +2,6 @@
 
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
-use crate::desk::{Desk, open_output};
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::Numbers;
 use crate::message::Publication;
@@ -13,6 +12,7 @@ use crate::session::terms::Terms;
 use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
+use crate::state::{ShardState, open_output};
 use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ fn note_sent_once(group: Option<&Rc<Membership>>, qos: QoS) {
     }
 }
 
-impl Desk {
+impl ShardState {
     /// Delivers a message to a session. Never fails: what is not delivered is counted with its reason.
     #[inline]
     pub(crate) fn deliver(

@@ -1,14 +1,14 @@
 //! Queued messages expire.
 
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::Delivery;
 use crate::settings::overflow::Bounds;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
+impl ShardState {
     /// Whether a queue has room for a message of this cost, after what has expired has left it.
     pub(crate) fn has_room_after_expiry(&mut self, now: Millis, to: SessionKey, bounds: &Bounds, cost: u64) -> bool {
         loop {

@@ -1,11 +1,11 @@
 //! Publishers wait while the shard holds too much memory.
 
-use crate::desk::Desk;
 use crate::event::Delay;
 use crate::ids::SessionKey;
 use crate::session::{BlockedPublisher, Session};
+use crate::state::ShardState;
 
-impl Desk {
+impl ShardState {
     /// A message was queued: above the mark, an eighth below the ceiling, its publisher waits, if there is a client
     /// that may empty the queue. What waiting publishers have sent does not count: it goes when they may go on.
     #[inline]

@@ -1,12 +1,12 @@
 //! The end of a long queue is left to the store and read again.
 
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::message::Publication;
 use crate::session::Delivery;
 use crate::session::tail::Tail;
+use crate::state::ShardState;
 
-impl Desk {
+impl ShardState {
     /// Writes a message that a stored session is owed behind what its queue holds in memory, if it belongs there; says
     /// whether it did.
     pub(crate) fn enqueue_in_store(
@@ -54,7 +54,7 @@ fn may_leave_memory(delivery: &Delivery) -> bool {
         && delivery.message.priority == 0
 }
 
-impl Desk {
+impl ShardState {
     /// Asks again for what could not be seen before a commit.
     pub(crate) fn read_committed(&mut self, committed: u64) {
         while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {

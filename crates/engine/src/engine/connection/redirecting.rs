@@ -21,7 +21,7 @@ impl Engine {
         if let Some(reference) = self.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
             return Some(reference.to_string());
         }
-        self.desk.settings.listener(listener).and_then(|listener| listener.server_reference.clone())
+        self.state.settings.listener(listener).and_then(|listener| listener.server_reference.clone())
     }
 
     /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections

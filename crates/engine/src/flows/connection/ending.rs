@@ -71,7 +71,7 @@ impl EndedSessions {
             done += work;
             self.charge(work);
         }
-        context.desk.sessions.release(ending.key.0);
+        context.state.sessions.release(ending.key.0);
     }
 
     /// Does about so much work for an ended session.
@@ -82,7 +82,7 @@ impl EndedSessions {
         }
         self.charge(done);
         if ending.is_done() {
-            context.desk.sessions.release(ending.key.0);
+            context.state.sessions.release(ending.key.0);
         } else {
             self.put_back(ending);
         }
@@ -109,7 +109,7 @@ impl EndedSession {
     /// Drops a queued message.
     fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
         let Some(delivery) = self.queue.pop_front() else { return };
-        context.desk.memory.forget_queued(delivery.cost());
+        context.state.memory.forget_queued(delivery.cost());
         dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
     }
 }

@@ -20,7 +20,7 @@ impl Parking<'_> {
         receivers: usize,
     ) -> usize {
         let splits = raw.qos == QoS::AtMostOnce && !raw.retain;
-        if !splits || receivers <= wide_share(self.desk.blocked_connections, receivers) {
+        if !splits || receivers <= wide_share(self.state.blocked_connections, receivers) {
             return receivers;
         }
         self.wait_for_next_turn(now, key, Share::Wide);

@@ -1,13 +1,13 @@
 //! The publisher waits.
 
-use crate::desk::Desk;
 use crate::event::Delay;
 use crate::now::Millis;
 use crate::session::overflow::Arriving;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
-impl Desk {
+impl ShardState {
     pub(super) fn block(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, publisher, bounds, .. } = *arriving;
         let link_bytes = self.settings.limits.shard_link_bytes;

@@ -1,11 +1,11 @@
 //! The slow reader is disconnected; its session keeps what it may keep.
 
-use crate::desk::Desk;
 use crate::now::Millis;
 use crate::session::overflow::Arriving;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
+impl ShardState {
     pub(super) fn disconnect_slow(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let connected = self.sessions.get(arriving.to.0).and_then(|session| session.connection);
         let Some(key) = connected else { return self.refuse(now, arriving, Reason::QueueFullNewest) };

@@ -1,11 +1,11 @@
 //! The oldest waiting message makes room: of the least priority, and never one of a higher priority than the new one.
 
-use crate::desk::Desk;
 use crate::now::Millis;
 use crate::session::overflow::Arriving;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
+impl ShardState {
     pub(super) fn drop_oldest(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
         if !bounds.fits(0, 0, delivery.cost()) {

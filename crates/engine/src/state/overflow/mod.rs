@@ -5,13 +5,13 @@ mod disconnect;
 mod drop_oldest;
 mod keep_last;
 
-use crate::desk::Desk;
 use crate::now::Millis;
 use crate::session::overflow::Arriving;
 use crate::settings::OverflowPolicy;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
+impl ShardState {
     /// Whether the new delivery may enter the queue, after the policy did what it does.
     pub(crate) fn make_room(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
