@@ -237,7 +237,7 @@ impl Rounds {
         let mut seen = Vec::new();
         for place in 0..self.nodes.count() {
             let mut values = None;
-            // A node may move a client that has just come, which then connects anew.
+            // A node may move a client that has just come, which then connects again.
             for _ in 0..VISITS {
                 let name = format!("visitor-{}", self.world.ledger.tick());
                 let limit = self.settings.start_limit;

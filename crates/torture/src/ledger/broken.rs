@@ -20,7 +20,7 @@ enum Flaw {
     RepeatsWills,
     /// Deals a message to two members.
     DealsTwice,
-    /// Loses what a member had when it dies.
+    /// Loses the messages of a member that dies.
     LosesWithMembers,
     /// One node does not hear of a new value.
     MissesValues,
