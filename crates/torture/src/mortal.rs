@@ -17,10 +17,10 @@ const LIFE: std::ops::Range<u64> = 50..1_500;
 const DEATH: std::ops::Range<u64> = 20..700;
 /// How many of 100 lives end with DISCONNECT, which takes the will back.
 const FAREWELL_PERCENT: u64 = 20;
-/// How many of 100 others end since the same client connects anew.
+/// How many of 100 others end since the same client connects again.
 const TAKEOVER_PERCENT: u64 = 20;
 
-/// What follows from the end of a connection that the client has not ended itself.
+/// The meaning of the end of a connection that the client has not ended itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BrokerCloses {
     /// The will is owed, whatever has ended the connection.

@@ -79,7 +79,7 @@ pub(crate) struct World {
     pub(crate) ports: Vec<u16>,
     pub(crate) size: Size,
     pub(crate) publishers: Vec<Publisher>,
-    /// Those of `size`, the watchers of wills, the members of the group.
+    /// The subscribers of `size`, the watchers of wills, the members of the group.
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) mortals: Vec<Mortal>,
     whims: Vec<Whim>,

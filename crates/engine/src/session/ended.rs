@@ -22,7 +22,7 @@ const ENDED_WORK_PER_TURN_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct EndedSession {
     pub key: SessionKey,
-    /// New subscriptions of this tenant remove those of the session.
+    /// New subscriptions of this tenant remove the subscriptions of the session.
     pub tenant: TenantId,
     pub client_id: Box<str>,
     /// The reason of its dropped messages.

@@ -110,7 +110,7 @@ impl LinkTable {
                 }
             }
             (Part::End, Some(id)) => {
-                // What was carried before is read first.
+                // The bytes that arrived are read first.
                 let Some(Session { indirect: Some(indirect), readable, .. }) = self.sessions.get_mut(id) else {
                     return Ok(());
                 };

@@ -7,7 +7,7 @@
 //!
 //! The number of subscriptions is bounded all the same. Before a client subscribes to a filter, one subscription of an
 //! ended session of its tenant is removed. So a tenant never has more subscriptions on a shard, ended ones included, than
-//! its sessions have had there at one time. Those of ended sessions do not count for the tenant's quota: another shard
+//! its sessions have had there at one time. Subscriptions of ended sessions do not count for the tenant's quota: another shard
 //! could not remove them, and would refuse a SUBSCRIBE for which there is room.
 
 use std::rc::Rc;
