@@ -2,7 +2,7 @@
 //!
 //! `requests` reads requests and makes jobs of them, `sessions` has the sessions at the broker, `uploads` puts bodies in
 //! blocks together, `observing` has the observers and their notifications, `sending` answers and repeats, `sweeping`
-//! ends what is overdue, and `peer` is what is remembered of a client.
+//! ends overdue work, and `peer` has the state of a client.
 
 mod observing;
 mod peer;
@@ -192,7 +192,7 @@ struct Reply {
     acknowledged: bool,
 }
 
-/// What a request wants.
+/// The aim of a request.
 #[derive(Debug)]
 enum What {
     Put(Box<uploads::Put>),
@@ -224,7 +224,7 @@ enum Timer {
     Acknowledge(JobId),
     /// A confirmable message is sent again.
     Resend(PeerId, u16),
-    /// What is overdue or idle ends.
+    /// Overdue and idle state ends.
     Sweep,
 }
 
@@ -232,7 +232,7 @@ enum Timer {
 #[derive(Debug)]
 pub struct Endpoint {
     settings: Settings,
-    /// Random keys: nobody else makes the proofs of addresses, or foresees numbers.
+    /// Random keys: no client can make proofs of addresses, or foresee numbers.
     keys: RandomState,
     drawn: u64,
     now: Millis,
@@ -251,7 +251,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A listener that nobody has asked yet. `keys` are random.
+    /// A listener without clients. `keys` are random.
     pub fn new(settings: Settings, keys: RandomState) -> Self {
         Self {
             settings,

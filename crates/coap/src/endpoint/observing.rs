@@ -134,7 +134,7 @@ impl Endpoint {
         self.actions.push_back(Action::Read { session, job: id, topic });
     }
 
-    /// Sends the first answer of an observation, and what has come meanwhile.
+    /// Sends the first answer of an observation, and the messages that came meanwhile.
     fn begin_notifications(&mut self, id: JobId, observation: ObservationId, answer: Answer) {
         let Some(peer) = self.jobs.get(&id).map(|job| job.peer) else { return };
         let Some(known) = self.peers.get_mut(&peer) else { return };
@@ -344,7 +344,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends an observation. Its messages count as acknowledged: nobody wants them.
+    /// Ends an observation. Its messages count as acknowledged: no client wants them.
     fn end_observation(&mut self, peer: PeerId, id: ObservationId) {
         let Some(known) = self.peers.get_mut(&peer) else { return };
         let Some(at) = known.observations.iter().position(|it| it.id == id) else { return };
@@ -377,7 +377,7 @@ impl Endpoint {
         }
     }
 
-    /// A client does not answer: its observations end [RFC 7641, 4.5], and the broker counts what waits for it.
+    /// A client does not answer: its observations end [RFC 7641, 4.5], and the broker counts its waiting messages.
     pub(super) fn lose_observer(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(&peer) else { return };
         known.confirming = None;

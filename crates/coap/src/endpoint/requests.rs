@@ -1,4 +1,4 @@
-//! Datagrams of clients: acknowledgements, and requests of which jobs are made.
+//! Datagrams of clients: acknowledgements, and requests, which become jobs.
 
 use std::hash::BuildHasher;
 
@@ -35,7 +35,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes a place for a client, if it has none. False when there is none.
+    /// Makes a place for a client, if it has none. False when there is no place.
     fn hear(&mut self, peer: PeerId, len: usize) -> bool {
         if !self.peers.contains_key(&peer) {
             if self.peers.len() >= MAX_PEERS && !self.free_a_place() {
@@ -72,7 +72,7 @@ impl Endpoint {
         false
     }
 
-    /// A number that nobody foresees.
+    /// A number that no client foresees.
     pub(super) fn draw(&mut self) -> u64 {
         self.drawn += 1;
         self.keys.hash_one(("number", self.drawn))
@@ -211,7 +211,7 @@ fn refuse<T>(code: Code, why: &str) -> Result<T, Box<Answer>> {
     Err(Box::new(Answer::refusal(code, why)))
 }
 
-/// The links to all resources that match a query: those of one type, or of one target.
+/// The links to all resources that match a query: links of one type, or of one target.
 fn links(query: &[String]) -> Answer {
     let fits = |one: &String| match one.split_once('=') {
         Some(("rt", value)) => fits(value, "mqtt"),

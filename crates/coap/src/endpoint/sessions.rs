@@ -44,7 +44,7 @@ impl Session {
 }
 
 impl Endpoint {
-    /// The session of a client with these credentials; a new one when there is none.
+    /// The session of a client with these credentials; else a new one.
     pub(super) fn session_for(&mut self, peer: PeerId, credentials: Credentials) -> Result<SessionId, Box<Answer>> {
         let refuse = |code, why: &str| Err(Box::new(Answer::refusal(code, why)));
         let ours = self.peers.get(&peer).map(|known| known.sessions.clone()).unwrap_or_default();
@@ -157,7 +157,7 @@ impl Endpoint {
         self.drop_session(session);
     }
 
-    /// Does what a request wants, in an open session.
+    /// Carries a request out in an open session.
     fn carry_out(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let session = job.session;

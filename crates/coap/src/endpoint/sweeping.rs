@@ -1,4 +1,4 @@
-//! Ends what is overdue or idle, once in a while.
+//! Ends overdue and idle state, once in a while.
 
 use super::{Endpoint, JobId, PeerId, SessionId};
 use crate::answer::Answer;

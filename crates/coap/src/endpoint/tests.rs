@@ -201,7 +201,7 @@ fn a_message_without_confirmation_has_qos_0() {
 }
 
 #[test]
-fn a_slow_answer_comes_by_itself_until_acknowledged() {
+fn a_slow_answer_is_repeated_until_acknowledged() {
     let mut world = World::new();
     let message = put(7, "topics/a", &[], b"x");
     world.hear(LOCAL, &message);
@@ -442,7 +442,7 @@ fn an_observer_gets_the_retained_and_new_messages() {
     let session = observation.0;
     assert_eq!(world.asked(), [Action::Acknowledge { session, delivery: 2 }, Action::Unsubscribe { session, filter }]);
     world.message(observation, Some(3), b"three");
-    assert_eq!(world.asked(), [Action::Acknowledge { session, delivery: 3 }], "nobody wants it");
+    assert_eq!(world.asked(), [Action::Acknowledge { session, delivery: 3 }], "no client wants it");
 }
 
 #[test]
@@ -540,7 +540,7 @@ fn a_retained_message_elsewhere_comes_by_subscription() {
 }
 
 #[test]
-fn strangers_get_three_times_what_they_send() {
+fn strangers_get_three_times_their_bytes() {
     let mut world = World::new();
     let message = get(1, "topics/a", &[]);
     world.hear(REMOTE, &message);
@@ -618,7 +618,7 @@ fn state_of_clients_is_bounded() {
     assert_eq!(world.one().code, Code::TOO_MANY);
 }
 
-/// What a client or the broker may do, as a property test draws it.
+/// A step of a client or of the broker, as a property test draws it.
 #[derive(Clone, Debug)]
 enum Step {
     Bytes(Vec<u8>),
