@@ -1,8 +1,8 @@
 //! CoAP beside MQTT [RFC 7252]: `PUT` and `POST` publish, `GET` reads the retained message, and an observer
 //! [RFC 7641] subscribes. Bodies may come in blocks [RFC 7959].
 //!
-//! - [`Endpoint`] is a listener without I/O: it takes datagrams, the time and what the broker has done, and says what
-//!   is to be sent and to be asked.
+//! - [`Endpoint`] is a listener without I/O: it takes datagrams, the time and events of the broker, and returns the
+//!   datagrams to send and the requests to the broker.
 //! - [`start`] drives endpoints over sockets.
 //!
 //! A client with its credentials is one session of the broker, over a socket within the process. So users, rules,

@@ -49,7 +49,7 @@ pub(crate) const ACKNOWLEDGE_AFTER: Millis = 500;
 pub(crate) const ACK_TIMEOUT: Millis = 2_000;
 /// How often a confirmable message is sent again (`MAX_RETRANSMIT`); each time it is waited for twice as long.
 pub(crate) const MAX_RETRANSMIT: u32 = 4;
-/// Time between two looks for what is overdue or idle.
+/// Time between two looks for overdue and idle state.
 pub(crate) const SWEEP: Millis = 1_000;
 /// Minutes for which the proof of an address is good.
 pub(crate) const PROOF_MINUTES: u64 = 5;

@@ -158,7 +158,7 @@ impl Token {
 }
 
 /// Numbers and values of options.
-pub type Options = Vec<(u16, Vec<u8>)>;
+pub type OptionList = Vec<(u16, Vec<u8>)>;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ pub struct Message {
     /// Its token.
     pub token: Token,
     /// Its options; options of one number are in their order.
-    pub options: Options,
+    pub options: OptionList,
     /// Its payload.
     pub payload: Vec<u8>,
 }
@@ -250,7 +250,7 @@ impl Message {
 }
 
 /// The options, and the payload behind them.
-fn read_options(mut rest: &[u8]) -> Option<(Options, &[u8])> {
+fn read_options(mut rest: &[u8]) -> Option<(OptionList, &[u8])> {
     let (mut options, mut number) = (Vec::new(), 0_u16);
     while let Some((&head, behind)) = rest.split_first() {
         if head == MARKER {

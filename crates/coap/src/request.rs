@@ -5,7 +5,7 @@ use crate::block::Block;
 use crate::fields::Parameters;
 use crate::message::{Code, Message, number, option};
 
-/// What a request is about.
+/// The resource of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A topic, or a filter.
@@ -47,7 +47,7 @@ impl Request {
     /// Reads a request.
     ///
     /// # Errors
-    /// The answer that says what is wrong.
+    /// The answer with the mistake.
     pub(crate) fn read(message: &Message) -> Result<Self, Answer> {
         let options = Options::read(message)?;
         let (target, query) = match options.path.split_first() {

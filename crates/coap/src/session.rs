@@ -26,7 +26,7 @@ const READ_SIZE: usize = 16 << 10;
 /// How long the broker may take to answer CONNECT; it asks authentication services meanwhile.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a session is asked to do.
+/// A task of a session.
 pub(crate) enum Command {
     Publish { job: JobId, message: Box<Publish> },
     Subscribe { job: Option<JobId>, subscription: u32, filter: TopicFilterBuf, qos: QoS, retained: bool },
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Read { job: JobId, topic: String },
 }
 
-/// What a session needs.
+/// The parts that a session begins with.
 pub(crate) struct Start {
     pub(crate) gateway: Arc<dyn Gateway>,
     pub(crate) caller: Caller,
@@ -60,7 +60,7 @@ impl Drop for Stay {
 }
 
 /// A connected client.
-struct Session {
+struct Connected {
     client: Client,
     stream: UnixStream,
     buffer: Vec<u8>,
@@ -85,7 +85,7 @@ fn new_client_id() -> String {
 pub(crate) async fn run(start: Start) {
     let (session, events) = (start.session, start.events.clone());
     if let Err(failure) = serve(start).await {
-        // The endpoint has stopped if nobody takes it.
+        // The endpoint has stopped if the channel is closed.
         let _ = events.send(Event::Ended { session, failure }).await;
     }
 }
@@ -104,7 +104,7 @@ async fn serve(start: Start) -> Result<(), Failure> {
     let (stay, stream) = connecting.await.map_err(|_| Failure::Closed)?.map_err(broken)?;
     let stream = UnixStream::from_std(stream).map_err(broken)?;
     let client = Client::new(options(&stay.client_id, credentials, max_packet), Instant::now());
-    let mut session = Session {
+    let mut session = Connected {
         client,
         stream,
         buffer: vec![0; READ_SIZE],
@@ -161,7 +161,7 @@ fn shown(message: Message) -> Shown {
     Shown { topic: topic.as_str().to_owned(), qos: qos as u8, retain, payload, properties }
 }
 
-impl Session {
+impl Connected {
     /// Works until the client has an event. It may be dropped at any time, and nothing is lost.
     async fn next(&mut self) -> ClientEvent {
         loop {
@@ -297,7 +297,7 @@ impl Session {
             }
         };
         if let Some((job, why)) = refused {
-            // The endpoint has stopped if nobody takes it.
+            // The endpoint has stopped if the channel is closed.
             let _ = self.events.send(Event::Done { job, outcome: Err(Failure::Invalid(why)) }).await;
         }
     }
@@ -309,7 +309,7 @@ impl Session {
         tokio::spawn(async move {
             let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
             let outcome = asked.unwrap_or(Err(ReadError::Unavailable)).map(|message| message.map(Box::new));
-            // The endpoint has stopped if nobody takes it.
+            // The endpoint has stopped if the channel is closed.
             let _ = events.send(Event::Read { job, outcome }).await;
         });
     }

@@ -2,7 +2,7 @@
 //!
 //! `requests` reads requests and makes jobs of them, `sessions` has the sessions at the broker, `uploads` puts bodies in
 //! blocks together, `observing` has the observers and their notifications, `sending` answers and repeats, `sweeping`
-//! ends what is overdue, and `peer` is what is remembered of a client.
+//! ends overdue work, and `peer` has the state of a client.
 
 mod observing;
 mod peer;
@@ -13,8 +13,9 @@ mod sweeping;
 #[cfg(test)]
 mod tests;
 mod uploads;
+mod wire;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::RandomState;
 use std::net::SocketAddr;
 
@@ -25,8 +26,8 @@ use crate::fields::{Credentials, Shown};
 use crate::limits::{Millis, SWEEP};
 use crate::message::{Code, Kind, Token};
 use crate::{Failure, Outcome, ReadError};
-use peer::Peer;
 use sessions::Session;
+use wire::Wire;
 
 /// A client: its address, and the socket at which it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,6 +172,13 @@ pub struct Settings {
     pub authenticates: bool,
 }
 
+impl Settings {
+    /// Whether credentials that the broker accepts prove an address.
+    const fn proves(&self, credentials: &Credentials) -> bool {
+        self.authenticates && credentials.password.is_some()
+    }
+}
+
 /// A request that is under way.
 #[derive(Debug)]
 struct Job {
@@ -192,7 +200,7 @@ struct Reply {
     acknowledged: bool,
 }
 
-/// What a request wants.
+/// The aim of a request.
 #[derive(Debug)]
 enum What {
     Put(Box<uploads::Put>),
@@ -224,7 +232,7 @@ enum Timer {
     Acknowledge(JobId),
     /// A confirmable message is sent again.
     Resend(PeerId, u16),
-    /// What is overdue or idle ends.
+    /// Overdue and idle state ends.
     Sweep,
 }
 
@@ -232,68 +240,41 @@ enum Timer {
 #[derive(Debug)]
 pub struct Endpoint {
     settings: Settings,
-    /// Random keys: nobody else makes the proofs of addresses, or foresees numbers.
-    keys: RandomState,
-    drawn: u64,
-    now: Millis,
-    peers: HashMap<PeerId, Peer>,
-    /// The remembered clients; those at the front lose their places first.
-    places: VecDeque<PeerId>,
+    wire: Wire,
     sessions: HashMap<SessionId, Session>,
     jobs: HashMap<JobId, Job>,
-    next: u64,
-    upload_bytes: usize,
-    transfer_bytes: usize,
-    timers: BTreeSet<(Millis, Timer)>,
-    /// Whether a sweep is among the timers.
-    sweeps: bool,
-    actions: VecDeque<Action>,
 }
 
 impl Endpoint {
-    /// A listener that nobody has asked yet. `keys` are random.
+    /// A listener without clients. `keys` are random.
     pub fn new(settings: Settings, keys: RandomState) -> Self {
-        Self {
-            settings,
-            keys,
-            drawn: 0,
-            now: 0,
-            peers: HashMap::new(),
-            places: VecDeque::new(),
-            sessions: HashMap::new(),
-            jobs: HashMap::new(),
-            next: 0,
-            upload_bytes: 0,
-            transfer_bytes: 0,
-            timers: BTreeSet::new(),
-            sweeps: false,
-            actions: VecDeque::new(),
-        }
+        Self { settings, wire: Wire::new(keys), sessions: HashMap::new(), jobs: HashMap::new() }
     }
 
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.wire.actions.pop_front()
     }
 
     /// When to call [`Endpoint::handle_deadline`]; `None` while nothing is remembered.
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.timers.first().map(|(at, _)| *at)
+        self.wire.timers.first().map(|(at, _)| *at)
     }
 
     /// The time has come.
     pub fn handle_deadline(&mut self, now: Millis) {
-        self.now = now;
-        while let Some((at, timer)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
-            self.timers.remove(&(at, timer));
+        self.wire.now = now;
+        while let Some((at, timer)) = self.wire.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.wire.timers.remove(&(at, timer));
             match timer {
                 Timer::Acknowledge(job) => self.acknowledge(job),
                 Timer::Resend(peer, id) => self.send_again(peer, id),
                 Timer::Sweep => {
                     self.sweep();
-                    self.sweeps = !self.peers.is_empty() || !self.sessions.is_empty() || !self.jobs.is_empty();
-                    if self.sweeps {
-                        self.timers.insert((now + SWEEP, Timer::Sweep));
+                    self.wire.sweeps =
+                        !self.wire.peers.is_empty() || !self.sessions.is_empty() || !self.jobs.is_empty();
+                    if self.wire.sweeps {
+                        self.wire.timers.insert((now + SWEEP, Timer::Sweep));
                     }
                 }
             }
@@ -302,7 +283,7 @@ impl Endpoint {
 
     /// The broker has done something.
     pub fn handle_event(&mut self, now: Millis, event: Event) {
-        self.now = now;
+        self.wire.now = now;
         match event {
             Event::Opened { session } => self.opened(session),
             Event::Ended { session, failure } => self.ended(session, &failure),
@@ -317,10 +298,5 @@ impl Endpoint {
     /// Whether requests are under way.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
-    }
-
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf};
 
-use super::peer::{Sending, Transfer};
+use super::peer::Sending;
 use super::sessions::Subscription;
 use super::{Action, Endpoint, Job, JobId, PeerId, Reading, SessionId, What};
 use crate::answer::{self, Answer, Body};
 use crate::block::Block;
 use crate::fields::{Parameters, Shown};
-use crate::limits::{MAX_OBSERVATIONS, MAX_TRANSFER_BYTES, MAX_TRANSFERS, MAX_WAITING, UNCONFIRMED};
+use crate::limits::{MAX_OBSERVATIONS, MAX_WAITING, UNCONFIRMED};
 use crate::message::{Code, Kind, Token, option, shortest};
 use crate::{Failure, ReadError};
 
@@ -74,7 +74,7 @@ impl Endpoint {
     pub(super) fn observe(&mut self, id: JobId, wish: Wish) {
         let Some(Job { peer, session, reply, .. }) = self.jobs.get(&id) else { return };
         let (peer, session, token) = (*peer, *session, reply.token);
-        let observation = ObservationId(self.number());
+        let observation = ObservationId(self.wire.number());
         let Some(it) = self.sessions.get_mut(&session) else { return };
         let shared = it.subscriptions.iter().find(|(_, one)| one.filter == wish.filter).map(|(number, _)| *number);
         let subscription = shared.unwrap_or_else(|| {
@@ -85,7 +85,7 @@ impl Endpoint {
         it.subscriptions.entry(subscription).or_insert(fresh).observations += 1;
         // The subscription stays where the same client asks again.
         self.stop_observing(peer, token);
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         if known.observations.len() >= MAX_OBSERVATIONS {
             self.release_subscription(session, subscription);
             return self.answer(id, &Answer::refusal(Code::TOO_MANY, "this client observes too many topics"));
@@ -113,7 +113,7 @@ impl Endpoint {
             job.what = What::Subscribe(observation, reading);
         }
         let (filter, qos) = (wish.filter, wish.qos);
-        self.actions.push_back(Action::Subscribe { session, job: Some(id), subscription, filter, qos, retained });
+        self.wire.actions.push_back(Action::Subscribe { session, job: Some(id), subscription, filter, qos, retained });
     }
 
     /// The broker has answered a subscription: the retained message is the first answer.
@@ -131,13 +131,13 @@ impl Endpoint {
             return self.begin_notifications(id, observation, Answer::new(Code::CONTENT));
         }
         job.what = What::First(observation, reading);
-        self.actions.push_back(Action::Read { session, job: id, topic });
+        self.wire.actions.push_back(Action::Read { session, job: id, topic });
     }
 
-    /// Sends the first answer of an observation, and what has come meanwhile.
+    /// Sends the first answer of an observation, and the messages that came meanwhile.
     fn begin_notifications(&mut self, id: JobId, observation: ObservationId, answer: Answer) {
         let Some(peer) = self.jobs.get(&id).map(|job| job.peer) else { return };
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         let sequence = known.take_sequence();
         let found = known.observations.iter_mut().find(|it| it.id == observation);
         let is_observed = found.map(|it| it.active = true).is_some();
@@ -156,7 +156,7 @@ impl Endpoint {
             _ => return,
         };
         let answer = match outcome {
-            Ok(Some(message)) => self.representation(peer, session, &reading, *message),
+            Ok(Some(message)) => self.wire.representation(peer, session, &reading, *message),
             // An observer waits for the first message.
             Ok(None) if first.is_some() => Answer::new(Code::CONTENT),
             Err(ReadError::Elsewhere) if first.is_some() => {
@@ -184,48 +184,7 @@ impl Endpoint {
         };
         let (subscription, filter) = (*subscription, one.filter.clone());
         let (job, qos, retained) = (None, QoS::AtLeastOnce, true);
-        self.actions.push_back(Action::Subscribe { session, job, subscription, filter, qos, retained });
-    }
-
-    /// The answer that shows a message; its body is kept where it has further blocks.
-    fn representation(&mut self, peer: PeerId, session: SessionId, reading: &Reading, message: Shown) -> Answer {
-        let body = Arc::new(Body::of(message, reading.event));
-        if reading.accept.is_some_and(|accept| body.format.is_some_and(|format| format != accept)) {
-            return Answer::refusal(Code::NOT_ACCEPTABLE, "the message has another content format");
-        }
-        let answer = body.answer(reading.block, &reading.etags);
-        if has_more(&answer) {
-            self.keep_for_blocks(peer, session, &reading.topic, reading.event, &body);
-        }
-        answer
-    }
-
-    fn keep_for_blocks(&mut self, peer: PeerId, session: SessionId, topic: &str, event: bool, body: &Arc<Body>) {
-        let (now, bytes) = (self.now, body.bytes.len());
-        let Some(known) = self.peers.get_mut(&peer) else { return };
-        let is_same = |it: &Transfer| it.session == session && it.topic == topic && it.event == event;
-        if let Some(at) = known.transfers.iter().position(is_same) {
-            self.transfer_bytes -= known.transfers.swap_remove(at).body.bytes.len();
-        }
-        // Without room the next block is one of the message that is retained by then.
-        if known.transfers.len() >= MAX_TRANSFERS || self.transfer_bytes + bytes > MAX_TRANSFER_BYTES {
-            return;
-        }
-        self.transfer_bytes += bytes;
-        let (topic, body) = (topic.to_owned(), Arc::clone(body));
-        known.transfers.push(Transfer { session, topic, event, body, used: now });
-    }
-
-    /// A further block of a body that the client has begun to fetch.
-    pub(super) fn block_of_transfer(&mut self, peer: PeerId, session: SessionId, reading: &Reading) -> Option<Answer> {
-        let block = reading.block.filter(|block| block.number > 0)?;
-        let now = self.now;
-        let known = self.peers.get_mut(&peer)?;
-        let is_same =
-            |it: &&mut Transfer| it.session == session && it.topic == reading.topic && it.event == reading.event;
-        let transfer = known.transfers.iter_mut().find(is_same)?;
-        transfer.used = now;
-        Some(transfer.body.answer(Some(block), &[]))
+        self.wire.actions.push_back(Action::Subscribe { session, job, subscription, filter, qos, retained });
     }
 
     /// A message for the observers of some subscriptions.
@@ -234,7 +193,7 @@ impl Endpoint {
         let message = Arc::new(message);
         let mut count = 0;
         let mut released = Vec::new();
-        for it in self.peers.get_mut(&peer).into_iter().flat_map(|known| &mut known.observations) {
+        for it in self.wire.peers.get_mut(&peer).into_iter().flat_map(|known| &mut known.observations) {
             if it.session != session || !subscriptions.contains(&it.subscription) {
                 continue;
             }
@@ -249,7 +208,7 @@ impl Endpoint {
         }
         if let Some(number) = delivery {
             if count == 0 {
-                self.actions.push_back(Action::Acknowledge { session, delivery: number });
+                self.wire.actions.push_back(Action::Acknowledge { session, delivery: number });
             } else if let Some(it) = self.sessions.get_mut(&session) {
                 it.deliveries.insert(number, count);
             }
@@ -260,7 +219,7 @@ impl Endpoint {
     /// Sends the notifications of a client that may leave: confirmable ones one at a time.
     pub(super) fn advance(&mut self, peer: PeerId) {
         loop {
-            let Some(known) = self.peers.get_mut(&peer) else { return };
+            let Some(known) = self.wire.peers.get_mut(&peer) else { return };
             let (count, is_free) = (known.observations.len(), known.confirming.is_none());
             let may_leave = |it: &Observation| {
                 let confirms = it.waiting.front().map(|one| confirms(one, it.unconfirmed));
@@ -277,7 +236,7 @@ impl Endpoint {
 
     /// Sends the next notification of an observation.
     fn send_notification(&mut self, peer: PeerId, at: usize) {
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         let (id, sequence) = (known.take_id(), known.take_sequence());
         let Some(it) = known.observations.get_mut(at) else { return };
         let Some(waiting) = it.waiting.pop_front() else { return };
@@ -291,24 +250,24 @@ impl Endpoint {
         if has_more(&answer) {
             let filter = self.sessions.get(&session).and_then(|it| it.subscriptions.get(&subscription));
             let topic = filter.map(|one| one.filter.as_str().to_owned()).unwrap_or_default();
-            self.keep_for_blocks(peer, session, &topic, event, &body);
+            self.wire.keep_for_blocks(peer, session, &topic, event, &body);
         }
         let kind = if confirms { Kind::Confirmable } else { Kind::NonConfirmable };
         let datagram = answer.message(kind, id, token).encode();
         if confirms {
-            if let Some(known) = self.peers.get_mut(&peer) {
+            if let Some(known) = self.wire.peers.get_mut(&peer) {
                 known.confirming = Some(id);
             }
-            self.send_confirmable(peer, id, datagram, Some((observation, waiting.delivery)));
+            self.wire.send_confirmable(peer, id, datagram, Some((observation, waiting.delivery)));
         } else {
-            self.send(peer, datagram);
+            self.wire.send(peer, datagram);
         }
     }
 
     /// The client has acknowledged a notification.
     pub(super) fn notified(&mut self, peer: PeerId, sent: &Sending) {
         let Some((observation, delivery)) = sent.notifies else { return };
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         known.confirming = None;
         let session = known.observations.iter().find(|it| it.id == observation).map(|it| it.session);
         if let (Some(session), Some(delivery)) = (session, delivery) {
@@ -319,18 +278,14 @@ impl Endpoint {
 
     /// One observer less has to acknowledge a message.
     fn release_delivery(&mut self, session: SessionId, delivery: u64) {
-        let Some(it) = self.sessions.get_mut(&session) else { return };
-        let Some(left) = it.deliveries.get_mut(&delivery) else { return };
-        *left -= 1;
-        if *left == 0 {
-            it.deliveries.remove(&delivery);
-            self.actions.push_back(Action::Acknowledge { session, delivery });
+        if self.sessions.get_mut(&session).is_some_and(|it| it.release(delivery)) {
+            self.wire.actions.push_back(Action::Acknowledge { session, delivery });
         }
     }
 
     /// The client no longer observes with this token.
     pub(super) fn stop_observing(&mut self, peer: PeerId, token: Token) {
-        let Some(known) = self.peers.get(&peer) else { return };
+        let Some(known) = self.wire.peers.get(&peer) else { return };
         if let Some(id) = known.observations.iter().find(|it| it.token == token).map(|it| it.id) {
             self.end_observation(peer, id);
         }
@@ -338,15 +293,15 @@ impl Endpoint {
 
     /// The client has refused a notification: it does not observe any more [RFC 7641, 3.6].
     pub(super) fn stop_observing_by(&mut self, peer: PeerId, id: u16) {
-        let Some(known) = self.peers.get(&peer) else { return };
+        let Some(known) = self.wire.peers.get(&peer) else { return };
         if let Some(id) = known.observations.iter().find(|it| it.last_id == Some(id)).map(|it| it.id) {
             self.end_observation(peer, id);
         }
     }
 
-    /// Ends an observation. Its messages count as acknowledged: nobody wants them.
+    /// Ends an observation. Its messages count as acknowledged: no client wants them.
     fn end_observation(&mut self, peer: PeerId, id: ObservationId) {
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         let Some(at) = known.observations.iter().position(|it| it.id == id) else { return };
         let ended = known.observations.remove(at);
         let notifies = |sent: &Sending| sent.notifies.filter(|(observation, _)| *observation == id);
@@ -366,20 +321,20 @@ impl Endpoint {
     }
 
     fn release_subscription(&mut self, session: SessionId, subscription: u32) {
-        let (now, Some(it)) = (self.now, self.sessions.get_mut(&session)) else { return };
+        let (now, Some(it)) = (self.wire.now, self.sessions.get_mut(&session)) else { return };
         it.used = now;
         let Some(one) = it.subscriptions.get_mut(&subscription) else { return };
         one.observations -= 1;
         if one.observations == 0
             && let Some(one) = it.subscriptions.remove(&subscription)
         {
-            self.actions.push_back(Action::Unsubscribe { session, filter: one.filter });
+            self.wire.actions.push_back(Action::Unsubscribe { session, filter: one.filter });
         }
     }
 
-    /// A client does not answer: its observations end [RFC 7641, 4.5], and the broker counts what waits for it.
+    /// A client does not answer: its observations end [RFC 7641, 4.5], and the broker counts its waiting messages.
     pub(super) fn lose_observer(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         known.confirming = None;
         let observations = std::mem::take(&mut known.observations);
         let mut sessions: Vec<SessionId> = observations.iter().map(|it| it.session).collect();
@@ -400,7 +355,7 @@ impl Endpoint {
     /// A session is over: its observers get an error, which ends their observations [RFC 7641, 4.2].
     pub(super) fn end_observations(&mut self, session: SessionId, failure: &Failure) {
         let Some(peer) = self.sessions.get(&session).map(|it| it.peer) else { return };
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         let of_session = |it: &mut Observation| it.session == session;
         let ended: Vec<Observation> = known.observations.extract_if(.., of_session).collect();
         if let Some(id) = known.confirming
@@ -410,10 +365,10 @@ impl Endpoint {
             known.confirming = None;
         }
         for it in ended {
-            let Some(known) = self.peers.get_mut(&peer) else { return };
+            let Some(known) = self.wire.peers.get_mut(&peer) else { return };
             let id = known.take_id();
             let datagram = answer::failure(failure).message(Kind::Confirmable, id, it.token).encode();
-            self.send_confirmable(peer, id, datagram, None);
+            self.wire.send_confirmable(peer, id, datagram, None);
         }
         self.advance(peer);
     }
@@ -425,7 +380,7 @@ const fn confirms(waiting: &Waiting, unconfirmed: u8) -> bool {
 }
 
 /// Whether an answer has the first of several blocks.
-fn has_more(answer: &Answer) -> bool {
+pub(super) fn has_more(answer: &Answer) -> bool {
     let blocks = answer.options.iter().filter(|(number, _)| *number == option::BLOCK2);
     blocks.filter_map(|(_, value)| Block::read(value)).any(|block| block.more)
 }

@@ -1,4 +1,4 @@
-//! What is remembered of a client.
+//! The state of a client.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -37,6 +37,17 @@ pub(super) struct Subscription {
 }
 
 impl Session {
+    /// One observer less has to acknowledge a message. True for the last one.
+    pub(super) fn release(&mut self, delivery: u64) -> bool {
+        let Some(left) = self.deliveries.get_mut(&delivery) else { return false };
+        *left -= 1;
+        let is_last = *left == 0;
+        if is_last {
+            self.deliveries.remove(&delivery);
+        }
+        is_last
+    }
+
     /// Whether it may end.
     pub(super) fn is_idle(&self) -> bool {
         self.jobs == 0 && self.subscriptions.is_empty()
@@ -44,17 +55,17 @@ impl Session {
 }
 
 impl Endpoint {
-    /// The session of a client with these credentials; a new one when there is none.
+    /// The session of a client with these credentials; else a new one.
     pub(super) fn session_for(&mut self, peer: PeerId, credentials: Credentials) -> Result<SessionId, Box<Answer>> {
         let refuse = |code, why: &str| Err(Box::new(Answer::refusal(code, why)));
-        let ours = self.peers.get(&peer).map(|known| known.sessions.clone()).unwrap_or_default();
+        let ours = self.wire.peers.get(&peer).map(|known| known.sessions.clone()).unwrap_or_default();
         let known = ours.iter().find(|id| self.sessions.get(*id).is_some_and(|it| it.credentials == credentials));
         if let Some(session) = known {
             return Ok(*session);
         }
         let half = self.sessions.len() * 2 >= self.settings.max_sessions;
-        if half && !self.is_proven(peer) && !self.will_prove(&credentials) {
-            return Err(Box::new(self.challenge(peer)));
+        if half && !self.wire.is_proven(peer) && !self.settings.proves(&credentials) {
+            return Err(Box::new(self.wire.challenge(peer)));
         }
         if ours.len() >= MAX_SESSIONS_OF_PEER && !self.close_idle(Some(peer)) {
             return refuse(Code::TOO_MANY, "too many users ask from this address");
@@ -62,29 +73,24 @@ impl Endpoint {
         if self.sessions.len() >= self.settings.max_sessions && !self.close_idle(None) {
             return refuse(Code::UNAVAILABLE, "the listener has too many clients");
         }
-        let session = SessionId(self.number());
+        let session = SessionId(self.wire.number());
         let fresh = Session {
             peer,
             credentials: credentials.clone(),
             open: false,
             waiting: Vec::new(),
-            used: self.now,
+            used: self.wire.now,
             jobs: 0,
             subscriptions: HashMap::new(),
             next_subscription: 1,
             deliveries: HashMap::new(),
         };
         self.sessions.insert(session, fresh);
-        if let Some(known) = self.peers.get_mut(&peer) {
+        if let Some(known) = self.wire.peers.get_mut(&peer) {
             known.sessions.push(session);
         }
-        self.actions.push_back(Action::Open { session, peer, credentials });
+        self.wire.actions.push_back(Action::Open { session, peer, credentials });
         Ok(session)
-    }
-
-    /// Whether the broker proves by these credentials that a client is no stranger.
-    pub(super) const fn will_prove(&self, credentials: &Credentials) -> bool {
-        self.settings.authenticates && credentials.password.is_some()
     }
 
     /// Ends the session that was idle for the longest time; of one client, if it is named.
@@ -97,16 +103,16 @@ impl Endpoint {
 
     /// Ends a session without requests and observations.
     pub(super) fn close(&mut self, session: SessionId) {
-        self.actions.push_back(Action::Close { session });
+        self.wire.actions.push_back(Action::Close { session });
         self.drop_session(session);
     }
 
     /// Forgets a session, and what clients have in it.
     fn drop_session(&mut self, session: SessionId) {
         let Some(it) = self.sessions.remove(&session) else { return };
-        let Some(known) = self.peers.get_mut(&it.peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&it.peer) else { return };
         known.sessions.retain(|id| *id != session);
-        let (uploads, transfers) = (&mut self.upload_bytes, &mut self.transfer_bytes);
+        let (uploads, transfers) = (&mut self.wire.upload_bytes, &mut self.wire.transfer_bytes);
         known.uploads.retain(|upload| {
             let stays = upload.session() != session;
             *uploads -= if stays { 0 } else { upload.len() };
@@ -123,7 +129,7 @@ impl Endpoint {
     pub(super) fn enter(&mut self, session: SessionId, job: JobId) {
         let Some(it) = self.sessions.get_mut(&session) else { return };
         it.jobs += 1;
-        it.used = self.now;
+        it.used = self.wire.now;
         if it.open {
             self.carry_out(job);
         } else {
@@ -136,8 +142,8 @@ impl Endpoint {
         let Some(it) = self.sessions.get_mut(&session) else { return };
         it.open = true;
         let (waiting, peer) = (std::mem::take(&mut it.waiting), it.peer);
-        let proves = self.settings.authenticates && it.credentials.password.is_some();
-        if let Some(known) = self.peers.get_mut(&peer) {
+        let proves = self.settings.proves(&it.credentials);
+        if let Some(known) = self.wire.peers.get_mut(&peer) {
             known.proven |= proves;
         }
         for job in waiting {
@@ -157,7 +163,7 @@ impl Endpoint {
         self.drop_session(session);
     }
 
-    /// Does what a request wants, in an open session.
+    /// Carries a request out in an open session.
     fn carry_out(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let session = job.session;
@@ -168,7 +174,7 @@ impl Endpoint {
             }
             What::Read(reading) => {
                 let topic = reading.topic.clone();
-                self.actions.push_back(Action::Read { session, job: id, topic });
+                self.wire.actions.push_back(Action::Read { session, job: id, topic });
             }
             What::Observe(wish) => {
                 let wish = wish.clone();

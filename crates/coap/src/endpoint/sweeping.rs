@@ -1,4 +1,4 @@
-//! Ends what is overdue or idle, once in a while.
+//! Ends overdue and idle state, once in a while.
 
 use super::{Endpoint, JobId, PeerId, SessionId};
 use crate::answer::Answer;
@@ -7,7 +7,7 @@ use crate::message::Code;
 
 impl Endpoint {
     pub(super) fn sweep(&mut self) {
-        let now = self.now;
+        let now = self.wire.now;
         let overdue = self.jobs.iter().filter(|(_, job)| job.begun + ANSWER_TIMEOUT <= now);
         let mut overdue: Vec<JobId> = overdue.map(|(id, _)| *id).collect();
         overdue.sort();
@@ -20,8 +20,8 @@ impl Endpoint {
         for session in idle {
             self.close(session);
         }
-        let (uploads, transfers) = (&mut self.upload_bytes, &mut self.transfer_bytes);
-        for known in self.peers.values_mut() {
+        let (uploads, transfers) = (&mut self.wire.upload_bytes, &mut self.wire.transfer_bytes);
+        for known in self.wire.peers.values_mut() {
             known.uploads.retain(|upload| {
                 let stays = upload.used + UPLOAD_IDLE > now;
                 *uploads -= if stays { 0 } else { upload.len() };
@@ -33,18 +33,13 @@ impl Endpoint {
                 stays
             });
         }
-        let gone = self.peers.iter().filter(|(_, it)| it.may_leave() && it.heard + PEER_IDLE <= now);
+        let gone = self.wire.peers.iter().filter(|(_, it)| it.may_leave() && it.heard + PEER_IDLE <= now);
         let mut gone: Vec<PeerId> = gone.map(|(id, _)| *id).collect();
         gone.sort();
         for peer in gone {
-            self.forget(peer);
+            self.wire.forget(peer);
         }
-        let peers = &self.peers;
-        self.places.retain(|peer| peers.contains_key(peer));
-    }
-
-    /// Forgets a client without a session.
-    pub(super) fn forget(&mut self, peer: PeerId) {
-        self.peers.remove(&peer);
+        let peers = &self.wire.peers;
+        self.wire.places.retain(|peer| peers.contains_key(peer));
     }
 }

@@ -201,7 +201,7 @@ fn a_message_without_confirmation_has_qos_0() {
 }
 
 #[test]
-fn a_slow_answer_comes_by_itself_until_acknowledged() {
+fn a_slow_answer_is_repeated_until_acknowledged() {
     let mut world = World::new();
     let message = put(7, "topics/a", &[], b"x");
     world.hear(LOCAL, &message);
@@ -345,7 +345,7 @@ fn sessions_are_shared_by_credentials_and_end_idle() {
     world.wait(SESSION_IDLE + 1_000);
     assert_eq!(world.asked(), [Action::Close { session: *ann }]);
     world.wait(PEER_IDLE);
-    assert_eq!((world.endpoint.peers.len(), world.endpoint.places.len()), (0, 0));
+    assert_eq!((world.endpoint.wire.peers.len(), world.endpoint.wire.places.len()), (0, 0));
     world.wait(1_000);
     assert_eq!(world.endpoint.next_deadline(), None, "an idle endpoint has nothing to do");
 }
@@ -365,7 +365,7 @@ fn a_body_in_blocks_is_published_as_a_whole() {
     assert_eq!(published.payload, body);
     let answer = world.one();
     assert_eq!((answer.code, value(&answer, option::BLOCK1)), (Code::CHANGED, Some(vec![0x31])));
-    assert_eq!(world.endpoint.upload_bytes, 0);
+    assert_eq!(world.endpoint.wire.upload_bytes, 0);
 }
 
 #[test]
@@ -387,13 +387,13 @@ fn bodies_with_gaps_or_beyond_the_limit_are_refused() {
     let codes: Vec<Code> = sent.iter().map(|it| it.code).collect();
     assert_eq!(codes, [Code::CONTINUE, Code::CONTINUE, Code::CONTINUE, Code::TOO_LARGE]);
     assert_eq!(value(&sent[3], option::BLOCK1), None, "smaller blocks would not help");
-    assert_eq!(world.endpoint.upload_bytes, 0);
+    assert_eq!(world.endpoint.wire.upload_bytes, 0);
     for (id, topic) in [(11, "a"), (12, "b"), (13, "c"), (14, "d"), (15, "e")] {
         world.hear(LOCAL, &put(id, &format!("topics/{topic}"), &[(option::BLOCK1, &[0x09])], &[0; 32]));
     }
     assert_eq!(world.sent().pop().unwrap().code, Code::TOO_MANY);
     world.wait(SESSION_IDLE + 1_000);
-    assert_eq!(world.endpoint.upload_bytes, 0, "incomplete bodies do not stay");
+    assert_eq!(world.endpoint.wire.upload_bytes, 0, "incomplete bodies do not stay");
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_large_message_is_fetched_in_blocks() {
     world.hear(LOCAL, &get(4, "topics/a", &[(option::BLOCK2, &[0x32])]));
     assert_eq!(world.one().code, Code::BAD_REQUEST, "behind the end");
     world.wait(61_000);
-    assert_eq!(world.endpoint.transfer_bytes, 0);
+    assert_eq!(world.endpoint.wire.transfer_bytes, 0);
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn an_observer_gets_the_retained_and_new_messages() {
     let session = observation.0;
     assert_eq!(world.asked(), [Action::Acknowledge { session, delivery: 2 }, Action::Unsubscribe { session, filter }]);
     world.message(observation, Some(3), b"three");
-    assert_eq!(world.asked(), [Action::Acknowledge { session, delivery: 3 }], "nobody wants it");
+    assert_eq!(world.asked(), [Action::Acknowledge { session, delivery: 3 }], "no client wants it");
 }
 
 #[test]
@@ -540,7 +540,7 @@ fn a_retained_message_elsewhere_comes_by_subscription() {
 }
 
 #[test]
-fn strangers_get_three_times_what_they_send() {
+fn strangers_get_three_times_their_bytes() {
     let mut world = World::new();
     let message = get(1, "topics/a", &[]);
     world.hear(REMOTE, &message);
@@ -603,8 +603,8 @@ fn state_of_clients_is_bounded() {
         let from = format!("10.0.{}.{}:9", client / 256, client % 256);
         world.hear(&from, &get(1, "elsewhere", &[]));
     }
-    assert_eq!((world.endpoint.peers.len(), world.endpoint.places.len()), (MAX_PEERS, MAX_PEERS));
-    assert!(world.endpoint.peers.contains_key(&at(LOCAL)), "a client with a session stays");
+    assert_eq!((world.endpoint.wire.peers.len(), world.endpoint.wire.places.len()), (MAX_PEERS, MAX_PEERS));
+    assert!(world.endpoint.wire.peers.contains_key(&at(LOCAL)), "a client with a session stays");
     let mut world = World::new();
     for id in 0..=MAX_OBSERVATIONS as u16 {
         let message = get(id, &format!("topics/{id}"), &[(option::OBSERVE, b"")]);
@@ -618,7 +618,7 @@ fn state_of_clients_is_bounded() {
     assert_eq!(world.one().code, Code::TOO_MANY);
 }
 
-/// What a client or the broker may do, as a property test draws it.
+/// A step of a client or of the broker, as a property test draws it.
 #[derive(Clone, Debug)]
 enum Step {
     Bytes(Vec<u8>),
@@ -694,10 +694,10 @@ proptest! {
         for step in steps {
             received += take_step(&mut world, &mut pending, step);
             pending.extend(world.asked());
-            let all = world.endpoint.peers.values();
+            let all = world.endpoint.wire.peers.values();
             let uploads: usize = all.clone().flat_map(|it| &it.uploads).map(super::uploads::Upload::len).sum();
             let transfers: usize = all.clone().flat_map(|it| &it.transfers).map(|it| it.body.bytes.len()).sum();
-            prop_assert_eq!((uploads, transfers), (world.endpoint.upload_bytes, world.endpoint.transfer_bytes));
+            prop_assert_eq!((uploads, transfers), (world.endpoint.wire.upload_bytes, world.endpoint.wire.transfer_bytes));
             prop_assert!(all.clone().all(|it| it.jobs <= MAX_JOBS && it.observations.len() <= MAX_OBSERVATIONS));
             let jobs: usize = world.endpoint.sessions.values().map(|it| it.jobs).sum();
             prop_assert_eq!(jobs, world.endpoint.jobs.len());
@@ -705,7 +705,7 @@ proptest! {
         let sent: usize = world.actions.iter().map(|it| if let Action::Send { datagram, .. } = it { datagram.len() } else { 0 }).sum();
         prop_assert!(sent <= 3 * received, "{} bytes for {}", sent, received);
         world.wait(2_000_000);
-        prop_assert_eq!((world.endpoint.jobs.len(), world.endpoint.peers.len()), (0, 0));
+        prop_assert_eq!((world.endpoint.jobs.len(), world.endpoint.wire.peers.len()), (0, 0));
         prop_assert_eq!(world.endpoint.next_deadline(), None);
     }
 }

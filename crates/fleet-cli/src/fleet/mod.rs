@@ -26,7 +26,7 @@ pub enum FleetCommand {
     Explain(explain::Args),
     Plan(plan::Args),
     Stop(stop::Args),
-    Chaos(Box<chaos::Args>),
+    Chaos(Box<chaos::ChaosArgs>),
 }
 
 /// Does what is asked for with a fleet.

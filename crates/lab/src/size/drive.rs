@@ -1,6 +1,6 @@
 //! The runs of a search for a size.
 
-use super::{Candidate, Prices, Search};
+use super::{Candidate, Prices, SizeSearch};
 use crate::results::{Measure, Results};
 use crate::run::{Order, Report, RunError, Said, run};
 use crate::stop::Stop;
@@ -8,7 +8,7 @@ use crate::sweep::{Kept, Level};
 
 /// The load that has to be carried.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked {
+pub struct Demand {
     /// Devices.
     pub devices: u32,
     /// Messages of each in a second.
@@ -22,7 +22,7 @@ pub struct Asked {
 /// A candidate that was tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
-    /// What was tried.
+    /// The size.
     pub candidate: Candidate,
     /// Whether it held; `None` where the run says nothing of the broker.
     pub held: Option<bool>,
@@ -30,11 +30,11 @@ pub struct Tried {
     pub why: String,
     /// The latency of 99 % of the deliveries, milliseconds.
     pub p99_ms: Option<f64>,
-    /// What was delivered of what was due, percent.
+    /// Deliveries, in percent of the due ones.
     pub delivered: Option<f64>,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// The cheapest candidate that held.
@@ -56,8 +56,8 @@ pub enum SizeError {
 }
 
 /// The scenario of a load, as a file: devices publish, and one subscriber takes all messages.
-pub fn scenario(asked: &Asked, devices: u32, seconds: u64) -> String {
-    let Asked { rate, bytes, qos, .. } = asked;
+pub fn scenario(asked: &Demand, devices: u32, seconds: u64) -> String {
+    let Demand { rate, bytes, qos, .. } = asked;
     format!(
         "title = \"A size for devices\"\n\
          question = \"Does a broker of this size keep the service level?\"\n\
@@ -94,7 +94,7 @@ pub fn scenario(asked: &Asked, devices: u32, seconds: u64) -> String {
 /// When a run cannot be made or kept.
 pub fn size(
     order: &mut dyn FnMut(Candidate) -> Result<Order, RunError>,
-    mut search: Search,
+    mut search: SizeSearch,
     prices: Prices,
     level: &Level,
     (report, stop): (&mut dyn Report, &Stop),
@@ -149,7 +149,7 @@ fn judge(candidate: Candidate, results: &Results, level: &Level) -> Tried {
 }
 
 impl Tried {
-    /// What was tried and found, in a line.
+    /// The size and its result, in a line.
     pub fn sentence(&self, prices: Prices) -> String {
         let Candidate { brokers, millicores, mebibytes } = self.candidate;
         let held = match self.held {

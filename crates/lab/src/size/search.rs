@@ -29,7 +29,7 @@ impl Candidate {
         if shards == 0 { 1 } else { shards }
     }
 
-    /// What it costs.
+    /// Its price.
     pub fn cost(self, prices: Prices) -> f64 {
         let one = f64::from(self.millicores) / 1e3 * prices.core + f64::from(self.mebibytes) / 1024.0 * prices.gibibyte;
         f64::from(self.brokers) * (one + prices.broker)
@@ -41,17 +41,17 @@ impl Candidate {
     }
 }
 
-/// A search for the cheapest candidate that holds. What has less of everything than one that did not hold does not hold
-/// either, and what costs more than one that holds is not looked at.
+/// A search for the cheapest candidate that holds. A candidate with less of everything than one that did not hold does not
+/// hold either, and a candidate that costs more than one that holds is not tried.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct SizeSearch {
     /// The undecided ones, the cheapest first.
     open: Vec<Candidate>,
     prices: Prices,
     best: Option<Candidate>,
 }
 
-impl Search {
+impl SizeSearch {
     /// All combinations of these numbers.
     pub fn new(brokers: &[u32], millicores: &[u32], mebibytes: &[u32], prices: Prices) -> Self {
         let with_memory =
@@ -63,7 +63,7 @@ impl Search {
         Self { open, prices, best: None }
     }
 
-    /// The candidate to try: the middle one by cost of those that may be the cheapest. `None` when the search is over.
+    /// The candidate to try: the middle one by cost of the candidates that may be the cheapest. `None` when the search is over.
     pub fn next(&self) -> Option<Candidate> {
         self.open.get(self.open.len().saturating_sub(1) / 2).copied()
     }
@@ -102,9 +102,9 @@ mod tests {
         candidate.millicores >= 20 + share * rate / 20 && candidate.mebibytes >= 8 + share / 40
     }
 
-    /// What a search finds, and in how many steps.
+    /// The result of a search, and its steps.
     fn found(devices: u32, rate: u32) -> (Option<Candidate>, usize) {
-        let mut search = Search::new(&BROKERS, &CORES, &MEMORY, PRICES);
+        let mut search = SizeSearch::new(&BROKERS, &CORES, &MEMORY, PRICES);
         let mut steps = 0;
         while let Some(candidate) = search.next() {
             search.tell(candidate, holds(candidate, devices, rate));
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn nothing_is_found_where_nothing_holds() {
         assert_eq!(found(1_000_000, 10).0, None);
-        assert_eq!(Search::new(&[], &[], &[], PRICES).next(), None);
+        assert_eq!(SizeSearch::new(&[], &[], &[], PRICES).next(), None);
     }
 
     #[test]

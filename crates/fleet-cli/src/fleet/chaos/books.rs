@@ -6,7 +6,7 @@ const ACKNOWLEDGED: u8 = 1;
 const RECEIVED: u8 = 2;
 const TWICE: u8 = 4;
 
-/// What is known of each message, by its number from 0.
+/// The state of each message, by its number from 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     entries: Vec<u8>,

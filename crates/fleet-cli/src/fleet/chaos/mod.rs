@@ -42,7 +42,7 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// The flags of `tidegate fleet chaos`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(about = "Kill, stop and slow processes of a running fleet, and report loss and recovery", after_help = EXAMPLES)]
-pub struct Args {
+pub struct ChaosArgs {
     #[command(flatten)]
     fleet: FleetArgs,
     /// How long the fleet is struck
@@ -95,7 +95,7 @@ struct Struck {
 }
 
 /// Strikes the fleet.
-pub(super) fn run(args: &Args) -> Exit {
+pub(super) fn run(args: &ChaosArgs) -> Exit {
     match strike_all(args) {
         Ok((text, true)) => print_and_exit(&text, Exit::Ok),
         Ok((text, false)) => print_and_exit(&text, Exit::Failure),
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> Exit {
 }
 
 /// The report, and whether all went well.
-fn strike_all(args: &Args) -> Result<(String, bool), String> {
+fn strike_all(args: &ChaosArgs) -> Result<(String, bool), String> {
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
     let first = status(args)?;
@@ -131,7 +131,7 @@ fn strike_all(args: &Args) -> Result<(String, bool), String> {
     Ok((text, well))
 }
 
-fn load(args: &Args, seed: u64) -> Result<Load, String> {
+fn load(args: &ChaosArgs, seed: u64) -> Result<Load, String> {
     let password = args.password_file.as_ref().map(|file| {
         let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
         Ok::<_, String>(text.lines().next().unwrap_or_default().as_bytes().to_vec())
@@ -148,7 +148,7 @@ fn load(args: &Args, seed: u64) -> Result<Load, String> {
 }
 
 /// What the manager says.
-fn status(args: &Args) -> Result<Value, String> {
+fn status(args: &ChaosArgs) -> Result<Value, String> {
     let known = args.fleet.find().and_then(|place| place.known()).map_err(|error| error.to_string())?;
     if known.manager != ManagerState::Running {
         return Err(
@@ -184,7 +184,7 @@ fn size(status: &Value) -> ([u64; 2], bool) {
 }
 
 fn strike_for(
-    args: &Args,
+    args: &ChaosArgs,
     seed: u64,
     first: &Value,
     probe: &Probe,
@@ -244,7 +244,7 @@ fn pause(length: Duration, signals: &mut BrokerSignals) -> bool {
     !signals.stop_is_asked()
 }
 
-/// A stopped process, which goes on in any case.
+/// A stopped process, which continues in any case.
 struct Stopped(Pid);
 
 impl Drop for Stopped {

@@ -33,7 +33,7 @@ pub(super) struct Member {
     pub(super) pid: i32,
 }
 
-/// What is done next.
+/// The next act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Strike {
     /// Time before it.

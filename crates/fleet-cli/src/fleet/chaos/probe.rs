@@ -43,7 +43,7 @@ pub(super) struct Shared {
     over: AtomicBool,
 }
 
-/// Who the clients are, and what they do.
+/// The clients' names and their messages.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) topic: TopicNameBuf,
@@ -148,7 +148,7 @@ impl Probe {
     }
 }
 
-/// A client with a connection to the next endpoint. Its session is the broker's, and goes on with each connection.
+/// A client with a connection to the next endpoint. Its session is the broker's, and continues with each connection.
 fn connect(shared: &Shared, load: &Load, role: &str, attempt: usize) -> Option<Driver> {
     let mut options = Options::new(format!("{role}-{}", load.topic.as_str().replace('/', "-")));
     options.version = Version::V5;
@@ -163,7 +163,7 @@ fn connect(shared: &Shared, load: &Load, role: &str, attempt: usize) -> Option<D
     driver.connect().is_ok().then_some(driver)
 }
 
-/// Subscribes, and notes what comes.
+/// Subscribes, and notes received messages.
 fn subscribe(shared: &Shared, load: &Load, subscribed: &Sender<()>) {
     let mut attempt = 0;
     while !shared.is_over() {
@@ -189,7 +189,7 @@ fn receive(shared: &Shared, load: &Load, driver: &mut Driver, subscribed: &Sende
             }
             Ok(Step::Event(Event::Subscribed(answer))) => {
                 if answer.reason_codes.iter().all(|code| !code.is_error()) {
-                    // Nobody waits any more after the first time.
+                    // After the first time the receiver has gone.
                     let _ = subscribed.send(());
                 }
             }
@@ -207,7 +207,7 @@ fn receive(shared: &Shared, load: &Load, driver: &mut Driver, subscribed: &Sende
     }
 }
 
-/// Publishes at the rate. What was not acknowledged is published again with the next connection.
+/// Publishes at the rate. Unacknowledged messages are published again with the next connection.
 fn publish(shared: &Shared, load: &Load) {
     let mut unsettled: BTreeMap<PublishToken, usize> = BTreeMap::new();
     let (mut attempt, mut due) = (0, Instant::now());

@@ -60,8 +60,8 @@ Examples:
   tidegate lab size --devices 1000 --rate 1 --slo p99=50ms,delivered=100 --out size
   tidegate lab size --devices 500 --millicores 100,200,400 --memory 32,64 --brokers 1 --out size
 
-Brokers with limits for CPU time and memory are tried until no cheaper one can hold. What has less of everything
-than one that did not hold is not tried, nor what costs more than one that did. Limits need control groups. Exit codes:
+Brokers with limits for CPU time and memory are tried until no cheaper one can hold. A size with less of
+everything than one that did not hold is not tried, nor one that costs more than one that did. Limits need control groups. Exit codes:
 0 a size was found, 1 none holds or a run was not made, 2 the command line is wrong.";
 
 const SOAK: &str = "\

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, FromArgMatches as _};
 use tidegate_lab::run::{Live, Order};
-use tidegate_lab::size::{Asked, Candidate, Chosen, Prices, Search, scenario, size};
+use tidegate_lab::size::{Candidate, Chosen, Demand, Prices, SizeSearch, scenario, size};
 use tidegate_lab::sweep::Level;
 
 use super::run::{Args as RunArgs, order};
@@ -49,15 +49,15 @@ pub(crate) struct SizeArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "32,64,128,256,512")]
     memory: Vec<u32>,
 
-    /// What a core costs
+    /// The price of a core
     #[arg(long, value_name = "PRICE", default_value_t = 1.0, value_parser = positive)]
     price_core: f64,
 
-    /// What a GiB of memory costs
+    /// The price of a GiB of memory
     #[arg(long, value_name = "PRICE", default_value_t = 0.125, value_parser = positive)]
     price_gib: f64,
 
-    /// What a broker costs, whatever it has
+    /// The price of a broker without its resources
     #[arg(long, value_name = "PRICE", default_value_t = 0.05, value_parser = positive)]
     price_broker: f64,
 
@@ -69,7 +69,7 @@ pub(crate) struct SizeArgs {
     #[arg(long, value_name = "PEER", default_value = "tidegate")]
     peer: String,
 
-    /// Where results go; what is there already is not run again
+    /// Where results go; finished runs are not made again
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -95,8 +95,8 @@ fn level(text: &str) -> Result<Level, String> {
 }
 
 impl SizeArgs {
-    const fn asked(&self) -> Asked {
-        Asked { devices: self.devices, rate: self.rate, bytes: self.bytes, qos: self.qos }
+    const fn asked(&self) -> Demand {
+        Demand { devices: self.devices, rate: self.rate, bytes: self.bytes, qos: self.qos }
     }
 
     const fn prices(&self) -> Prices {
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &SizeArgs) -> Exit {
         Ok(guarded) => guarded,
         Err(exit) => return exit,
     };
-    let search = Search::new(&brokers, &args.millicores, &args.memory, prices);
+    let search = SizeSearch::new(&brokers, &args.millicores, &args.memory, prices);
     let mut make = |candidate: Candidate| {
         let Candidate { brokers, millicores, mebibytes } = candidate;
         let order = orders.iter().find(|(count, _)| *count == brokers).map_or(first, |(_, order)| order);
@@ -160,7 +160,7 @@ pub(crate) fn run(args: &SizeArgs) -> Exit {
     print_and_exit(&shown(&chosen, prices), exit)
 }
 
-/// All runs, and what they propose.
+/// All runs, and the proposed size.
 fn shown(chosen: &Chosen, prices: Prices) -> String {
     let mut text = String::new();
     for tried in &chosen.tried {

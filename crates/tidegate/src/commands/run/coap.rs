@@ -16,7 +16,7 @@ const MAX_SESSIONS: u32 = 256;
 /// Longest body, bytes: the blocks of a longer one would take minutes.
 const MAX_BODY: usize = 1 << 20;
 
-/// The node, for CoAP clients: their sessions are as those of HTTP clients.
+/// The node, for CoAP clients: their sessions are like sessions of HTTP clients.
 struct ToSessions(ToNode);
 
 impl ToSessions {
