@@ -9,7 +9,7 @@ use super::sections::{Listener, StoreDurability};
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, address_settings, tls_settings, waiting_settings};
-use crate::hub::HUB_LISTENER;
+use crate::hub::is_hub_listener;
 use crate::orchestrator::RELAY_LISTENER;
 use crate::orchestrator::same_place;
 
@@ -42,7 +42,10 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::context::check(config, findings);
     crate::authentication::check(config, findings);
     crate::bridges::check(config, findings);
+    #[cfg(feature = "pipelines")]
     crate::hub::check(config, findings);
+    #[cfg(not(feature = "pipelines"))]
+    crate::hub::refuse(findings, config);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
@@ -111,7 +114,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
         let text = format!("two listeners have the name `{}`", listener.name);
         findings.push(Problem::new(text), listener_source(config, index, "name"));
     }
-    if [RELAY_LISTENER, HUB_LISTENER].contains(&&*listener.name) {
+    if listener.name == RELAY_LISTENER || is_hub_listener(&listener.name) {
         let text =
             format!("the name `{}` is the broker's own: it marks a listener whose clients are trusted", listener.name);
         findings.push(Problem::new(text), listener_source(config, index, "name"));
@@ -131,7 +134,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
-    let over_udp = |address| matches!(address, &ListenAddress::Quic(_));
+    let over_udp = |address| matches!(address, &ListenAddress::Quic(_) | &ListenAddress::Coap(_));
     match (one.host_port(), other.host_port()) {
         // Ports of TCP and of UDP are not the same.
         (Some(_), Some(_)) if over_udp(one) != over_udp(other) => false,

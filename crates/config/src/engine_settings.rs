@@ -9,7 +9,7 @@ use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 use tidegate_store::RealDisk;
 
-use crate::hub::HUB_LISTENER;
+use crate::hub::is_hub_listener;
 use crate::orchestrator::RELAY_LISTENER;
 use tidegate_process::physical_memory;
 
@@ -64,14 +64,18 @@ impl Config {
     /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
     /// Tenants are left out: these are shared by all shards.
     pub fn engine_settings(&self, shards: u16) -> engine::Settings {
+        #[cfg(feature = "pipelines")]
+        let (hub_rules, hub_filters): (Vec<_>, _) = (self.hub_overflow_rules().collect(), self.hub_filters());
+        #[cfg(not(feature = "pipelines"))]
+        let (hub_rules, hub_filters) = (Vec::new(), Vec::new());
         engine::Settings {
             node_name: self.node.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listeners: self.engine_listeners(shards),
             limits: self.engine_limits(shards),
             queue: self.queue_settings(),
-            overflow_rules: self.hub_overflow_rules().chain(self.overflow_rules()).collect(),
-            hub_filters: self.hub_filters(),
+            overflow_rules: hub_rules.into_iter().chain(self.overflow_rules()).collect(),
+            hub_filters,
             priority: self.priority_rules(),
             dead_letter: self.dead_letter(shards),
             retained: engine::RetainedSettings {
@@ -216,7 +220,8 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
         server_reference: listener.server_reference.clone(),
         mobile_nodes: listener.mobile_nodes,
         relayed: listener.name == RELAY_LISTENER,
-        for_hub: listener.name == HUB_LISTENER,
+        for_hub: is_hub_listener(&listener.name),
+        for_http: listener.address.is_http(),
     }
 }
 

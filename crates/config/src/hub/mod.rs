@@ -1,16 +1,37 @@
 //! The sections `[[pipeline]]` and `[[sink]]`.
 
+#[cfg(not(feature = "pipelines"))]
+mod absent;
+#[cfg(feature = "pipelines")]
 mod check;
+#[cfg(feature = "pipelines")]
 mod error;
+#[cfg(feature = "pipelines")]
 mod settings;
+#[cfg(feature = "pipelines")]
 mod sinks;
 
+#[cfg(not(feature = "pipelines"))]
+pub(crate) use absent::refuse;
+#[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
+#[cfg(feature = "pipelines")]
 pub use error::PipelineError;
-pub use settings::{OnBus, Way};
+#[cfg(feature = "pipelines")]
+pub use settings::{OnBus, Way, histories};
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;
 
 /// The name of the listener that pipelines of a broker come in by.
 pub const HUB_LISTENER: &str = "tidegate-hub";
+
+/// The name of the listener that pipelines of a tenant come in by; the default tenant has no name.
+pub fn hub_listener(tenant: &str) -> String {
+    if tenant.is_empty() { HUB_LISTENER.to_owned() } else { format!("{HUB_LISTENER}/{tenant}") }
+}
+
+/// Whether a listener of this name is for pipelines.
+pub fn is_hub_listener(name: &str) -> bool {
+    name.strip_prefix(HUB_LISTENER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,11 +1,12 @@
 //! The connections of a shard.
 
 use crate::connection::{Connection, Phase};
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
-use std::ops::{Deref, DerefMut};
-
+use crate::ids::SessionKey;
+use crate::ids::{ConnectionKey, TenantId};
 use crate::now::Now;
+use crate::session::table::Sessions;
 use crate::slab::GenSlab;
+use std::ops::{Deref, DerefMut};
 
 /// All connections of a shard, by their keys.
 #[derive(Debug, Default)]
@@ -52,5 +53,22 @@ impl Connections {
     pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
         let connection = self.get(key)?;
         if connection.phase == Phase::Open { connection.session } else { None }
+    }
+}
+
+impl Connections {
+    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    pub(crate) fn wants_reasons(&self, key: ConnectionKey) -> bool {
+        let connection = self.get(key);
+        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
+    }
+}
+
+impl Connections {
+    /// Whether a session would send the next message at once.
+    pub(crate) fn have_room_for(&self, sessions: &Sessions, high_water: usize, to: SessionKey) -> bool {
+        let Some(session) = sessions.get(to.0) else { return false };
+        let Some(connection) = session.connection.and_then(|key| self.get(key)) else { return false };
+        session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty()) && connection.output_len() <= high_water / 2
     }
 }

@@ -2,19 +2,14 @@
 //! will that the client was promised with its CONNACK is published by the restart ([MQTT-3.1.2-8]). Wills of sessions
 //! that last are stored with these.
 
-use crate::cluster::ending::SessionEnding;
-use crate::durable::Journal;
+use super::session_record::SessionRecord;
+use crate::ids::SessionKey;
+use crate::journal::Journal;
+use crate::journal::keys::Key;
+use crate::memory::MemoryUse;
+use crate::session::Will;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
-
-use crate::desk::Timer;
-use crate::ids::SessionKey;
-use crate::now::Now;
-use crate::session::{FilterList, Session, Standing, Will};
-use crate::wire::WireError;
-
-use super::keys::{Key, StoredSession};
-use super::session_record::SessionRecord;
 
 /// Whether somebody counts on a will: one with QoS 0 that is not retained may be lost like any such message.
 fn is_kept(will: &Will) -> bool {
@@ -44,37 +39,23 @@ impl Sessions {
     }
 }
 
-impl SessionEnding<'_> {
-    /// Takes in the will of a client that was connected when the process ended: as a session that ends at once.
-    pub(super) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
-        let record = SessionRecord::read(value, now)?;
-        if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
-            return Err(WireError { reading: "a client id that no other session has" });
+impl Sessions {
+    /// Gives a session a will instead of the one it has, and returns that.
+    pub(crate) fn replace_will(
+        &mut self,
+        memory: &mut MemoryUse,
+        journal: &mut Journal,
+        key: SessionKey,
+        will: Option<Will>,
+    ) -> Option<Will> {
+        let session = self.get_mut(key.0)?;
+        if will.is_none() && session.rare.is_none() {
+            return None;
         }
-        let will = record.will.ok_or(WireError { reading: "a will" })?;
-        let mut session = Session {
-            client_id: record.client_id,
-            connection: None,
-            filters: FilterList::default(),
-            flow: None,
-            rare: None,
-            expiry_seconds: record.expiry_seconds,
-            tenant: record.tenant,
-            listener: record.listener,
-            receive_maximum: record.receive_maximum,
-            rights_epoch: 0,
-            standing: Standing::Client,
-            stored: None,
-            identity: record.identity,
-        };
-        let at = now.monotonic;
-        let rare = session.rare_mut();
-        rare.will = Some(will);
-        rare.stored_will = Some(number);
-        (rare.will_due, rare.ends_at) = (Some(at), Some(at));
-        let key = self.desk.insert_session(session);
-        self.desk.timers.set(at, Timer::Will(key));
-        self.desk.timers.set(at, Timer::SessionEnd(key));
-        Ok(())
+        memory.held += will.as_ref().map_or(0, Will::cost);
+        let before = std::mem::replace(&mut session.rare_mut().will, will);
+        memory.held -= before.as_ref().map_or(0, Will::cost);
+        self.store_will(journal, key);
+        before
     }
 }

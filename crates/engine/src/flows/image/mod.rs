@@ -1,0 +1,8 @@
+//! Partitions that move between processes.
+
+pub(crate) mod export;
+pub(crate) mod imaging;
+pub(crate) mod import;
+pub(crate) mod leaving;
+pub(crate) mod moving;
+pub(crate) mod rest;
