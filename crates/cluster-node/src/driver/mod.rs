@@ -127,6 +127,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
+    settings.carries_messages = !config.orchestrator.enabled;
     settings.tls = encryption::link_tls(config, listen)?;
     let redirect = config.cluster.redirect == Redirect::V5;
     Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
@@ -198,7 +199,9 @@ impl Joining {
         let engine = config.engine_settings(config.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
-        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
+        let is_orchestrator = config.orchestrator.enabled;
+        let work =
+            work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told, is_orchestrator)?;
         let (lease, settle) = (logs::lease(config), config.cluster.settle);
         let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);

@@ -208,7 +208,7 @@ impl Restorer {
         let images = images.map_err(|error| lasting(&error))?;
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
-        let arrived = self.node.arrive(images).map_err(|error| lasting(&error))?;
+        let arrived = self.node.arrive_from_dead(images).map_err(|error| lasting(&error))?;
         for (partition, owed) in arrived.owed {
             let after = without_retained(owed);
             if before.get(&partition) != Some(&after) {

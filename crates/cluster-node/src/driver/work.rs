@@ -2,6 +2,7 @@
 //! by others.
 
 mod moves;
+pub(super) mod passing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -25,6 +26,7 @@ use super::status::Shared;
 use super::view::TableView;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
+use passing::Passing;
 
 /// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
@@ -65,12 +67,30 @@ pub(super) fn begin(
     restorer: Restorer,
     shared: Arc<Shared>,
     events: Sender<Event>,
+    is_orchestrator: bool,
 ) -> Result<Sender<Work>, NodeError> {
     let (work, inbox) = channel();
     let name = name.to_string();
     let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-    let worker =
-        Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0 };
+    let receiving = Arc::clone(&shared.receiving);
+    let worker = Worker {
+        name,
+        node,
+        logs,
+        memory,
+        saved: None,
+        shared,
+        events,
+        is_orchestrator,
+        arriving,
+        departing,
+        passing: BTreeMap::new(),
+        receiving,
+        lives: Vec::new(),
+        restorer,
+        tasks,
+        life: 0,
+    };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(NodeError::Thread)
 }
@@ -83,10 +103,17 @@ struct Worker {
     saved: Option<Memory>,
     shared: Arc<Shared>,
     events: Sender<Event>,
+    /// Whether messages cross by brokers, and not by links.
+    is_orchestrator: bool,
     /// Arriving partitions, by move.
     arriving: BTreeMap<u64, Arriving>,
     /// Departing partitions that are not complete, by move.
     departing: BTreeMap<u64, Departing>,
+    /// Partitions whose messages brokers still bring here, by move.
+    passing: BTreeMap<u64, Passing>,
+    receiving: passing::SharedReceiving,
+    /// The nodes of the last table.
+    lives: Vec<String>,
     restorer: Restorer,
     /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
@@ -107,6 +134,7 @@ impl Worker {
         loop {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
+            let wait = wait.min(self.next_piece().unwrap_or(IDLE));
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
                 // The partitions here belong to others now. The process is about to end for it, and says so.
@@ -119,6 +147,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.send_rests();
+            self.pass_pieces();
         }
     }
 
@@ -200,11 +229,20 @@ impl Worker {
 
     /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
+        self.lives.clone_from(&work.told.names);
         for step in &work.steps {
-            if let Step::Forget(partitions) = step {
-                self.forget(set_of(partitions));
+            if let Step::Expect { partitions, .. } = step {
+                self.end_passing_of(set_of(partitions));
             }
         }
+        for step in &work.steps {
+            if let Step::Forget(partitions) = step {
+                let partitions = self.pass_on(set_of(partitions));
+                self.end_receiving_of(partitions);
+                self.forget(partitions);
+            }
+        }
+        self.end_receiving_of_gone();
         // Remembered partitions are there: arrived ones were in the store before they were said to have arrived.
         self.remember(&work.memory);
         for step in &work.steps {
@@ -232,7 +270,10 @@ impl Worker {
     fn forget(&mut self, partitions: Partitions) {
         self.end_moves_of(partitions);
         let forgotten = self.node.forget_partitions(partitions).and_then(|owed| {
-            self.node.forget_retained(partitions)?;
+            // Each orchestrator keeps the retained messages that its clients subscribe to.
+            if !self.is_orchestrator {
+                self.node.forget_retained(partitions)?;
+            }
             Ok(owed)
         });
         match forgotten {
@@ -279,6 +320,7 @@ impl Worker {
             }
             Step::Resume(partitions) => {
                 self.end_moves_of(set_of(partitions));
+                self.end_passing_of(set_of(partitions));
                 tracing::warn!(
                     partitions = partitions.len(),
                     "a move was called off; its partitions are served here on"
@@ -300,7 +342,7 @@ impl Worker {
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
         self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
-        self.node.release_partitions(all().without(work.held))?;
+        self.node.release_partitions(all().without(work.held).without(self.passed_on()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         Ok(())
     }

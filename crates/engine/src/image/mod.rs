@@ -8,6 +8,7 @@
 mod error;
 mod export;
 mod fields;
+mod forwarding;
 pub(crate) mod imaging;
 mod import;
 pub(crate) mod leaving;

@@ -5,9 +5,10 @@
 use crate::desk::Desk;
 use crate::image::leaving::{Moving, moving};
 use crate::publish::publishing::{Publishing, publishing};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fields::{put_message, read_message};
+use super::forwarding::Forwarding;
 use super::{ImageError, begin, open, seal};
 use crate::engine::Engine;
 use crate::ids::{Partitions, Place, TenantId};
@@ -23,7 +24,7 @@ use crate::wire::WireWrite;
 /// Bytes noted for one move, beyond which it is given up.
 const REST_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Ids remembered that may still come from brokers after they were delivered here.
-const AHEAD_MAX: usize = 1 << 16;
+pub(super) const AHEAD_MAX: usize = 1 << 16;
 
 /// Partitions that move to another process, or have come from one.
 #[derive(Debug, Default)]
@@ -34,15 +35,18 @@ pub(crate) struct Handover {
     pub(super) arrived: Option<Box<SeenIds>>,
     /// Messages that those have got before their broker has brought them.
     pub(super) ahead: Ahead,
+    /// Partitions that have moved between members of a cluster, and of which brokers still bring messages to the old
+    /// home.
+    pub(super) forwarding: Forwarding,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
 }
 
 impl Handover {
-    /// Whether a message may be for a partition that moves.
+    /// Whether a message may be for a partition that moves, or has got to one that has moved already.
     #[inline]
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.rest.is_some() || !self.ahead.is_empty()
+    pub(crate) fn concerns(&self, id: Option<&MessageId>) -> bool {
+        self.rest.is_some() || !self.forwarding.is_empty() || id.is_some_and(|id| self.ahead.has(id))
     }
 }
 
@@ -57,12 +61,9 @@ pub(crate) struct Rest {
     full: bool,
 }
 
-/// Messages that were delivered to these partitions before their broker has brought them.
+/// Messages that were delivered to some partitions before their broker has brought them, and to which.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    partitions: Partitions,
-    ids: BTreeSet<(u64, u64)>,
-}
+pub(crate) struct Ahead(BTreeMap<(u64, u64), Partitions>);
 
 /// What is put together for those who came.
 struct Sift {
@@ -82,14 +83,18 @@ impl Sift {
     }
 }
 
-fn put_noted(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+pub(super) fn put_noted(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
     out.put_u64(id.map_or(0, |id| id.origin));
     out.put_u64(id.map_or(0, |id| id.number));
     put_message(out, now, message);
 }
 
 /// Reads what was noted.
-fn each_noted(now: Now, bytes: &[u8], mut take: impl FnMut(Option<&MessageId>, &MessageRef)) -> Result<(), ImageError> {
+pub(super) fn each_noted(
+    now: Now,
+    bytes: &[u8],
+    mut take: impl FnMut(Option<&MessageId>, &MessageRef),
+) -> Result<(), ImageError> {
     let mut reader = open(bytes)?;
     while !reader.is_empty() {
         let (origin, number) = (reader.u64("an origin")?, reader.u64("a number of an origin")?);
@@ -102,15 +107,27 @@ fn each_noted(now: Now, bytes: &[u8], mut take: impl FnMut(Option<&MessageId>, &
 }
 
 impl Ahead {
-    /// Whether no message is ahead of its broker.
+    /// Whether a message is ahead of its broker.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+    fn has(&self, id: &MessageId) -> bool {
+        !self.0.is_empty() && self.0.contains_key(&(id.origin, id.number))
     }
 
     /// Who has got a message already.
     fn take(&mut self, id: &MessageId) -> Option<Partitions> {
-        self.ids.remove(&(id.origin, id.number)).then_some(self.partitions)
+        self.0.remove(&(id.origin, id.number))
+    }
+
+    /// These partitions have got these messages.
+    pub(super) fn add(&mut self, partitions: Partitions, ids: BTreeSet<(u64, u64)>) {
+        for id in ids {
+            let known = self.0.entry(id).or_default();
+            *known = known.with(partitions);
+        }
+        // Better twice than memory without a bound.
+        while self.0.len() > AHEAD_MAX {
+            self.0.pop_first();
+        }
     }
 }
 
@@ -139,6 +156,9 @@ impl Moving<'_> {
             }
             self.handover.note_rest(now, id, message);
         }
+        if !self.handover.forwarding.is_empty() {
+            passed_over = passed_over.with(self.attend_forwarding(now, slot, id, message));
+        }
         if passed_over.is_empty() {
             return false;
         }
@@ -148,7 +168,7 @@ impl Moving<'_> {
     }
 
     /// Delivers to those sessions of this shard that are meant.
-    fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
+    pub(super) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
         let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);
@@ -202,7 +222,7 @@ impl Engine {
                 }
             })?;
         }
-        self.handover.ahead = Ahead { partitions, ids: sift.ahead };
+        self.handover.ahead.add(partitions, sift.ahead);
         Ok(seal(sift.out))
     }
 
@@ -247,15 +267,19 @@ impl Handover {
 
     /// Whether a message with this route is for somebody who moves.
     fn concerns_rest(&self, place: Place, desk: &Desk, route: &Route) -> bool {
-        let Some(rest) = &self.rest else { return false };
-        let elsewhere = rest.partitions.iter().any(|partition| {
-            let shard = place.home_of(partition);
-            shard != place.shard && route.remote_bits() >> shard.0 & 1 != 0
-        });
-        elsewhere
-            || route.targets().iter().any(|target| {
-                let session = desk.sessions.get(target.session.0);
-                session.is_some_and(|session| session.is_of(rest.partitions))
-            })
+        self.rest.as_ref().is_some_and(|rest| concerns(rest.partitions, place, desk, route))
     }
+}
+
+/// Whether a message with this route is for a session of these partitions.
+pub(super) fn concerns(partitions: Partitions, place: Place, desk: &Desk, route: &Route) -> bool {
+    let elsewhere = partitions.iter().any(|partition| {
+        let shard = place.home_of(partition);
+        shard != place.shard && route.remote_bits() >> shard.0 & 1 != 0
+    });
+    elsewhere
+        || route.targets().iter().any(|target| {
+            let session = desk.sessions.get(target.session.0);
+            session.is_some_and(|session| session.is_of(partitions))
+        })
 }

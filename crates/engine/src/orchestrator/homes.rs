@@ -271,7 +271,10 @@ impl HomesInForce {
     /// Where a partition is served.
     #[inline]
     pub(crate) fn home_of(&self, desk: &Desk, partition: PartitionId) -> Home {
-        if desk.moving.has(partition) { Home::Nowhere } else { self.of(partition) }
+        match self.of(partition) {
+            Home::Here if desk.moving.has(partition) => Home::Nowhere,
+            home => home,
+        }
     }
 
     /// What a connection whose client is at home elsewhere is told to use.

@@ -33,6 +33,11 @@ impl Uplinking<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
+        if self.handover.is_full() {
+            // The broker keeps what is not acknowledged, and sends it again on the next connection.
+            let detail = "too many messages wait for the new homes of partitions that have moved";
+            return Err(Refused::new(Reason::MemoryCeiling, detail));
+        }
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
@@ -133,7 +138,7 @@ impl Uplinking<'_> {
             return Ok(0);
         }
         let publisher = id.map_or(0, |id| id.publisher);
-        if !kept_there && self.handover.is_under_way() {
+        if !kept_there && self.handover.concerns(id.as_ref()) {
             // Notes for others have the topic of brokers.
             let Ok(topic) = std::str::from_utf8(raw.topic) else { return Ok(0) };
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
