@@ -108,6 +108,7 @@ impl Control {
             after: remembered.life,
             addresses: setup.addresses.clone(),
             kept: setup.kept,
+            orchestrator: setup.orchestrator,
             ..Advert::default()
         };
         let known = remembered.table.unwrap_or_default();
@@ -149,6 +150,7 @@ impl Control {
             self.read_tables();
             self.read_images();
             self.read_tenants();
+            self.check_kind();
             self.advertise();
             self.lead();
             self.report();
@@ -428,6 +430,26 @@ impl Control {
         let (taken, verdict) = self.tenants.look(&self.logs, wake);
         self.make_again(&taken);
         if verdict == Verdict::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
+            watch::end();
+        }
+    }
+
+    /// Ends the process where the members of the cluster are of another kind than this node.
+    fn check_kind(&self) {
+        if self.follower.is_member() {
+            return;
+        }
+        let is_other = |(name, life): (&String, &u64)| {
+            let advert = self.adverts.get(name).filter(|advert| advert.life == *life);
+            advert.is_some_and(|advert| advert.orchestrator != self.own.orchestrator)
+        };
+        let Some((other, _)) = self.table.lives.iter().find(|it| is_other(*it)) else { return };
+        let (own, kind) =
+            (self.setup.name.as_str(), ["no orchestrator", "an orchestrator"][usize::from(self.own.orchestrator)]);
+        let why = format!(
+            "node `{own}` is {kind}, and `{other}`, a member of the cluster, is another kind of node: give this one a bus or a cluster.prefix of its own"
+        );
+        if self.shared.ends_for(why) {
             watch::end();
         }
     }

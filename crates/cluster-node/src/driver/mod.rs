@@ -84,6 +84,8 @@ struct Setup {
     addresses: Addresses,
     /// Whether others find the store on the bus when this node dies.
     kept: bool,
+    /// Whether messages cross by brokers, and not by links.
+    orchestrator: bool,
 }
 
 /// Why the node has not joined.
@@ -203,7 +205,8 @@ impl Joining {
         let work =
             work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told, is_orchestrator)?;
         let (lease, settle) = (logs::lease(config), config.cluster.settle);
-        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept };
+        let setup =
+            Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator: is_orchestrator };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(NodeError::Thread)?;

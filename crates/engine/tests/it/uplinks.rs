@@ -3,6 +3,7 @@
 mod bounds;
 mod copies;
 mod filters;
+mod forwarding;
 mod hazards;
 mod lies;
 mod life;
