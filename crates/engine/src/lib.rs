@@ -121,7 +121,7 @@ pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place, PrincipalId,
     ShardId, TenantId, partition_of,
 };
-pub use image::{ImageError, Owed, PartitionImage, Snapshot};
+pub use image::{AdoptError, ImageError, Owed, PartitionImage, Snapshot, UplinkImage};
 pub use limits::slow::SlowSession;
 pub use limits::usage::Usage;
 pub use link::Batch;

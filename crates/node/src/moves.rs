@@ -53,8 +53,6 @@ pub(crate) enum Collecting {
     FromNodes(u64),
     /// What brokers bring, in pieces, by the id of the move.
     InPieces(u64),
-    /// Nothing: their former home is dead.
-    Nothing,
 }
 
 type PieceAnswer = Result<(Partitions, Vec<u8>), ImageError>;
@@ -271,14 +269,6 @@ impl NodeHandle {
         self.take_in(images, Collecting::InPieces(transfer))
     }
 
-    /// The same with images of a dead node: nothing comes behind them.
-    ///
-    /// # Errors
-    /// When an image is refused, or a shard does not answer.
-    pub fn arrive_from_dead(&self, images: Vec<PartitionImage>) -> Result<Arrived, MoveError> {
-        self.take_in(images, Collecting::Nothing)
-    }
-
     /// Whether all nodes have said from where on their messages are for the new home.
     ///
     /// # Errors
@@ -411,7 +401,7 @@ impl Shard {
                 match (&arrived, collecting) {
                     (Ok(_), Collecting::FromNodes(id)) => self.engine.begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => self.engine.begin_awaiting(id, partitions),
-                    (Err(_), Collecting::InPieces(_)) | (_, Collecting::Nothing) => self.engine.collect_nothing(),
+                    (Err(_), Collecting::InPieces(_)) => self.engine.collect_nothing(),
                     _ => {}
                 }
                 self.answer_committed(answer, arrived);

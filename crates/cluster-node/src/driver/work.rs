@@ -1,6 +1,7 @@
 //! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile
 //! by others.
 
+mod adopting;
 mod moves;
 pub(super) mod passing;
 
@@ -24,6 +25,7 @@ use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::TableView;
+use adopting::Adopted;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
 use passing::Passing;
@@ -85,6 +87,7 @@ pub(super) fn begin(
         arriving,
         departing,
         passing: BTreeMap::new(),
+        adopted: Vec::new(),
         receiving,
         lives: Vec::new(),
         restorer,
@@ -112,6 +115,8 @@ struct Worker {
     /// Partitions whose messages brokers still bring here, by move.
     passing: BTreeMap<u64, Passing>,
     receiving: passing::SharedReceiving,
+    /// Connections of dead orchestrators to brokers that are worked off here.
+    adopted: Vec<Adopted>,
     /// The nodes of the last table.
     lives: Vec<String>,
     restorer: Restorer,
@@ -134,7 +139,7 @@ impl Worker {
         loop {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
-            let wait = wait.min(self.next_piece().unwrap_or(IDLE));
+            let wait = wait.min(self.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
                 // The partitions here belong to others now. The process is about to end for it, and says so.
@@ -148,6 +153,7 @@ impl Worker {
             }
             self.send_rests();
             self.pass_pieces();
+            self.work_off_adopted();
         }
     }
 
@@ -210,7 +216,8 @@ impl Worker {
         let counters = &self.shared.counters;
         counters.note_restored(task.partitions.len() - restored.lost.len(), restored.lost.len(), ms);
         counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
-        let Restored { sessions, messages, retained, bans, lost } = restored;
+        let Restored { sessions, messages, retained, bans, transfers, lost } = restored;
+        self.adopt(transfers);
         let partitions = task.partitions.len();
         tracing::info!(
             partitions,

@@ -35,6 +35,8 @@ fn number_of(id: &MessageId) -> Id {
 #[derive(Debug, Default)]
 pub(crate) struct Forwarding {
     left: BTreeMap<u64, Left>,
+    /// The transfer for which the connection at hand brings messages, as that of a dead old home.
+    former: Option<u64>,
     come: BTreeMap<u64, Come>,
 }
 
@@ -81,6 +83,24 @@ impl Forwarding {
 }
 
 impl super::Handover {
+    /// The messages that come next are brought by a connection of the dead old home of this transfer, or of none.
+    #[inline]
+    pub(crate) fn note_former(&mut self, id: Option<u64>) {
+        self.forwarding.former = id;
+    }
+
+    /// The partitions of a transfer, and which messages had come before them.
+    pub(super) fn awaited(&self, id: u64) -> (Partitions, SeenIds) {
+        let come = self.forwarding.come.get(&id);
+        come.map_or_else(Default::default, |come| (come.partitions, come.before.clone()))
+    }
+
+    /// Whether a message that has come before is for the sessions of a transfer, now that the connection of their dead
+    /// old home brings it; `None` when the transfer is over.
+    pub(crate) fn is_wanted(&mut self, transfer: u64, id: &MessageId) -> Option<bool> {
+        self.forwarding.come.get_mut(&transfer).map(|come| come.wants(Some(id), true, true))
+    }
+
     /// Whether brokers have to keep their messages, since more waits to be passed on than is allowed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
@@ -132,7 +152,7 @@ impl Moving<'_> {
         let mut passed_over = Partitions::NONE;
         let (_, route) = self.cache.get(slot);
         let (place, desk) = (self.place, &*self.desk);
-        let Forwarding { left, come } = &mut self.handover.forwarding;
+        let Forwarding { left, come, former } = &mut self.handover.forwarding;
         for left in left.values_mut().filter(|left| concerns(left.partitions, place, desk, route)) {
             put_noted(&mut left.noted, now, id, message);
             if left.is_over && place.shards == 1 {
@@ -140,7 +160,7 @@ impl Moving<'_> {
             }
         }
         let mut full = Vec::new();
-        for (number, come) in come {
+        for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != *former) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, desk, route);
             if come.keeps_back(now, id, message, concerns) {
                 passed_over = passed_over.with(come.partitions);
@@ -240,7 +260,7 @@ impl Engine {
         self.desk.journal.now = now;
         let is_whole = self.place.shards == 1;
         let mut out = begin();
-        let Forwarding { left, come } = &mut self.handover.forwarding;
+        let Forwarding { left, come, .. } = &mut self.handover.forwarding;
         let Some(come) = come.get_mut(&id) else { return Ok((Partitions::NONE, seal(out))) };
         let partitions = come.partitions;
         if !piece.is_empty() {

@@ -73,7 +73,7 @@ impl Engine {
 }
 
 impl Moving<'_> {
-    fn adopt_session(&mut self, now: Now, image: SessionImage) {
+    pub(super) fn adopt_session(&mut self, now: Now, image: SessionImage) {
         let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
         self.settings.fit_standing(now, &mut session);
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));

@@ -5,6 +5,7 @@
 //! that come back are taken in as a whole or not at all: a checksum tells damage, and what it would not tell is checked
 //! field by field, so that no image makes a state that the engine could not have come to by itself.
 
+mod adopting;
 mod error;
 mod export;
 mod fields;
@@ -18,6 +19,7 @@ mod read_session;
 mod rest;
 
 pub(crate) use self::{begin as begin_image, open as open_image, seal as seal_image};
+pub use adopting::{AdoptError, UplinkImage};
 pub use error::ImageError;
 pub(crate) use fields::{
     put_delivery, put_publication, read_delivery, read_message as read_publication, read_properties,

@@ -168,7 +168,7 @@ impl Moving<'_> {
     }
 
     /// Delivers to those sessions of this shard that are meant.
-    pub(super) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
+    pub(crate) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
         let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);

@@ -26,6 +26,7 @@
 //!   a while.
 //! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
+mod adopted;
 mod asking;
 mod confirm;
 mod connection;
@@ -62,6 +63,7 @@ use crate::ids::{ConnectionKey, ListenerId, PartitionId, Place, SessionKey};
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
+use adopted::Adopted;
 use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
@@ -222,6 +224,8 @@ struct Uplink {
     /// The last message that had no id.
     last: LastMessage,
     kept: KeptIds,
+    /// What is known of the dead orchestrator whose connection this goes on with.
+    adopted: Option<Box<Adopted>>,
     counters: UplinkCounters,
     last_error: String,
     /// Whether the log was told that the broker is away.

@@ -65,6 +65,8 @@ impl Uplinking<'_> {
             return Ok(());
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
+        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
+        self.handover.note_former(adopted.map(|adopted| adopted.transfer));
         let new = match &id {
             Some(id) => {
                 let new = self.uplinks.settlement.seen.insert(id);
@@ -94,8 +96,12 @@ impl Uplinking<'_> {
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
                 uplink.counters.duplicates += 1;
             }
+            if let Some(id) = &id {
+                self.deliver_to_taken_over(now, uplink, &raw, &properties, id);
+            }
             Ok(0)
         };
+        self.handover.note_former(None);
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.desk, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);

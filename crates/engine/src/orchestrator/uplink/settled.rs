@@ -56,6 +56,15 @@ impl Engine {
         Settling { awaited }
     }
 
+    /// The same for one broker.
+    pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
+        self.desk.journal.now = now;
+        let key = self.uplinks.brokers.find(broker);
+        let asked = key.and_then(|key| self.uplinks.brokers.await_uplink_or_its_connection(now, &mut self.desk, key));
+        self.after_frame(now);
+        Settling { awaited: asked.into_iter().collect() }
+    }
+
     /// Whether all of it has come. Brokers that have said all are not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
         self.desk.journal.now = now;
@@ -84,6 +93,15 @@ impl Brokers {
         let sent = acknowledged + in_flight.saturating_sub(released);
         self.set_uplink_timer(desk, key);
         Some(Awaited { key, connection, answers_wanted, received, sent, unreturned: None })
+    }
+
+    /// The same for one that may be away: it is waited for.
+    fn await_uplink_or_its_connection(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) -> Option<Awaited> {
+        let nowhere = ConnectionKey { index: u32::MAX, generation: 0 };
+        let waits =
+            Awaited { key, connection: nowhere, answers_wanted: u64::MAX, received: 0, sent: 0, unreturned: None };
+        let is_open = self.all.get(&key)?.stage == Stage::Open;
+        if is_open { self.await_uplink(now, desk, key) } else { Some(waits) }
     }
 
     fn still_awaited(&mut self, now: Now, desk: &mut Desk, mut awaited: Awaited) -> Option<Awaited> {
