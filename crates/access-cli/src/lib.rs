@@ -1,5 +1,6 @@
-//! The commands around access: users and passwords, questions to the access rules, and certificates for a try.
+//! The commands around access: users and passwords, API keys, questions to the access rules, and certificates for a try.
 
 pub mod acl;
 pub mod cert;
+pub mod key;
 pub mod passwd;

@@ -30,7 +30,7 @@ const MINUTE_MS: u64 = 60_000;
 pub struct Meter {
     tenancy: Tenancy,
     node: NodeHandle,
-    sink_deliveries: Box<dyn Fn() -> u64 + Send + Sync>,
+    sink_deliveries: Box<dyn Fn() -> BTreeMap<String, u64> + Send + Sync>,
     account: Mutex<Account>,
 }
 
@@ -63,7 +63,7 @@ impl Meter {
     }
 
     fn book(&self, usage: &BTreeMap<TenantId, Usage>) -> Result<(), ControlError> {
-        let now = readings(&self.tenancy, usage, (self.sink_deliveries)());
+        let now = readings(&self.tenancy, usage, &(self.sink_deliveries)());
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let at = Instant::now();
         let elapsed = at.saturating_duration_since(account.booked_at);
@@ -84,11 +84,11 @@ impl Meter {
     }
 }
 
-/// The counters and gauges of each tenant by its name. Pipelines belong to the default tenant.
+/// The counters and gauges of each tenant by its name.
 fn readings(
     tenancy: &Tenancy,
     usage: &BTreeMap<TenantId, Usage>,
-    sink_deliveries: u64,
+    sink_deliveries: &BTreeMap<String, u64>,
 ) -> BTreeMap<String, (Counted, Present)> {
     let mut all: BTreeMap<String, (Counted, Present)> = BTreeMap::new();
     for (tenant, usage) in usage {
@@ -103,8 +103,9 @@ fn readings(
         present.retained_bytes += usage.retained_bytes;
         present.stored_bytes += usage.stored_bytes;
     }
-    if sink_deliveries > 0 {
-        all.entry(DEFAULT_TENANT.to_owned()).or_default().0.sink_deliveries = sink_deliveries;
+    for (tenant, deliveries) in sink_deliveries.iter().filter(|(_, deliveries)| **deliveries > 0) {
+        let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
+        all.entry(tenant.to_owned()).or_default().0.sink_deliveries += deliveries;
     }
     all
 }
@@ -169,7 +170,7 @@ impl Metering {
         config: &Config,
         tenancy: Tenancy,
         node: NodeHandle,
-        sink_deliveries: impl Fn() -> u64 + Send + Sync + 'static,
+        sink_deliveries: impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static,
     ) -> Result<Self, MeteringError> {
         let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
         let books = match directory {

@@ -11,6 +11,7 @@
 //! `chain` asks and remembers, `provider` is the interface and `providers` has a file or folder for each, [`password`]
 //! hashes and reads files of users, `fetch` speaks HTTP to other servers, `settings` configures a chain.
 
+mod api_key;
 mod chain;
 mod clock;
 mod decision;
@@ -26,6 +27,7 @@ mod request;
 mod scratch;
 mod settings;
 
+pub use api_key::{KeyFile, KeyFileError, KeyName};
 pub use chain::{Answer, Chain, Counters, Differences, Prepared};
 pub use clock::{Clock, SystemClock};
 pub use decision::{AclAction, AclClaims, AclRule, Decision, Identity, Refusal, RefusalKind};

@@ -85,6 +85,8 @@ pub struct ProviderSettings {
 pub enum ProviderKind {
     /// User names and hashes of passwords in a file.
     PasswordFile(UserFileSettings),
+    /// API keys of a file.
+    ApiKeys(UserFileSettings),
     /// Signed tokens.
     Jwt(Box<JwtSettings>),
     /// Another server that is asked.

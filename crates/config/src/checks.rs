@@ -9,7 +9,7 @@ use super::sections::{Listener, StoreDurability};
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, address_settings, tls_settings, waiting_settings};
-use crate::hub::HUB_LISTENER;
+use crate::hub::is_hub_listener;
 use crate::orchestrator::RELAY_LISTENER;
 use crate::orchestrator::same_place;
 
@@ -111,7 +111,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
         let text = format!("two listeners have the name `{}`", listener.name);
         findings.push(Problem::new(text), listener_source(config, index, "name"));
     }
-    if [RELAY_LISTENER, HUB_LISTENER].contains(&&*listener.name) {
+    if listener.name == RELAY_LISTENER || is_hub_listener(&listener.name) {
         let text =
             format!("the name `{}` is the broker's own: it marks a listener whose clients are trusted", listener.name);
         findings.push(Problem::new(text), listener_source(config, index, "name"));

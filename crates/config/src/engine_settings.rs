@@ -9,7 +9,7 @@ use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 use tidegate_store::RealDisk;
 
-use crate::hub::HUB_LISTENER;
+use crate::hub::is_hub_listener;
 use crate::orchestrator::RELAY_LISTENER;
 use tidegate_process::physical_memory;
 
@@ -216,7 +216,8 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
         server_reference: listener.server_reference.clone(),
         mobile_nodes: listener.mobile_nodes,
         relayed: listener.name == RELAY_LISTENER,
-        for_hub: listener.name == HUB_LISTENER,
+        for_hub: is_hub_listener(&listener.name),
+        for_http: listener.address.is_http(),
     }
 }
 

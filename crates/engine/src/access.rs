@@ -5,28 +5,24 @@
 //! were allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no
 //! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
 
-use crate::addresses::{Address, Nodes, Right, Statement};
+pub(crate) mod rights;
+
+use crate::access::rights::Right;
+use crate::addresses::Nodes;
+use crate::connection::Allowed;
 use crate::desk::Desk;
-use crate::publish::deciding::Deciding;
-use crate::subscribe::subscribing::{Subscribing, subscribing};
+use crate::identity::Identity;
+use crate::ids::{ListenerId, SessionKey, TenantId};
+use crate::publish::inbound::Inbound;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::telling::reason::Reason;
+use crate::topics::address_name::{Address, Statement};
 use crate::topics::{RouteCache, RouteSlot};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-
 use tidegate_mqtt::{QoS, Will};
-
-use crate::connection::Allowed;
-use crate::connection::identity::Identity;
-use crate::engine::Engine;
-use crate::event::Attempt;
-use crate::ids::{ListenerId, SessionKey, TenantId};
-use crate::now::Now;
-use crate::publish::inbound::Inbound;
-use crate::session::Session;
-use crate::settings::Settings;
-use crate::settings::fleet_topics::owner_of;
-use crate::telling::reason::Reason;
 
 /// Who wants to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +62,17 @@ pub trait Access: fmt::Debug {
     }
 }
 
-/// Sessions and subscriptions looked at in one turn after the rules have changed.
-const RECHECKED_PER_TURN: usize = 512;
-
 /// Clients of one route of whom it is told that they may not be sent its messages.
 const WITHHELD_TOLD: usize = 16;
 
 /// The rules in force, and how far sessions were asked for again.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    access: Option<Box<dyn Access>>,
+    pub(crate) access: Option<Box<dyn Access>>,
     /// Counts the rules, so that sessions of earlier ones are known by their number; 0 is that of no rules.
-    epoch: u16,
+    pub(crate) epoch: u16,
     /// The next session to be asked for, while that is not done.
-    recheck_from: Option<u32>,
+    pub(crate) recheck_from: Option<u32>,
 }
 
 impl Rules {
@@ -103,107 +96,6 @@ impl Rules {
     /// The epoch of subscriptions that are allowed now.
     pub(crate) fn epoch(&self) -> u16 {
         self.epoch
-    }
-}
-
-impl Engine {
-    /// Puts rules in force; without any, everyone may do everything. Subscriptions that the new rules do not allow end
-    /// in the next turns ([`Engine::next_deadline`] says so).
-    pub fn set_access(&mut self, access: Option<Box<dyn Access>>) {
-        self.rules.access = access;
-        self.rules.epoch = self.rules.epoch.checked_add(1).unwrap_or(1);
-        self.rules.recheck_from = None;
-        self.rules.recheck();
-        // Routes were made with what the old rules allowed to be delivered.
-        self.index.change_rights();
-    }
-
-    /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
-    pub(crate) fn ask_for_rights_again(&mut self, now: Now, key: SessionKey) {
-        let epoch = self.rules.epoch();
-        let old = self.desk.sessions.get(key.0).is_some_and(|session| session.rights_epoch != epoch);
-        if self.rules.access.is_some() && old {
-            subscribing!(self).recheck_session(now, key, epoch);
-        }
-    }
-
-    /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when
-    /// the messages for them were published.
-    pub(crate) fn recheck_rights(&mut self, now: Now) {
-        let Some(from) = self.rules.recheck_from else { return };
-        let epoch = self.rules.epoch();
-        let mut keys = Vec::new();
-        let mut looked_at = 0;
-        for (key, session) in self.desk.sessions.iter_from(from) {
-            looked_at += 1;
-            if session.rights_epoch != epoch && !session.is_uplink() {
-                looked_at += session.subscriptions();
-                keys.push(SessionKey(key));
-            }
-            if looked_at >= RECHECKED_PER_TURN {
-                self.rules.recheck_from = Some(key + 1);
-                break;
-            }
-        }
-        if looked_at < RECHECKED_PER_TURN {
-            self.rules.recheck_from = None;
-        }
-        for key in keys {
-            subscribing!(self).recheck_session(now, key, epoch);
-        }
-    }
-}
-
-impl Deciding<'_> {
-    /// Whether a message on its way in may be published. A yes is remembered.
-    pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
-        if self.rules.is_known_to_be_allowed(self.desk, self.cache, it) {
-            return true;
-        }
-        let (_, topic) = owner_of(self.settings, it.tenant, self.cache.get(it.slot).0);
-        let allowed = self.principals.publisher_may(
-            self.desk,
-            self.rules,
-            (it.key, it.session),
-            topic,
-            it.raw.qos,
-            it.raw.retain,
-        );
-        let asked = self.rules.asked(self.cache, it);
-        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
-            connection.extra_mut().allowed = Some(asked);
-        }
-        allowed
-    }
-}
-
-impl Subscribing<'_> {
-    fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        session.rights_epoch = epoch;
-        let mut ended: Vec<String> = Vec::new();
-        let Some(session) = self.desk.sessions.get(key.0) else { return };
-        for filter in session.filters.iter() {
-            let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
-            let text = self.index.filter(filter).unwrap_or_default();
-            if !self.rules.may_subscribe(self.desk, key, text, qos, false) {
-                ended.push(text.to_owned());
-            }
-        }
-        for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
-            let qos = crate::topics::SubscriberOptions::from_bits(membership.member.options).qos();
-            if !self.rules.may_subscribe(self.desk, key, &membership.filter, qos, true) {
-                ended.push(format!("$share/{}/{}", membership.share, membership.filter));
-            }
-        }
-        self.rules.withdraw_waiting(self.desk, key);
-        for filter in ended {
-            if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
-                self.unsubscribe(now, key, filter);
-                self.desk.reports().tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
-                self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
-            }
-        }
     }
 }
 
@@ -252,7 +144,7 @@ impl Rules {
 
     /// What the rules are asked about a message.
     #[inline]
-    fn asked(&self, cache: &RouteCache, it: &Inbound<'_>) -> Allowed {
+    pub(crate) fn asked(&self, cache: &RouteCache, it: &Inbound<'_>) -> Allowed {
         let bits = it.raw.qos.bits() | u8::from(it.raw.retain) << 2;
         Allowed { slot: it.slot, fills: cache.fills(), bits, epoch: self.epoch() }
     }
@@ -310,7 +202,7 @@ impl Rules {
     }
 
     /// Takes back what waits for a client that may not be sent it any more.
-    fn withdraw_waiting(&self, desk: &mut Desk, key: SessionKey) {
+    pub(crate) fn withdraw_waiting(&self, desk: &mut Desk, key: SessionKey) {
         let queue = desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
         let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(desk, key, delivery.message.topic());
         if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {

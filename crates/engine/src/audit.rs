@@ -3,17 +3,17 @@
 
 pub(crate) mod checks;
 
-use crate::audit::checks::{Audit, auditing};
+use crate::audit::checks::Audit;
+use crate::connection::reserving::Reserving;
 use crate::connection::{Answer, Connection, Phase};
-use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey};
-use crate::publish::admission::Reserving;
+use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
 
 /// What was found to be wrong.
 #[derive(Debug, Default)]
-struct Findings(Vec<String>);
+pub(crate) struct Findings(pub(crate) Vec<String>);
 
 impl Findings {
     fn equal(&mut self, what: &str, kept: u64, counted: u64) {
@@ -29,37 +29,8 @@ impl Findings {
     }
 }
 
-impl Engine {
-    /// Compares everything that is kept as a running sum, or in two places, with what it stands for, and looks for
-    /// those who wait for nothing; returns what is wrong. For tests, between two calls of the engine: it looks at all
-    /// there is.
-    pub fn audit(&self) -> Vec<String> {
-        let mut found = Findings::default();
-        auditing!(self).audit_sums(&mut found);
-        auditing!(self).audit_timers(&mut found);
-        self.fetches.audit(&self.desk, &mut |what| found.0.push(what));
-        for (key, connection) in self.desk.connections.iter() {
-            auditing!(self).audit_connection(&mut found, key, connection);
-        }
-        for (key, session) in self.desk.sessions.iter() {
-            auditing!(self).audit_session(&mut found, SessionKey(key), session);
-            auditing!(self).audit_flow(&mut found, SessionKey(key), session);
-        }
-        self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
-        self.endings.audit(&mut |what| found.0.push(what));
-        self.desk
-            .tenants
-            .audit(&self.desk, &|tenant| self.endings.subscriptions_of(tenant), &mut |what| found.0.push(what));
-        self.retained.values.audit(&mut |what| found.0.push(what));
-        self.admissions.audit(&self.desk, self.links.roster.is_alone(), &mut |what| found.0.push(what));
-        self.observers.audit(&mut |what| found.0.push(what));
-        self.principals.audit(&self.desk.connections, &mut |what| found.0.push(what));
-        found.0
-    }
-}
-
 impl Audit<'_> {
-    fn audit_sums(&self, found: &mut Findings) {
+    pub(crate) fn audit_sums(&self, found: &mut Findings) {
         let desk = &self.desk;
         let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();
         let input = input as u64 + self.principals.held_bytes();
@@ -106,7 +77,7 @@ impl Audit<'_> {
         found.holds(idle && told && desk.hungry.is_empty(), || "something that was caused is not worked off".into());
     }
 
-    fn audit_timers(&self, found: &mut Findings) {
+    pub(crate) fn audit_timers(&self, found: &mut Findings) {
         let desk = &self.desk;
         let never = crate::now::Millis::NEVER;
         let connections = desk.connections.iter();
@@ -137,7 +108,7 @@ impl Audit<'_> {
         );
     }
 
-    fn audit_connection(&self, found: &mut Findings, key: ConnectionKey, connection: &Connection) {
+    pub(crate) fn audit_connection(&self, found: &mut Findings, key: ConnectionKey, connection: &Connection) {
         let session = connection.session.and_then(|session| self.desk.sessions.get(session.0));
         let bound = session.is_some_and(|session| session.connection == Some(key));
         let open = connection.phase == Phase::Open && connection.listener != PRINCIPAL_LISTENER;
@@ -171,7 +142,7 @@ impl Audit<'_> {
         }
     }
 
-    fn audit_session(&self, found: &mut Findings, key: SessionKey, session: &Session) {
+    pub(crate) fn audit_session(&self, found: &mut Findings, key: SessionKey, session: &Session) {
         let name = || format!("{:?}", session.client_id);
         found.holds(self.desk.sessions.find_session(session.tenant, &session.client_id) == Some(key), || {
             format!("{} is not found by name", name())
@@ -193,7 +164,7 @@ impl Audit<'_> {
         found.holds(rare.ends_at.is_some() == (away && ends), || format!("{}: its end is not set right", name()));
     }
 
-    fn audit_flow(&self, found: &mut Findings, key: SessionKey, session: &Session) {
+    pub(crate) fn audit_flow(&self, found: &mut Findings, key: SessionKey, session: &Session) {
         let Some(flow) = &session.flow else { return };
         let name = || format!("{:?}", session.client_id);
         found.equal("queue_bytes", flow.queue_bytes, flow.queue.iter().map(crate::session::Delivery::cost).sum());

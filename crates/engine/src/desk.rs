@@ -3,83 +3,55 @@
 //! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
-use crate::connection::table::Connections;
-use crate::memory::MemoryUse;
-use crate::session::table::Sessions;
-use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
-
-use tidegate_mqtt::PacketType;
+pub(crate) mod acknowledge;
+pub(crate) mod admission;
+pub(crate) mod dead_letter;
+pub(crate) mod deliver;
+pub(crate) mod expiring;
+pub(crate) mod groups;
+pub(crate) mod loop_lag;
+pub(crate) mod overflow;
+pub(crate) mod overload;
+pub(crate) mod receipts;
+pub(crate) mod restore;
+pub(crate) mod tail;
+pub(crate) mod tally;
+pub(crate) mod telling;
+pub(crate) mod turn_share;
 
 use crate::addresses::{Receipts, Tallies};
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
 use crate::connection::Connection;
 use crate::connection::output::{Output, OutputPool};
+use crate::connection::table::Connections;
 use crate::connection::to_write::ToWrite;
-use crate::durable::{Crossings, Journal, Key};
+use crate::durable::Crossings;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, Partitions, Place, SessionKey, ShardId, TenantId};
+use crate::journal::Journal;
+use crate::journal::keys::Key;
 use crate::limits::loop_lag::LoopLag;
 use crate::limits::overload::Overload;
 use crate::limits::rate::Published;
 use crate::limits::tenants::TenantUses;
 use crate::limits::usage::Meters;
+use crate::memory::MemoryUse;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::UplinkKey;
 use crate::publish::dead_letter::DeadLetters;
-use crate::session::overflow::OverflowRules;
 use crate::session::reservations::Reservations;
+use crate::session::table::Sessions;
 use crate::session::{BlockedPublisher, Session, Will};
+use crate::settings::overflow::OverflowRules;
 use crate::settings::{Holding, Settings};
 use crate::telling::Telling;
 use crate::telling::counters::Counters;
 use crate::telling::reason::Reason;
-use crate::timers::{Schedule, Waits};
-
-/// What a timer is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
-    /// CONNECT timeout or keep-alive.
-    Connection(ConnectionKey),
-    /// A parked publisher has waited long enough.
-    Parked(ConnectionKey),
-    /// A publisher may go on after it was too fast.
-    Rate(ConnectionKey),
-    /// A will's delay is over.
-    Will(SessionKey),
-    /// Something in a session's queue has expired.
-    Expiry(SessionKey),
-    /// A session without a connection ends.
-    SessionEnd(SessionKey),
-    /// A second is over in which turns took too long.
-    LoopLag,
-    /// Messages of groups that wait for a member are looked at.
-    Deals,
-    /// The next round of `$SYS`.
-    Sys,
-    /// Counts of receipts are told.
-    Receipts,
-    /// An uplink is probed, reached again, or given up.
-    Uplink(UplinkKey),
-    /// Brokers of an earlier process that nobody has named are given up.
-    FormerUplinks,
-}
-
-impl Waits for Timer {
-    fn counts_silence(self) -> bool {
-        match self {
-            Self::Connection(_) | Self::Parked(_) | Self::Will(_) | Self::SessionEnd(_) | Self::Uplink(_) => true,
-            Self::Rate(_)
-            | Self::Expiry(_)
-            | Self::LoopLag
-            | Self::Deals
-            | Self::Sys
-            | Self::Receipts
-            | Self::FormerUplinks => false,
-        }
-    }
-}
+use crate::timers::Schedule;
+use crate::timers::Timer;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use tidegate_mqtt::PacketType;
 
 /// Clients of a shard.
 #[derive(Debug)]

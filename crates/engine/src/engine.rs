@@ -1,11 +1,25 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
-use crate::cluster::ending::ending;
-use crate::groups::dealing::dealing;
-use crate::publish::answering::answering;
-use crate::retained::fetching::fetching;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod access;
+mod addresses;
+mod audit;
+mod cluster;
+mod connection;
+mod durable;
+mod groups;
+pub(crate) mod image;
+mod limits;
+mod observers;
+mod orchestrator;
+mod principals;
+mod publish;
+mod retained;
+mod service;
+mod session;
+mod silence;
+mod subscribe;
+mod telling;
+mod uplink;
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
@@ -14,14 +28,20 @@ use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
-use crate::desk::{Desk, Timer, high_water};
-use crate::durable::{JournalBatch, Recovery};
+use crate::desk::{Desk, high_water};
+use crate::durable::Recovery;
 use crate::event::Event;
+use crate::flows::cluster::ending::ending;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::answering::answering;
+use crate::flows::retained::fetching::fetching;
 use crate::groups::Groups;
 use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
 use crate::image::Handover;
+use crate::journal::JournalBatch;
 use crate::limits::usage::Usage;
 use crate::link::{Batch, Links};
+use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::now::{Millis, Now};
 use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;
@@ -36,10 +56,13 @@ use crate::retained::fetch::Fetches;
 use crate::session::Flow;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
+use crate::sys::Sys;
 use crate::telling::counters::{Counters, Gauges};
 use crate::telling::reason::Reason;
-use crate::telling::sys::Sys;
+use crate::timers::Timer;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
@@ -471,9 +494,9 @@ impl Engine {
 
 /// What a session is taken to hold beside its messages and subscriptions, bytes.
 const SESSION_BYTES: u64 = 512;
+
 /// Timers worked off in one turn; the rest is due in the next.
 pub(crate) const TIMERS_PER_TURN: usize = 1024;
+
 /// Expired retained messages removed in one turn.
 const RETAINED_EXPIRED_PER_TURN: u32 = 1024;
-/// What a blocked socket is taken to hold in the kernel, towards the memory ceiling.
-pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;

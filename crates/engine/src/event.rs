@@ -1,13 +1,12 @@
 //! What the engine asks of its shell.
 
-use std::sync::Arc;
-
-use crate::connection::identity::Identity;
+use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PrincipalId, ShardId, TenantId};
-use crate::observers::ObservedMessage;
-use crate::orchestrator::uplink::DialAttempt;
+use crate::now::Millis;
+use crate::settings::uplinks::DialAttempt;
 use crate::telling::reason::Reason;
-use tidegate_mqtt::{ReasonCode, Version};
+use std::sync::Arc;
+use tidegate_mqtt::{QoS, ReasonCode, Version};
 
 /// Something that the shell has to do or to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -387,4 +386,43 @@ impl std::fmt::Display for Delay {
             Self::TenantRate => f.write_str("the clients of its tenant publish faster than the limit for all of them"),
         }
     }
+}
+
+/// Names a message that an observer has to confirm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObservedTicket {
+    pub(crate) observer: ObserverId,
+    pub(crate) number: u64,
+}
+
+impl Default for ObservedTicket {
+    /// A ticket of no message: to confirm it does nothing.
+    fn default() -> Self {
+        Self { observer: ObserverId(u8::MAX), number: 0 }
+    }
+}
+
+/// A message for an observer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedMessage {
+    /// For [`Engine::confirm_observed`].
+    pub ticket: ObservedTicket,
+    /// Whether a publisher waits for the confirmation; not at QoS 0, for wills and for what the broker says itself.
+    pub is_awaited: bool,
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Who has published it; empty for the broker itself.
+    pub client_id: String,
+    /// The topic.
+    pub topic: String,
+    /// QoS as published.
+    pub qos: QoS,
+    /// RETAIN as published.
+    pub retain: bool,
+    /// Encoded MQTT 5 properties, as they are passed on.
+    pub properties: Vec<u8>,
+    /// When it expires, or [`Millis::NEVER`].
+    pub expires_at: Millis,
+    /// The payload.
+    pub payload: Vec<u8>,
 }

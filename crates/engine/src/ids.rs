@@ -1,8 +1,7 @@
 //! Names of places and things: distinct types, so that a session cannot be taken for a connection.
 
-use std::fmt;
-
 use crate::hash::hash_bytes;
+use std::fmt;
 
 /// What the client ids of uplinks begin with; such a name is at home in partition 0.
 pub(crate) const UPLINK_PREFIX: &str = "$uplink/";
@@ -217,3 +216,10 @@ pub(crate) struct AssignedNames {
     pub seed: u64,
     pub next: u64,
 }
+
+/// Stands where the sessions of clients have the listener that they came through.
+pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
+
+/// An uplink of this shard; numbers of removed ones are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UplinkKey(pub u32);

@@ -42,8 +42,9 @@
 //!
 //! # Where what is
 //!
-//! - `engine` is the calls above, `event` what they answer with, `desk` the clients of a shard, `settings` what it is
-//!   told at start, `silence` the deadlines that count a peer's silence; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
+//! - `engine` has the calls above, `flows` what happens across components, `event` what the calls answer with,
+//!   `desk` the clients of a shard, `settings` the settings at start; `ids`, `now`, `hash`, `slab`, `timers`, `message`
+//!   and `wire` are below everything.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
 //!   `access`.
 //! - A message: `publish` (the pipeline and its stages, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
@@ -82,10 +83,13 @@ mod desk;
 mod durable;
 mod engine;
 mod event;
+mod flows;
 mod groups;
 mod hash;
+mod identity;
 mod ids;
 mod image;
+mod journal;
 mod limits;
 mod link;
 mod memory;
@@ -95,54 +99,62 @@ mod observers;
 mod orchestrator;
 mod principals;
 mod publish;
+mod records;
 mod retained;
+mod roster;
 mod service;
 mod session;
 mod settings;
-mod silence;
 mod slab;
 mod subscribe;
+mod sys;
 mod telling;
 mod timers;
 mod topics;
 mod wire;
 
+pub use crate::access::rights::Right;
+pub use crate::cluster::transfer::error::ImageError;
+pub use crate::event::ObservedMessage;
+pub use crate::event::ObservedTicket;
+pub use crate::identity::Grant;
+pub use crate::identity::Identity;
+pub use crate::journal::JournalBatch;
+pub use crate::roster::Roster;
+pub use crate::topics::observed::MAX_OBSERVERS;
+pub use crate::topics::origin::HUB_CLIENT_PREFIX;
+pub use crate::topics::origin::ORIGIN_PROPERTY;
 pub use access::{Access, Subject};
-pub use addresses::{MembershipChange, MembershipError, MembershipOutcome, Right};
-pub use cluster::roster::Roster;
+pub use addresses::{MembershipChange, MembershipError, MembershipOutcome};
 pub use connection::Preset;
 pub use connection::close::Evicted;
-pub use connection::identity::{Grant, Identity};
 pub use connection::output::Output;
-pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
+pub use durable::{RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
+pub use engine::image::adopting::{AdoptError, UplinkImage};
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place, PrincipalId,
     ShardId, TenantId, partition_of,
 };
-pub use image::{AdoptError, ImageError, Owed, PartitionImage, Snapshot, UplinkImage};
+pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use limits::usage::Usage;
 pub use link::Batch;
 pub use now::{Millis, Now};
-pub use observers::{
-    MAX_OBSERVERS, ObservedMessage, ObservedTicket, Observer, ObserverAnswer, ObserverError, ObserverPolicy,
-    ObserverWindow,
-};
+pub use observers::{Observer, ObserverAnswer, ObserverError, ObserverPolicy, ObserverWindow};
 pub use orchestrator::homes::{Home, Homes};
 pub use orchestrator::uplink::{
     DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
     UplinkState,
 };
 pub use principals::{Principal, PrincipalKind, RetainedValue};
-pub use publish::origin::{HUB_CLIENT_PREFIX, ORIGIN_PROPERTY};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;
 pub use settings::{
     AddressSettings, Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy,
-    OverflowRule, PriorityRule, PrioritySource, QueueSettings, ReportCheck, RetainedSettings, Settings, SharedSettings,
-    SharedStrategy, TenantLedger, TenantQuota, Tenants,
+    OverflowRule, PriorityRule, PrioritySource, QUEUE_CLIENT_PREFIX, QueueSettings, ReportCheck, RetainedSettings,
+    Settings, SharedSettings, SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
 pub use telling::clients::{ClientQuery, ClientSummary};
 pub use telling::counters::{Counters, Gauges};

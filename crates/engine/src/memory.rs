@@ -2,6 +2,8 @@
 
 /// The share of a queue while the shard holds more than half of what it may.
 const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
+/// Bytes that a blocked socket is taken to hold in the kernel, towards the memory ceiling.
+pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
 
 /// Bytes and messages that a shard holds, as running sums.
 #[derive(Debug)]

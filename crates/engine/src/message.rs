@@ -1,16 +1,16 @@
 //! An application message that is kept: queued, in flight for a lasting session, retained, or a will.
 
-use std::rc::Rc;
-use std::sync::Arc;
-
-use tidegate_mqtt::QoS;
-
 use crate::ids::TenantId;
 use crate::now::Millis;
-use crate::retained::Retainable;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_mqtt::QoS;
 
 /// Payloads of at least this many bytes are shared between receivers and shards instead of being copied to each.
 pub(crate) const SHARED_PAYLOAD_MIN: usize = 16 * 1024;
+
+/// Bytes of a place in a queue, towards the cost of a message.
+pub(crate) const DELIVERY_BYTES: usize = 56;
 
 /// A kept message; receivers share it.
 pub(crate) type MessageRef = Rc<Message>;
@@ -151,7 +151,7 @@ impl<'a> Publication<'a> {
     /// Bytes that a delivery of this message counts for in a queue.
     pub(crate) fn delivery_cost(&self) -> u64 {
         let bytes = self.topic.len() + self.properties.len() + self.payload.len();
-        (bytes + size_of::<Message>() + 16 + size_of::<crate::session::Delivery>()) as u64
+        (bytes + size_of::<Message>() + 16 + DELIVERY_BYTES) as u64
     }
 
     /// The payload as a shared one, if it is large enough to be worth it.
@@ -216,12 +216,5 @@ impl Message {
     }
 }
 
-impl Retainable for MessageRef {
-    fn bytes(&self) -> u64 {
-        self.cost()
-    }
-
-    fn expires_at(&self) -> Millis {
-        self.expires_at
-    }
-}
+/// Highest priority of a message; 0 is the least and the ordinary one.
+pub(crate) const PRIORITY_MAX: u8 = 9;

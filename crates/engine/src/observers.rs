@@ -4,29 +4,20 @@
 //! has not confirmed is bounded by its window; its policy says what happens to publishers beyond it. The topics of an
 //! observer are looked up with the route of a topic, so a topic without one costs nothing.
 
-mod topics;
+use crate::topics::observed::ObservedTopics;
+use crate::topics::observed::ObserverSet;
 
 use crate::desk::Desk;
-use crate::publish::answering::{Answering, answering};
-use crate::publish::deciding::Deciding;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use tidegate_mqtt::{QoS, TopicFilter, split_frame};
-
-use crate::engine::Engine;
-use crate::event::{Attempt, Event};
-use crate::ids::{ConnectionKey, ObserverId, PRINCIPAL_LISTENER, TenantId};
+use crate::event::Event;
+pub(crate) use crate::event::{ObservedMessage, ObservedTicket};
+use crate::ids::{ConnectionKey, ObserverId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
-use crate::now::{Millis, Now};
-use crate::publish::inbound::Inbound;
 use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
-
-pub(crate) use topics::{ObservedTopics, ObserverSet};
-
-/// Observers of a shard at most, those of the settings included.
-pub const MAX_OBSERVERS: usize = 32;
+pub(crate) use crate::topics::observed::MAX_OBSERVERS;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tidegate_mqtt::split_frame;
 
 /// What happens when the window of an observer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,69 +83,30 @@ pub enum ObserverAnswer {
     },
 }
 
-/// Names a message that an observer has to confirm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObservedTicket {
-    observer: ObserverId,
-    number: u64,
-}
-
-impl Default for ObservedTicket {
-    /// A ticket of no message: to confirm it does nothing.
-    fn default() -> Self {
-        Self { observer: ObserverId(u8::MAX), number: 0 }
-    }
-}
-
-/// A message for an observer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedMessage {
-    /// For [`Engine::confirm_observed`].
-    pub ticket: ObservedTicket,
-    /// Whether a publisher waits for the confirmation; not at QoS 0, for wills and for what the broker says itself.
-    pub is_awaited: bool,
-    /// The tenant.
-    pub tenant: TenantId,
-    /// Who has published it; empty for the broker itself.
-    pub client_id: String,
-    /// The topic.
-    pub topic: String,
-    /// QoS as published.
-    pub qos: QoS,
-    /// RETAIN as published.
-    pub retain: bool,
-    /// Encoded MQTT 5 properties, as they are passed on.
-    pub properties: Vec<u8>,
-    /// When it expires, or [`Millis::NEVER`].
-    pub expires_at: Millis,
-    /// The payload.
-    pub payload: Vec<u8>,
-}
-
 /// A message that was told and not confirmed.
 #[derive(Clone, Copy, Debug)]
-struct Unconfirmed {
+pub(crate) struct Unconfirmed {
     /// Whose acknowledgement waits.
-    ticket: Option<Ticket>,
-    cost: u64,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) cost: u64,
 }
 
 #[derive(Debug)]
-struct Observing {
-    observer: Observer,
-    unconfirmed: BTreeMap<u64, Unconfirmed>,
+pub(crate) struct Observing {
+    pub(crate) observer: Observer,
+    pub(crate) unconfirmed: BTreeMap<u64, Unconfirmed>,
     /// Their bytes.
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// Publishers that are parked until there is room.
-    waiting: VecDeque<ConnectionKey>,
+    pub(crate) waiting: VecDeque<ConnectionKey>,
 }
 
 impl Observing {
-    fn new(observer: Observer) -> Self {
+    pub(crate) fn new(observer: Observer) -> Self {
         Self { observer, unconfirmed: BTreeMap::new(), bytes: 0, waiting: VecDeque::new() }
     }
 
-    fn has_room(&self, cost: u64) -> bool {
+    pub(crate) fn has_room(&self, cost: u64) -> bool {
         let window = self.observer.window;
         let count = self.unconfirmed.len() as u64;
         count < window.messages && (count == 0 || self.bytes.saturating_add(cost) <= window.bytes)
@@ -164,7 +116,7 @@ impl Observing {
 /// All observers of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
-    all: BTreeMap<ObserverId, Observing>,
+    pub(crate) all: BTreeMap<ObserverId, Observing>,
     next_number: u64,
     /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept back,
     /// does not wait again; the mark ends with it, whatever becomes of it.
@@ -205,7 +157,7 @@ impl Observers {
         observers
     }
 
-    fn topics(&self) -> ObservedTopics {
+    pub(crate) fn topics(&self) -> ObservedTopics {
         let topics = self.all.iter().filter(|(_, it)| !it.observer.filters.is_empty());
         ObservedTopics::new(topics.map(|(id, it)| (*id, it.observer.tenant, it.observer.filters.clone())).collect())
     }
@@ -257,7 +209,7 @@ impl Observers {
     }
 
     /// Puts a publisher that waits again before all others; false if it does not wait.
-    fn put_back(&mut self, id: ObserverId, key: ConnectionKey) -> bool {
+    pub(crate) fn put_back(&mut self, id: ObserverId, key: ConnectionKey) -> bool {
         let Some(it) = self.all.get_mut(&id).filter(|it| it.waiting.back() == Some(&key)) else { return false };
         it.waiting.rotate_right(1);
         true
@@ -309,130 +261,6 @@ impl Observers {
 /// Bytes that a message takes of a window.
 pub(crate) fn observed_cost(publication: &Publication<'_>) -> u64 {
     (publication.topic.len() + publication.properties.len() + publication.payload.len()) as u64
-}
-
-impl Engine {
-    /// Tells an observer of messages from now on, as [`Event::Observed`].
-    ///
-    /// # Errors
-    /// When there are too many, or a filter is not valid.
-    pub fn observe(&mut self, observer: Observer) -> Result<ObserverId, ObserverError> {
-        for filter in &observer.filters {
-            if TopicFilter::new(filter).is_err() || filter.starts_with("$share/") {
-                return Err(ObserverError::InvalidFilter(filter.clone()));
-            }
-        }
-        let mut ids = (ObserverId::FIRST..MAX_OBSERVERS as u8).map(ObserverId);
-        let id = ids.find(|id| !self.observers.all.contains_key(id)).ok_or(ObserverError::TooMany)?;
-        self.observers.all.insert(id, Observing::new(observer));
-        self.cache.set_observed(self.observers.topics());
-        Ok(id)
-    }
-
-    /// Ends an observer. What it has not confirmed is refused for its reason.
-    pub fn end_observer(&mut self, now: Now, id: ObserverId) {
-        let Some(it) = self.observers.all.remove(&id) else { return };
-        self.cache.set_observed(self.observers.topics());
-        for ticket in it.unconfirmed.values().filter_map(|one| one.ticket) {
-            answering!(self).confirm_publisher(now, ticket, Some(it.observer.refusal));
-        }
-        for key in it.waiting {
-            self.unpark(now, key);
-        }
-        self.after_frame(now);
-    }
-
-    /// Gives an observer another window. One of the settings has none until this is called.
-    pub fn set_observer_window(&mut self, now: Now, id: ObserverId, window: ObserverWindow) {
-        let Some(it) = self.observers.all.get_mut(&id) else { return };
-        it.observer.window = window;
-        self.release_observed(now, id);
-        self.after_frame(now);
-    }
-
-    /// An observer has a message, or refuses it for now or for good. A ticket counts once.
-    pub fn confirm_observed(&mut self, now: Now, ticket: ObservedTicket, answer: ObserverAnswer) {
-        let ObservedTicket { observer: id, number } = ticket;
-        let Some(it) = self.observers.all.get_mut(&id) else { return };
-        let Some(one) = it.unconfirmed.remove(&number) else { return };
-        it.bytes -= one.cost;
-        let refused = match answer {
-            ObserverAnswer::Taken => None,
-            ObserverAnswer::Later => Some(it.observer.refusal),
-            ObserverAnswer::Never { client_id, topic } => {
-                let reason = Reason::ObserverRejected;
-                self.desk.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
-                Some(reason)
-            }
-        };
-        match one.ticket {
-            Some(ticket) => answering!(self).confirm_publisher(now, ticket, refused),
-            None => refused.into_iter().for_each(|reason| self.desk.counters.drop_message(reason)),
-        }
-        self.release_observed(now, id);
-        self.after_frame(now);
-    }
-
-    /// Lets publishers go on that wait for an observer, each after the other, while it has room.
-    fn release_observed(&mut self, now: Now, id: ObserverId) {
-        let waiting = self.observers.all.get(&id).map_or(0, |it| it.waiting.len());
-        for _ in 0..waiting {
-            let Some(it) = self.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
-            let Some(key) = it.waiting.pop_front() else { return };
-            self.unpark(now, key);
-            // Its message needs more room than there is: it stays the first.
-            if self.observers.put_back(id, key) {
-                return;
-            }
-        }
-    }
-}
-
-impl Answering<'_> {
-    /// One confirmation for a publisher.
-    ///
-    /// A refusal for now ends the connection of a publisher that gets no reason codes, and of one whose message has QoS 2:
-    /// others have it by now, and a PUBREC with an error would free its packet identifier, so that it could come twice.
-    /// The publisher sends it again, and only observers get it then.
-    ///
-    /// A refusal for good ends the exchange, or the publisher would send the message for ever. MQTT 5 has a code for it
-    /// in PUBACK and PUBREC. MQTT 3 allows only a positive acknowledgement there ([MQTT-3.3.5-2] of 3.1.1).
-    fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
-        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
-        if let Some(reason) = refused {
-            self.desk.counters.drop_message(reason);
-            let is_principal = connection.listener == PRINCIPAL_LISTENER;
-            let extra = connection.extra.as_ref().filter(|_| !is_principal);
-            let is_exactly_once = extra.is_some_and(|extra| extra.acks.is_pub_rec(ticket.sequence));
-            let has_codes = is_principal || connection.version.is_v5();
-            if reason.is_temporary() {
-                if !has_codes || is_exactly_once {
-                    return self.desk.to_close.push((ticket.connection, reason, None));
-                }
-            } else if !has_codes {
-                return self.confirm(now, ticket, None, false);
-            }
-        }
-        self.confirm(now, ticket, refused, false);
-    }
-}
-
-impl Deciding<'_> {
-    /// The observers of a message on its way in. A principal may be of a service that observes as well, and is not told
-    /// its own messages.
-    #[inline]
-    pub(crate) fn observers_of(&self, it: &Inbound<'_>) -> ObserverSet {
-        let all = self.cache.traits(it.slot).observers;
-        if it.session.is_some() || all.is_empty() { all } else { all.without(self.principals.unobserved_by(it.key)) }
-    }
-
-    /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
-    #[cold]
-    pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
-        let (topic, set) = (self.cache.topic_of(it), self.observers_of(it));
-        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.observers.tell_observers(self.desk, set, &it.publication(&topic), &name, ticket)
-    }
 }
 
 impl Observers {

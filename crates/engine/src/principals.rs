@@ -6,25 +6,15 @@
 //! it. What it publishes meanwhile is held, within its bounds.
 
 use crate::access::{Rules, Subject};
-use crate::connection::parking::parking;
 use crate::connection::table::Connections;
-use crate::desk::{Desk, Timer};
-use crate::publish::answering::{Answering, answering};
-use crate::publish::deciding::Deciding;
-use std::collections::{BTreeMap, VecDeque};
-
-use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
-
-use crate::connection::identity::Identity;
-use crate::connection::{Connection, Outcome, Phase};
-use crate::engine::Engine;
-use crate::event::Event;
+use crate::connection::{Connection, Outcome};
+use crate::desk::Desk;
+use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
-use crate::now::{Millis, Now};
-use crate::publish::inbound::Inbound;
-use crate::publish::pipeline::Progress;
+use crate::now::Millis;
 use crate::service::InnerPublication;
-use crate::telling::reason::Reason;
+use std::collections::{BTreeMap, VecDeque};
+use tidegate_mqtt::QoS;
 
 /// What a principal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,36 +61,36 @@ pub struct RetainedValue {
 
 /// A message of a principal, and its number.
 #[derive(Debug)]
-struct Held {
-    number: u64,
-    message: InnerPublication,
+pub(crate) struct Held {
+    pub(crate) number: u64,
+    pub(crate) message: InnerPublication,
 }
 
 impl Held {
-    fn cost(&self) -> u64 {
+    pub(crate) fn cost(&self) -> u64 {
         let message = &self.message;
         (size_of::<Self>() + message.topic.len() + message.properties.len() + message.payload.len()) as u64
     }
 }
 
 #[derive(Debug)]
-struct Registered {
-    principal: Principal,
+pub(crate) struct Registered {
+    pub(crate) principal: Principal,
     /// Messages that wait until the principal may go on.
-    held: VecDeque<Held>,
-    held_bytes: u64,
+    pub(crate) held: VecDeque<Held>,
+    pub(crate) held_bytes: u64,
     /// Numbers of the messages that were routed and not answered, in their order. Answers keep it.
-    answering: VecDeque<u64>,
+    pub(crate) answering: VecDeque<u64>,
     /// Answers of it that wait for a commit.
-    uncommitted: usize,
+    pub(crate) uncommitted: usize,
 }
 
 /// All principals of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Principals {
-    all: BTreeMap<ConnectionKey, Registered>,
+    pub(crate) all: BTreeMap<ConnectionKey, Registered>,
     /// Outcomes that wait for the commit of a batch, in the order of batches.
-    uncommitted: VecDeque<(u64, PrincipalId, u64, Outcome)>,
+    pub(crate) uncommitted: VecDeque<(u64, PrincipalId, u64, Outcome)>,
 }
 
 impl Principals {
@@ -131,7 +121,7 @@ impl Principals {
 }
 
 impl Principal {
-    fn subject(&self) -> Subject<'_> {
+    pub(crate) fn subject(&self) -> Subject<'_> {
         Subject {
             tenant: self.tenant,
             client_id: &self.name,
@@ -141,288 +131,8 @@ impl Principal {
     }
 }
 
-impl Engine {
-    /// Registers a principal at this shard.
-    pub fn add_principal(&mut self, now: Now, principal: Principal) -> PrincipalId {
-        let mut connection = Connection::new(PRINCIPAL_LISTENER, principal.tenant, now.monotonic);
-        connection.phase = Phase::Open;
-        connection.version = Version::V5;
-        let key = self.desk.connections.insert(connection);
-        self.desk.telling.name_principal(key, &principal.name);
-        let (held, answering) = (VecDeque::new(), VecDeque::new());
-        self.principals.all.insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
-        PrincipalId(key)
-    }
-
-    /// Forgets a principal. What it was not answered is answered with [`Reason::ConnectionLost`].
-    pub fn remove_principal(&mut self, now: Now, id: PrincipalId) {
-        let PrincipalId(key) = id;
-        answering!(self).refuse_all_of_principal(key, Reason::ConnectionLost);
-        if self.principals.all.remove(&key).is_none() {
-            return;
-        }
-        self.desk.telling.forget_principal(key);
-        self.links.forget_waiting(key);
-        self.observers.forget_waiting(key);
-        self.groups.dealers.waiting.remove(&key);
-        self.uplinks.forget_waiting(key);
-        if let Some(connection) = self.desk.connections.remove(key)
-            && let Some(extra) = connection.extra
-        {
-            self.end_admission(key, &extra);
-            if let Some(parked) = &extra.parked {
-                self.desk.timers.cancel(parked.until, Timer::Parked(key));
-            }
-            if let Some(rate) = &extra.rate {
-                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
-            }
-        }
-        self.after_frame(now);
-    }
-
-    /// Publishes a message as a principal. [`Event::Published`] names the number and what has become of it, as a PUBACK
-    /// would, when that is certain: every shard that has to has it, and it is committed where it is stored.
-    pub fn publish_as(&mut self, now: Now, id: PrincipalId, message: InnerPublication, number: u64) {
-        let PrincipalId(key) = id;
-        self.desk.journal.now = now;
-        let held = Held { number, message };
-        let Some(registered) = self.principals.all.get(&key) else {
-            return answering!(self).tell_published(id, number, Err(Reason::ConnectionLost));
-        };
-        let waits = !registered.held.is_empty() || self.desk.connections.is_parked(key);
-        if waits || self.publish_held_by(now, key, &held) == Progress::Deferred {
-            self.hold(key, held);
-        }
-        self.after_frame(now);
-    }
-
-    /// The retained message of a topic, if a principal may subscribe to it. Ask the shard that is the topic's home.
-    ///
-    /// # Errors
-    ///
-    /// [`Reason::NotAuthorized`] if it may not, [`Reason::InvalidTopicName`] if there can be no such topic, and
-    /// [`Reason::NotServedHere`] if another shard or node is the home of the topic.
-    pub fn retained_for(&self, now: Now, principal: &Principal, topic: &str) -> Result<Option<RetainedValue>, Reason> {
-        TopicName::new(topic).map_err(|_| Reason::InvalidTopicName)?;
-        let subject = principal.subject();
-        if principal.kind == PrincipalKind::User && !self.rules.subject_may_read(&self.settings, subject, topic) {
-            return Err(Reason::NotAuthorized);
-        }
-        if self.links.roster.home_of_topic(principal.tenant, topic) != self.place.shard {
-            return Err(Reason::NotServedHere);
-        }
-        let message = self.retained.values.get(principal.tenant, topic, now.monotonic);
-        Ok(message.map(|message| {
-            let publication = message.publication();
-            RetainedValue {
-                qos: publication.qos,
-                properties: publication.properties.to_vec(),
-                expires_at: publication.expires_at,
-                payload: publication.payload.to_vec(),
-            }
-        }))
-    }
-
-    /// Takes one message of a principal through the pipeline.
-    fn publish_held_by(&mut self, now: Now, key: ConnectionKey, held: &Held) -> Progress {
-        let Held { number, message } = held;
-        let Some(registered) = self.principals.all.get_mut(&key) else { return Progress::Taken };
-        let is_broker = registered.principal.kind == PrincipalKind::Broker;
-        let refused = if !is_broker && message.tenant != registered.principal.tenant {
-            Some(Reason::NotAuthorized)
-        } else if message.retain && !self.settings.retained.available && !is_broker {
-            Some(Reason::RetainNotSupported)
-        } else if self.homes.have_ended() {
-            // Another node may have taken the place, and what is promised now may be lost.
-            Some(Reason::LeaseEnded)
-        } else if message.topic.is_empty() {
-            Some(Reason::InvalidTopicName)
-        } else if message.expires_at <= now.monotonic {
-            Some(Reason::MessageExpired)
-        } else {
-            self.desk.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
-        };
-        if let Some(reason) = refused {
-            answering!(self).refuse_publication(PrincipalId(key), *number, reason);
-            return Progress::Taken;
-        }
-        registered.answering.push_back(*number);
-        let raw = RawPublish {
-            dup: false,
-            qos: message.qos,
-            retain: message.retain && self.settings.retained.available,
-            topic: message.topic.as_bytes(),
-            // All that it publishes is answered, QoS 0 included.
-            packet_id: Some(PacketId::MIN),
-            properties: &message.properties,
-            payload: &message.payload,
-        };
-        self.desk.counters.messages_in[raw.qos as usize] += 1;
-        self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
-        let payer = self.desk.connections.payer_of(key);
-        self.desk.meters.of(payer).messages_in += 1;
-        let mut properties = std::mem::take(&mut self.scratch_properties);
-        properties.clear();
-        let source = (key, None, message.tenant);
-        let progress = self.publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
-        self.scratch_properties = properties;
-        match progress {
-            Ok(Progress::Taken) => {
-                if !is_broker && self.desk.tenants.limit_rates() {
-                    parking!(self).charge_rate(now, key, message.topic.len() + message.payload.len());
-                }
-                return Progress::Taken;
-            }
-            Ok(Progress::Deferred) => {}
-            Err(ref refused) => answering!(self).refuse_publication(PrincipalId(key), *number, refused.reason),
-        }
-        if let Some(registered) = self.principals.all.get_mut(&key) {
-            registered.answering.pop_back();
-        }
-        progress.unwrap_or(Progress::Taken)
-    }
-
-    /// Keeps a message until the principal may go on, or refuses it.
-    fn hold(&mut self, key: ConnectionKey, held: Held) {
-        let Some(registered) = self.principals.all.get_mut(&key) else { return };
-        let cost = held.cost();
-        let bytes = registered.held_bytes + cost;
-        if registered.held.len() >= registered.principal.max_held_messages
-            || bytes > registered.principal.max_held_bytes
-        {
-            return answering!(self).refuse_publication(PrincipalId(key), held.number, Reason::PublisherHeld);
-        }
-        registered.held_bytes = bytes;
-        registered.held.push_back(held);
-        self.desk.memory.held += cost;
-        self.desk.memory.input_bytes += cost;
-    }
-
-    /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
-    pub(crate) fn resume_principal(&mut self, now: Now, key: ConnectionKey) {
-        while !self.desk.connections.is_parked(key)
-            && let Some(held) = answering!(self).take_held(key)
-        {
-            if self.publish_held_by(now, key, &held) == Progress::Deferred {
-                let cost = held.cost();
-                let Some(registered) = self.principals.all.get_mut(&key) else { return };
-                registered.held_bytes += cost;
-                registered.held.push_front(held);
-                self.desk.memory.held += cost;
-                self.desk.memory.input_bytes += cost;
-                return;
-            }
-            self.observers.end_giving_up(key);
-            self.after_frame(now);
-        }
-    }
-}
-
-impl Answering<'_> {
-    /// Takes the message that is held longest.
-    fn take_held(&mut self, key: ConnectionKey) -> Option<Held> {
-        let registered = self.principals.all.get_mut(&key)?;
-        let held = registered.held.pop_front()?;
-        let cost = held.cost();
-        registered.held_bytes -= cost;
-        self.desk.memory.held -= cost;
-        self.desk.memory.input_bytes -= cost;
-        Some(held)
-    }
-
-    /// A principal has waited as long as it may: what it holds is refused.
-    pub(crate) fn refuse_held(&mut self, key: ConnectionKey, reason: Reason) {
-        while let Some(held) = self.take_held(key) {
-            self.refuse_publication(PrincipalId(key), held.number, reason);
-        }
-    }
-
-    /// What a principal was not answered is refused, since the broker stops or the principal goes.
-    pub(crate) fn refuse_all_of_principal(&mut self, key: ConnectionKey, reason: Reason) {
-        if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
-            // Later confirmations are ignored.
-            extra.acks.abandon();
-        }
-        let answering = self.principals.all.get_mut(&key).map(|registered| std::mem::take(&mut registered.answering));
-        for number in answering.into_iter().flatten() {
-            self.tell_published(PrincipalId(key), number, Err(reason));
-        }
-        self.refuse_held(key, reason);
-    }
-
-    /// What all principals were not answered is refused: the lease of this node has ended, and no promise counts.
-    pub(crate) fn refuse_all_of_principals(&mut self, reason: Reason) {
-        let keys: Vec<ConnectionKey> = self.principals.all.keys().copied().collect();
-        for key in keys {
-            self.refuse_all_of_principal(key, reason);
-        }
-        for (_, id, number, _) in std::mem::take(&mut self.principals.uncommitted) {
-            if let Some(registered) = self.principals.all.get_mut(&id.0) {
-                registered.uncommitted -= 1;
-            }
-            self.tell_published(id, number, Err(reason));
-        }
-    }
-
-    /// Counts a message that did not reach the pipeline, and answers it.
-    #[cold]
-    fn refuse_publication(&mut self, id: PrincipalId, number: u64, reason: Reason) {
-        self.desk.counters.drop_message(reason);
-        self.tell_published(id, number, Err(reason));
-    }
-
-    /// The answer to what a principal has published first of all that is not answered. `promises` says whether it has
-    /// to wait for the commit.
-    #[cold]
-    pub(crate) fn answer_principal(&mut self, key: ConnectionKey, outcome: Outcome, promises: bool) {
-        let Some(registered) = self.principals.all.get_mut(&key) else { return };
-        let Some(number) = registered.answering.pop_front() else { return };
-        // One that promises nothing waits for those before it.
-        let waits = registered.uncommitted > 0;
-        let last = self.principals.uncommitted.back().map(|(batch, ..)| *batch).filter(|_| waits);
-        let batch = if promises { self.desk.journal.promised_batch() } else { last };
-        match batch {
-            Some(batch) => {
-                registered.uncommitted += 1;
-                self.principals.uncommitted.push_back((batch, PrincipalId(key), number, outcome));
-            }
-            None => self.tell_published(PrincipalId(key), number, outcome),
-        }
-    }
-
-    /// All batches up to this one are committed.
-    pub(crate) fn tell_committed(&mut self, committed: u64) {
-        while let Some((batch, id, number, outcome)) = self.principals.uncommitted.front().copied()
-            && batch <= committed
-        {
-            self.principals.uncommitted.pop_front();
-            if let Some(registered) = self.principals.all.get_mut(&id.0) {
-                registered.uncommitted -= 1;
-            }
-            self.tell_published(id, number, outcome);
-        }
-    }
-
-    fn tell_published(&mut self, principal: PrincipalId, number: u64, outcome: Result<ReasonCode, Reason>) {
-        self.desk.events.push_back(Event::Published { principal, number, outcome });
-    }
-}
-
-impl Deciding<'_> {
-    /// The name of the publisher of a message, and its tenant.
-    pub(crate) fn publisher_of(&self, it: &Inbound<'_>) -> Option<(TenantId, &str)> {
-        match it.session {
-            Some(session) => {
-                let session = self.desk.sessions.get(session.0)?;
-                Some((session.tenant, &*session.client_id))
-            }
-            None => self.principals.name(it.key),
-        }
-    }
-}
-
 impl Connections {
-    fn is_parked(&self, key: ConnectionKey) -> bool {
+    pub(crate) fn is_parked(&self, key: ConnectionKey) -> bool {
         self.get(key).is_some_and(Connection::is_parked)
     }
 }

@@ -1,20 +1,11 @@
 //! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients
 //! elsewhere.
 
-use crate::publish::publishing::publishing;
-use crate::session::acknowledge::Acknowledging;
-use crate::session::table::Sessions;
-use tidegate_mqtt::{QoS, TopicName};
-
-use crate::engine::Engine;
-use crate::event::Event;
-use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
+use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
-use crate::now::{Millis, Now};
-use crate::orchestrator::homes::Home;
-use crate::publish::deliver::Terms;
-use crate::telling::reason::Reason;
-use crate::topics::is_own_topic;
+use crate::now::Millis;
+use crate::session::table::Sessions;
+use tidegate_mqtt::QoS;
 
 /// A message that a part of the broker publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,112 +35,17 @@ impl InnerPublication {
     }
 }
 
-impl Engine {
-    /// Publishes a message of the broker's own. No rules are asked. Returns whether the topic is one that may be
-    /// published to: a valid name, and not below `$SYS`.
-    pub fn publish_inner(&mut self, now: Now, message: &InnerPublication) -> bool {
-        if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
-            return false;
-        }
-        publishing!(self).publish_inside(now, &mut message.publication(self.settings.retained.available), None);
-        self.after_frame(now);
-        true
-    }
-
-    /// Whether what is retained under a topic is at home in this process: of the nodes of a cluster, one of them.
-    pub fn is_home_of_topic(&self, tenant: TenantId, topic: &str) -> bool {
-        self.homes.home_of(&self.desk, partition_of(tenant, topic)) == Home::Here
-    }
-
-    /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have
-    /// one, so that applications are not taken for mobile nodes. Looks at every session of the shard.
-    pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &str, ConnectionKey)> {
-        let all = self.settings.addresses.is_none();
-        let clients = self.desk.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
-        clients.filter_map(|(_, session)| Some((session.tenant, &*session.client_id, session.connection?)))
-    }
-
-    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are
-    /// dropped. Says whether there was one.
-    pub fn send_elsewhere(&mut self, now: Now, tenant: TenantId, client_id: &str, reference: &str) -> bool {
-        let session = self.desk.sessions.find_session(tenant, client_id);
-        let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
-        self.close_towards(now, key, Reason::UseAnotherServer, None, Some(reference));
-        self.after_frame(now);
-        true
-    }
-
-    /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`] tells when it
-    /// acknowledges. Says whether it is asked: one who is away, or still owes acknowledgements or has messages waiting,
-    /// is not. One who owes that of an earlier ping is, without another message: a client that answers none would be
-    /// taken for one of which nothing is known.
-    pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
-        let Some(key) = self.desk.sessions.find_session(tenant, client_id) else { return false };
-        if self.owes_pong(key) {
-            return true;
-        }
-        if !self.desk.sessions.may_be_pinged(key) {
-            return false;
-        }
-        let mut publication = Publication::new(tenant, topic, QoS::AtLeastOnce, false, &[], expires_at, &[], 0);
-        let terms = Terms {
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            subscription_ids: &[],
-            group: None,
-            publisher: None,
-            metered: false,
-        };
-        self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, &mut publication, &mut self.layouts, key, &terms);
-        self.after_frame(now);
-        let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
-        let Some(sent) = flow.and_then(|flow| flow.inflight.iter().next_back()) else { return false };
-        self.pings.insert((key.0, sent.id().get()), true);
-        true
-    }
-
-    /// Begins a new round of pings: what acknowledges earlier ones is told no more.
-    pub fn forget_pings(&mut self) {
-        let mut pings = std::mem::take(&mut self.pings);
-        pings.retain(|(session, id), counts| {
-            *counts = false;
-            self.desk.sessions.is_under_way(SessionKey(*session), *id)
-        });
-        self.pings = pings;
-    }
-
-    /// Whether a client that is connected has not acknowledged its last ping.
-    fn owes_pong(&self, key: SessionKey) -> bool {
-        let mut pings = self.pings.range((key.0, 0)..=(key.0, u16::MAX));
-        pings.any(|((_, id), _)| self.desk.sessions.is_under_way(key, *id))
-    }
-}
-
 impl Sessions {
     /// Whether a client that is connected has yet to acknowledge a packet.
-    fn is_under_way(&self, key: SessionKey, id: u16) -> bool {
+    pub(crate) fn is_under_way(&self, key: SessionKey, id: u16) -> bool {
         let session = self.get(key.0).filter(|session| session.connection.is_some());
         let flow = session.and_then(|session| session.flow.as_ref());
         flow.is_some_and(|flow| flow.inflight.iter().any(|sent| sent.id().get() == id))
     }
 
-    fn may_be_pinged(&self, key: SessionKey) -> bool {
+    pub(crate) fn may_be_pinged(&self, key: SessionKey) -> bool {
         let Some(session) = self.get(key.0) else { return false };
         let idle = session.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
         session.connection.is_some() && idle
-    }
-}
-
-impl Acknowledging<'_> {
-    /// A packet id was acknowledged; perhaps it was that of a ping.
-    #[cold]
-    pub(crate) fn note_pong(&mut self, session: SessionKey, packet_id: u16) {
-        if self.pings.remove(&(session.0, packet_id)) == Some(true)
-            && let Some(session) = self.desk.sessions.get(session.0)
-        {
-            let (tenant, client_id) = (session.tenant, session.client_id.to_string());
-            self.desk.events.push_back(Event::Pong { tenant, client_id });
-        }
     }
 }

@@ -1,7 +1,9 @@
 //! What an engine is told at start: limits with names and units, and the policy for when each is hit.
 
 mod address;
+pub(crate) mod overflow;
 mod policy;
+pub(crate) mod priority;
 
 pub(crate) mod fleet_topics;
 pub(crate) mod uplinks;
@@ -33,7 +35,7 @@ pub struct Settings {
     /// What holds for the queues of some clients or with some topics instead; the first rule that fits decides.
     pub overflow_rules: Vec<OverflowRule>,
     /// Topic filters of the hub's pipelines: its sessions are told who published messages of these.
-    pub hub_filters: Vec<String>,
+    pub hub_filters: Vec<(TenantId, String)>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
     /// Where dropped messages are published once more; `None` does not.
@@ -176,6 +178,9 @@ pub enum Authentication {
     External,
 }
 
+/// What client ids of queues of HTTP listeners begin with. No other client has such an id.
+pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
+
 /// What holds for the connections of one listener.
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 #[derive(Clone, Debug)]
@@ -233,6 +238,8 @@ pub struct ListenerSettings {
     pub relayed: bool,
     /// Whether pipelines of the hub come in by it, and nobody else: each CONNECT waits for its verdict there.
     pub for_hub: bool,
+    /// Whether clients of HTTP come in by it. Only they have client ids of queues.
+    pub for_http: bool,
 }
 
 impl Default for ListenerSettings {
@@ -263,6 +270,7 @@ impl Default for ListenerSettings {
             mobile_nodes: true,
             relayed: false,
             for_hub: false,
+            for_http: false,
         }
     }
 }

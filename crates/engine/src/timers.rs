@@ -1,8 +1,39 @@
 //! Deadlines in order.
 
+use crate::ids::{ConnectionKey, SessionKey, UplinkKey};
+use crate::now::Millis;
 use std::collections::BTreeSet;
 
-use crate::now::Millis;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_and_once() {
+        let mut timers = Timers::new();
+        for (deadline, key) in [(30, 'c'), (10, 'b'), (10, 'a'), (20, 'a'), (10, 'a')] {
+            timers.set(Millis(deadline), key);
+        }
+        assert_eq!((timers.len(), timers.next()), (4, Millis(10)));
+        assert_eq!(timers.pop_due(Millis(9)), None);
+        assert_eq!(timers.pop_due(Millis(10)), Some((Millis(10), 'a')));
+        assert_eq!(timers.pop_due(Millis(10)), Some((Millis(10), 'b')));
+        assert_eq!(timers.pop_due(Millis(10)), None);
+        assert!(timers.cancel(Millis(20), 'a'));
+        assert!(!timers.cancel(Millis(20), 'a'));
+        assert_eq!(timers.pop_due(Millis(99)), Some((Millis(30), 'c')));
+        assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn never_is_not_kept() {
+        let mut timers = Timers::new();
+        timers.set(Millis::NEVER, 1);
+        assert_eq!((timers.len(), timers.next()), (0, Millis::NEVER));
+        assert!(!timers.cancel(Millis::NEVER, 1));
+        assert_eq!(timers.pop_due(Millis(u64::MAX - 1)), None);
+    }
+}
 
 /// A set of deadlines with the keys of whoever waits for them. The waiter keeps its deadline, which is how it is found
 /// again; one key may wait for several. Each operation takes logarithmic time.
@@ -134,33 +165,46 @@ impl<K: Waits> Default for Schedule<K> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// CONNECT timeout or keep-alive.
+    Connection(ConnectionKey),
+    /// A parked publisher has waited long enough.
+    Parked(ConnectionKey),
+    /// A publisher may go on after it was too fast.
+    Rate(ConnectionKey),
+    /// A will's delay is over.
+    Will(SessionKey),
+    /// Something in a session's queue has expired.
+    Expiry(SessionKey),
+    /// A session without a connection ends.
+    SessionEnd(SessionKey),
+    /// A second is over in which turns took too long.
+    LoopLag,
+    /// Messages of groups that wait for a member are looked at.
+    Deals,
+    /// The next round of `$SYS`.
+    Sys,
+    /// Counts of receipts are told.
+    Receipts,
+    /// An uplink is probed, reached again, or given up.
+    Uplink(UplinkKey),
+    /// Brokers of an earlier process that nobody has named are given up.
+    FormerUplinks,
+}
 
-    #[test]
-    fn deadlines_come_in_order_and_once() {
-        let mut timers = Timers::new();
-        for (deadline, key) in [(30, 'c'), (10, 'b'), (10, 'a'), (20, 'a'), (10, 'a')] {
-            timers.set(Millis(deadline), key);
+impl Waits for Timer {
+    fn counts_silence(self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Parked(_) | Self::Will(_) | Self::SessionEnd(_) | Self::Uplink(_) => true,
+            Self::Rate(_)
+            | Self::Expiry(_)
+            | Self::LoopLag
+            | Self::Deals
+            | Self::Sys
+            | Self::Receipts
+            | Self::FormerUplinks => false,
         }
-        assert_eq!((timers.len(), timers.next()), (4, Millis(10)));
-        assert_eq!(timers.pop_due(Millis(9)), None);
-        assert_eq!(timers.pop_due(Millis(10)), Some((Millis(10), 'a')));
-        assert_eq!(timers.pop_due(Millis(10)), Some((Millis(10), 'b')));
-        assert_eq!(timers.pop_due(Millis(10)), None);
-        assert!(timers.cancel(Millis(20), 'a'));
-        assert!(!timers.cancel(Millis(20), 'a'));
-        assert_eq!(timers.pop_due(Millis(99)), Some((Millis(30), 'c')));
-        assert!(timers.is_empty());
-    }
-
-    #[test]
-    fn never_is_not_kept() {
-        let mut timers = Timers::new();
-        timers.set(Millis::NEVER, 1);
-        assert_eq!((timers.len(), timers.next()), (0, Millis::NEVER));
-        assert!(!timers.cancel(Millis::NEVER, 1));
-        assert_eq!(timers.pop_due(Millis(u64::MAX - 1)), None);
     }
 }

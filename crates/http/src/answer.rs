@@ -8,8 +8,8 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, HOST, HeaderValue, ORIGIN, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
@@ -18,8 +18,9 @@ use tidegate_client::{QoS, ReasonCode};
 use crate::events::Waiting;
 use crate::session::{Failure, Outcome};
 
-/// Headers that a page of another origin may read.
-const EXPOSED: &str = "ETag, X-MQTT-QoS, X-MQTT-Expiry, X-MQTT-Response-Topic, X-MQTT-Correlation-Data";
+/// Headers that a page of another origin may read: all, since user properties are headers of any name. No answer allows
+/// credentials of the browser, so the star holds.
+const EXPOSED: &str = "*";
 /// Seconds for which a browser remembers the allowed requests.
 const PREFLIGHT_AGE: &str = "600";
 
@@ -73,7 +74,9 @@ pub(crate) fn empty(status: StatusCode) -> Answer {
 pub(crate) fn json(status: StatusCode, value: &Value) -> Answer {
     let mut answer = Response::new(Body::Whole(Some(format!("{value}\n").into())));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 
@@ -200,7 +203,7 @@ pub(crate) fn allow(answer: &mut Answer, origin: HeaderValue) {
 pub(crate) fn preflight(request: &HeaderMap) -> Answer {
     let mut answer = empty(StatusCode::NO_CONTENT);
     let headers = answer.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE"));
     if let Some(wanted) = request.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tidegate_client::{Event, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
+use crate::message_json::object;
 use crate::session::Session;
+use crate::versions::Busy;
 
 /// Events that wait for the socket; further ones wait at the broker, in the client's queue.
 const MAX_WAITING: usize = 16;
@@ -33,13 +33,15 @@ pub(crate) struct Waiting {
     queue: mpsc::Receiver<(Bytes, OwnedSemaphorePermit)>,
     /// The room of the event that is being written.
     written: Option<OwnedSemaphorePermit>,
+    /// Has the connection count the stream as under way.
+    busy: Option<Busy>,
 }
 
 /// The two ends of a stream of events.
 pub(crate) fn queue() -> (Events, Waiting) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let room = Arc::new(Semaphore::new(MAX_WAITING_BYTES as usize));
-    (Events { queue: sender, room }, Waiting { queue: receiver, written: None })
+    (Events { queue: sender, room }, Waiting { queue: receiver, written: None, busy: None })
 }
 
 impl Events {
@@ -58,6 +60,11 @@ impl Events {
 }
 
 impl Waiting {
+    /// Has the connection count the stream as under way until it ends.
+    pub(crate) fn accompany(&mut self, busy: Busy) {
+        self.busy = Some(busy);
+    }
+
     /// The next event. The connection asks for it when the one before has left.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         self.written = None;
@@ -115,36 +122,6 @@ async fn hand_on(session: &mut Session, message: &Message, number: u64, events: 
 /// A message as an event.
 fn encode(message: &Message, number: u64) -> String {
     format!("event: message\nid: {number}\ndata: {}\n\n", Value::Object(object(message)))
-}
-
-fn object(message: &Message) -> Map<String, Value> {
-    let properties = &message.properties;
-    let mut object = Map::new();
-    let mut add = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    add("topic", message.topic.as_str().into());
-    match std::str::from_utf8(&message.payload) {
-        Ok(text) => add("payload", text.into()),
-        Err(_) => add("payload_base64", STANDARD.encode(&message.payload).into()),
-    }
-    add("qos", (message.qos as u8).into());
-    add("retain", message.retain.into());
-    if let Some(seconds) = properties.message_expiry {
-        add("expiry", seconds.into());
-    }
-    if let Some(content_type) = &properties.content_type {
-        add("content_type", content_type.as_str().into());
-    }
-    if let Some(topic) = &properties.response_topic {
-        add("response_topic", topic.as_str().into());
-    }
-    if let Some(data) = &properties.correlation_data {
-        add("correlation_data", STANDARD.encode(data).into());
-    }
-    if !properties.user_properties.is_empty() {
-        let pairs = properties.user_properties.iter().map(|(name, value)| json!([name, value]));
-        add("user_properties", pairs.collect());
-    }
-    object
 }
 
 #[cfg(test)]

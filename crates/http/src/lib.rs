@@ -1,7 +1,7 @@
 //! HTTP beside MQTT: `POST /topics/TOPIC` publishes, `GET` reads the retained message or subscribes by Server-Sent
-//! Events.
+//! Events. `/subscribe` is for WebSockets, `/queue/NAME` for queues, `/history` for messages of the past.
 //!
-//! Each HTTP connection with credentials is one session of the broker, over a socket within the process. So users,
+//! Each HTTP connection with credentials, and each queue, is one session of the broker, over a socket within the process. So users,
 //! rules, tenants, limits and the recorder hold for HTTP clients as they do for MQTT clients, and this crate decides
 //! none of it. Everything is bounded: connections, heads, bodies, the time of an answer, and the events that a slow
 //! reader leaves unread.
@@ -10,9 +10,17 @@ mod answer;
 mod batch;
 mod events;
 mod fields;
+mod history;
+mod message_json;
+mod queue;
+mod queue_requests;
 mod routes;
 mod server;
 mod session;
+mod socket;
+mod versions;
+mod watch;
+mod websocket;
 mod write_limit;
 
 use std::any::Any;
@@ -22,9 +30,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 pub use rustls::{ProtocolVersion, ServerConfig};
-pub use tidegate_client::MessageProperties;
+pub use serde_json::Value;
+pub use tidegate_client::{MessageProperties, TopicFilterBuf};
 
 pub use self::server::{DoorSettings, Running, ServeError, start};
+
+/// What client ids of queues begin with. The broker gives them to clients of HTTP listeners alone.
+pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
 /// The broker, as HTTP clients need it.
 pub trait Gateway: Send + Sync + 'static {
@@ -44,6 +56,18 @@ pub trait Gateway: Send + Sync + 'static {
     /// Why the client is not given it.
     fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
 
+    /// Messages of the history of a client's tenant, as its rights allow, the oldest first. It may block.
+    ///
+    /// # Errors
+    /// Why the client is not given them.
+    fn history(&self, caller: &Caller, client_id: &str, question: &HistoryQuestion) -> Result<Vec<Value>, ReadError>;
+
+    /// The user name of clients that show this token as their password; `None` unless the token is an API key.
+    fn user_of_key(&self, token: &[u8]) -> Option<String>;
+
+    /// Who a connected client is; `None` when another node of the cluster has let it in.
+    fn who(&self, caller: &Caller, client_id: &str) -> Option<Who>;
+
     /// A client has disconnected.
     fn left(&self, client_id: &str);
 }
@@ -58,6 +82,26 @@ pub struct Caller {
     /// Its TLS session, where the listener speaks TLS.
     pub tls: Option<TlsSession>,
     /// The user name that it claims.
+    pub user_name: Option<String>,
+}
+
+/// A question to the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryQuestion {
+    /// The topics; empty for all.
+    pub filters: Vec<TopicFilterBuf>,
+    /// Unix milliseconds of the first message; without it the last messages are meant.
+    pub from: Option<u64>,
+    /// Messages at most.
+    pub limit: usize,
+}
+
+/// A client that the broker has let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// The number of its tenant.
+    pub tenant: u16,
+    /// The user name that it has proven.
     pub user_name: Option<String>,
 }
 
@@ -102,6 +146,8 @@ pub enum ReadError {
     NotAuthorized,
     /// There can be no such topic.
     InvalidTopic,
+    /// There is no history.
+    Missing,
     /// Another node of the cluster has the topic.
     Elsewhere,
     /// Another node of the cluster has the session of the client.

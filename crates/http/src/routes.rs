@@ -11,18 +11,21 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, HOST, HeaderValue,
+    IF_NONE_MATCH, SEC_WEBSOCKET_PROTOCOL,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::Value;
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::answer::{self, Answer, Body, allow, confine, empty, json, not_let_in, outcome, published, wrong};
 use crate::batch;
 use crate::events::{self, pump};
 use crate::fields::{Fields, decoded, headers_of, parameters};
-use crate::session::{Credentials, Session};
+use crate::queue::Queues;
+use crate::session::{Credentials, Session, Term};
+use crate::watch::wait_of;
 use crate::{Caller, Gateway, ReadError, RetainedMessage, TlsSession};
 
 /// How long a body may take to come.
@@ -33,7 +36,20 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 /// The type of a stream of events.
 const EVENT_STREAM: &str = "text/event-stream";
 /// The paths, for people.
-const INDEX: &str = "POST /topics/TOPIC publishes\nGET /topics/TOPIC reads the retained message\nGET /topics/FILTER with Accept: text/event-stream subscribes\nPOST /topics publishes a batch\n";
+const INDEX: &str = "POST /topics/TOPIC publishes
+GET /topics/TOPIC reads the retained message
+GET /topics/TOPIC?wait=30s waits until it changes
+GET /topics/FILTER with Accept: text/event-stream subscribes
+POST /topics publishes a batch
+GET /subscribe?filter=FILTER subscribes by a WebSocket
+PUT /queue/NAME?filter=FILTER makes a queue
+GET /queue/NAME?wait=30s&max=100 takes messages of a queue
+POST /queue/NAME?ack=CURSOR acknowledges them
+DELETE /queue/NAME forgets a queue
+GET /history?filter=FILTER&from=1h&limit=100 reads messages of the past
+";
+/// Bodies that are read at once on a connection.
+pub(crate) const MAX_BODIES: usize = 4;
 
 /// One HTTP connection.
 pub(crate) struct Visitor {
@@ -50,11 +66,24 @@ pub(crate) struct Visitor {
     pub(crate) stop: watch::Receiver<bool>,
     /// The session of the last request, and its credentials.
     pub(crate) session: Mutex<Option<(Credentials, Session)>>,
+    /// The queues of all connections.
+    pub(crate) queues: Arc<Queues>,
+    /// Bounds the bodies that are read at once.
+    pub(crate) bodies: Semaphore,
+    /// Bounds the histories that are read at once on all connections.
+    pub(crate) readings: Arc<Semaphore>,
+    /// The place of the connection among those of the listener.
+    pub(crate) place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Visitor {
     /// Answers a request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(crate) async fn answer(&self, mut request: Request<Incoming>) -> Answer {
+        // HTTP/2 has the host in its URI (RFC 9113, section 8.3.1).
+        let authority = request.uri().authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok());
+        if let Some(host) = authority {
+            request.headers_mut().insert(HOST, host);
+        }
         let mut answer = self.judge(request).await;
         confine(&mut answer);
         answer
@@ -92,7 +121,7 @@ impl Visitor {
         Ok(())
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
+    async fn route(&self, mut request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let topic = path.strip_prefix("/topics/").map(|topic| decoded(topic, false));
         match (method, topic) {
@@ -101,12 +130,20 @@ impl Visitor {
             (Method::GET, Some(Some(filter))) if wants_events(request.headers()) => {
                 self.subscribe(&filter, &request).await
             }
-            (Method::GET | Method::HEAD, Some(Some(topic))) => self.read(&topic, request.headers()).await,
+            (Method::GET | Method::HEAD, Some(Some(topic))) => self.read(&topic, &request).await,
             (_, Some(None)) => bad("the path has wrong escapes"),
             (Method::GET | Method::HEAD, None) if path == "/" => Ok(Response::new(Body::Whole(Some(INDEX.into())))),
             (_, Some(_)) => Ok(not_allowed("GET, HEAD, POST")),
             (_, None) if path == "/topics" => Ok(not_allowed("POST")),
-            (_, None) => Ok(wrong(StatusCode::NOT_FOUND, "there are /topics and /topics/TOPIC")),
+            (Method::GET, None) if path == "/history" => self.history(&request).await,
+            (Method::GET, None) if path == "/subscribe" => self.socket(&mut request).await,
+            (_, None) => match path.strip_prefix("/queue/") {
+                Some(name) => self.queue(name, &request).await,
+                None => Ok(wrong(
+                    StatusCode::NOT_FOUND,
+                    "there are /topics, /topics/TOPIC, /subscribe, /queue/NAME and /history",
+                )),
+            },
         }
     }
 
@@ -154,27 +191,33 @@ impl Visitor {
         }
     }
 
-    async fn read(&self, topic: &str, headers: &HeaderMap) -> Result<Answer, Box<Answer>> {
+    async fn read(&self, topic: &str, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
+        let wait = query(request)?.into_iter().rfind(|(name, _)| name == "wait");
+        let wait = wait.map(|(_, wait)| wait_of(&wait)).transpose().or_else(bad)?;
+        self.watch(topic, request.headers(), wait.unwrap_or_default()).await
+    }
+
+    /// The session of these credentials stays with the connection; the credentials and its client id.
+    pub(crate) async fn identified(&self, headers: &HeaderMap) -> Result<(Credentials, String), Box<Answer>> {
         let mut place = self.session.lock().await;
         let (credentials, session) = self.enter(&mut place, headers).await?;
-        let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
-        let (client_id, topic) = (session.client_id().to_owned(), topic.to_owned());
+        let found = (credentials.clone(), session.client_id().to_owned());
         *place = Some((credentials, session));
+        Ok(found)
+    }
+
+    /// The session of these credentials leaves the connection.
+    pub(crate) async fn taken(&self, headers: &HeaderMap) -> Result<Session, Box<Answer>> {
+        let mut place = self.session.lock().await;
+        self.enter(&mut place, headers).await.map(|(_, session)| session)
+    }
+
+    /// The retained message of a topic.
+    pub(crate) async fn fetch(&self, topic: &str, headers: &HeaderMap) -> Result<Option<RetainedMessage>, Box<Answer>> {
+        let (credentials, client_id) = self.identified(headers).await?;
+        let (gateway, caller, topic) = (Arc::clone(&self.gateway), self.caller(&credentials), topic.to_owned());
         let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
-        let refused = |status, why: &str| Err(Box::new(wrong(status, why)));
-        match asked.unwrap_or(Err(ReadError::Unavailable)) {
-            Ok(Some(message)) => Ok(retained(message, headers)),
-            Ok(None) => refused(StatusCode::NOT_FOUND, "the topic has no retained message"),
-            Err(ReadError::NotAuthorized) => refused(StatusCode::FORBIDDEN, "not authorized"),
-            Err(ReadError::InvalidTopic) => refused(StatusCode::BAD_REQUEST, "topic name invalid"),
-            Err(ReadError::Elsewhere) => {
-                refused(StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
-            }
-            Err(ReadError::SessionElsewhere) => {
-                refused(StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
-            }
-            Err(ReadError::Unavailable) => refused(StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
-        }
+        asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)
     }
 
     async fn subscribe(&self, filter: &str, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
@@ -182,8 +225,7 @@ impl Visitor {
         let (qos, retained) = (fields.qos(QoS::AtLeastOnce).or_else(bad)?, fields.retain(true).or_else(bad)?);
         let filter =
             TopicFilterBuf::new(filter).map_err(|error| Box::new(bad_request(&format!("the filter {error}"))))?;
-        let mut place = self.session.lock().await;
-        let (_, mut session) = self.enter(&mut place, request.headers()).await?;
+        let mut session = self.taken(request.headers()).await?;
         let subscribed = session.subscribe(filter, qos, retained).await;
         let early = match subscribed {
             Ok((outcome, early)) if !outcome.code.is_error() => early,
@@ -205,18 +247,28 @@ impl Visitor {
         place: &mut Option<(Credentials, Session)>,
         headers: &HeaderMap,
     ) -> Result<(Credentials, Session), Box<Answer>> {
-        let credentials = credentials(headers)?;
+        let credentials = self.credentials(headers)?;
         if let Some((known, mut session)) = place.take()
             && known == credentials
             && session.is_alive()
         {
             return Ok((known, session));
         }
-        let session = Session::open(Arc::clone(&self.gateway), self.caller(&credentials), &credentials).await;
+        let gateway = Arc::clone(&self.gateway);
+        let session = Session::open(gateway, self.caller(&credentials), &credentials, Term::Connection).await;
         session.map(|session| (credentials, session)).map_err(|failure| Box::new(not_let_in(failure)))
     }
 
-    fn caller(&self, credentials: &Credentials) -> Caller {
+    /// The credentials of a request. An API key names its user.
+    pub(crate) fn credentials(&self, headers: &HeaderMap) -> Result<Credentials, Box<Answer>> {
+        let mut found = credentials(headers)?;
+        if let (None, Some(token)) = (&found.user_name, &found.password) {
+            found.user_name = self.gateway.user_of_key(token);
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn caller(&self, credentials: &Credentials) -> Caller {
         let user_name = credentials.user_name.clone();
         Caller { listener: self.listener, peer: self.peer, tls: self.tls.clone(), user_name }
     }
@@ -226,6 +278,8 @@ impl Visitor {
             let why = format!("a body has {} bytes at most", self.max_body);
             Err(Box::new(wrong(StatusCode::PAYLOAD_TOO_LARGE, why)))
         };
+        // It is never closed. A body that waits is held back by the flow control of HTTP/2.
+        let _permit = self.bodies.acquire().await;
         match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, self.max_body).collect()).await {
             Ok(Ok(collected)) => Ok(collected.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
@@ -235,21 +289,40 @@ impl Visitor {
     }
 }
 
+/// The answer to a client that is not given what it wants to read.
+pub(crate) fn not_read(why: ReadError) -> Box<Answer> {
+    let (status, why) = match why {
+        ReadError::NotAuthorized => (StatusCode::FORBIDDEN, "not authorized"),
+        ReadError::InvalidTopic => (StatusCode::BAD_REQUEST, "topic name invalid"),
+        ReadError::Missing => {
+            (StatusCode::NOT_FOUND, "there is no history: no pipeline of the tenant has a sink of kind `history`")
+        }
+        ReadError::Elsewhere => {
+            (StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
+        }
+        ReadError::SessionElsewhere => {
+            (StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
+        }
+        ReadError::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
+    };
+    Box::new(wrong(status, why))
+}
+
 fn bad_request(why: &str) -> Answer {
     wrong(StatusCode::BAD_REQUEST, why)
 }
 
-fn bad<T>(why: impl AsRef<str>) -> Result<T, Box<Answer>> {
+pub(crate) fn bad<T>(why: impl AsRef<str>) -> Result<T, Box<Answer>> {
     Err(Box::new(bad_request(why.as_ref())))
 }
 
-fn not_allowed(methods: &'static str) -> Answer {
+pub(crate) fn not_allowed(methods: &'static str) -> Answer {
     let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     answer
 }
 
-fn query(request: &Request<Incoming>) -> Result<Vec<(String, String)>, Box<Answer>> {
+pub(crate) fn query(request: &Request<Incoming>) -> Result<Vec<(String, String)>, Box<Answer>> {
     parameters(request.uri().query().unwrap_or_default()).map_or_else(|| bad("the query has wrong escapes"), Ok)
 }
 
@@ -263,7 +336,10 @@ fn wants_events(headers: &HeaderMap) -> bool {
 /// The credentials of a request: a name and a password (`Basic`), or a token (`Bearer`), which is a password
 /// without a name.
 fn credentials(headers: &HeaderMap) -> Result<Credentials, Box<Answer>> {
-    let Some(value) = headers.get(AUTHORIZATION) else { return Ok(Credentials::default()) };
+    let Some(value) = headers.get(AUTHORIZATION) else {
+        let password = socket_token(headers).map(|token| token.as_bytes().to_vec());
+        return Ok(Credentials { user_name: None, password });
+    };
     let text = value.to_str().unwrap_or_default();
     let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -277,8 +353,14 @@ fn credentials(headers: &HeaderMap) -> Result<Credentials, Box<Answer>> {
     Ok(Credentials { user_name: Some(name.to_owned()), password: password.get(1..).map(<[u8]>::to_vec) })
 }
 
+/// The token that a page shows for a WebSocket: browsers let it name subprotocols, and no other header.
+fn socket_token(headers: &HeaderMap) -> Option<&str> {
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).find_map(|one| one.trim().strip_prefix("bearer."))
+}
+
 /// The answer with a retained message, or that the client has it already.
-fn retained(message: RetainedMessage, request: &HeaderMap) -> Answer {
+pub(crate) fn retained(message: RetainedMessage, request: &HeaderMap) -> Answer {
     let mut hasher = DefaultHasher::new();
     let RetainedMessage { qos, payload, properties } = message;
     let lasting = tidegate_client::MessageProperties { message_expiry: None, ..properties.clone() };

@@ -3,33 +3,28 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::routes::Visitor;
+use crate::queue::Queues;
+use crate::routes::{MAX_BODIES, Visitor};
+use crate::versions::{HttpVersion, serve, with_alpn};
 use crate::write_limit::WriteLimit;
 use crate::{Gateway, TlsSession};
 
-/// Time for the head of a request, and for the next request of a connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest head of a request, bytes.
-const MAX_HEAD: usize = 16 << 10;
 /// How long a client may read nothing while an answer waits; then its connection is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system had no file left for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Histories that are read at once. Each takes a thread that questions to shards need, too.
+const MAX_READINGS: usize = 1;
 /// Threads for questions to shards; further ones wait.
 const WORKERS: usize = 4;
 
@@ -154,12 +149,14 @@ async fn serve_all(
     gateway: &Arc<dyn Gateway>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut doors = Vec::new();
+    let (mut doors, queues) = (Vec::new(), Arc::new(Queues::default()));
+    let readings = Arc::new(Semaphore::new(MAX_READINGS));
     for (socket, is_loopback, door) in sockets {
         match tokio::net::TcpListener::from_std(socket) {
             Ok(socket) => {
                 doors.push(Arc::clone(&door));
-                tokio::spawn(accept(socket, is_loopback, door, Arc::clone(gateway), stop.clone()));
+                let served = (Arc::clone(gateway), Arc::clone(&queues), Arc::clone(&readings));
+                tokio::spawn(accept(socket, is_loopback, door, served, stop.clone()));
             }
             Err(error) => tracing::error!(listener = door.settings.name, %error, "HTTP is not served"),
         }
@@ -177,7 +174,7 @@ async fn accept(
     socket: tokio::net::TcpListener,
     is_loopback: bool,
     door: Arc<Door>,
-    gateway: Arc<dyn Gateway>,
+    (gateway, queues, readings): (Arc<dyn Gateway>, Arc<Queues>, Arc<Semaphore>),
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
@@ -209,60 +206,41 @@ async fn accept(
             is_loopback,
             stop: stop.clone(),
             session: Mutex::new(None),
+            queues: Arc::clone(&queues),
+            readings: Arc::clone(&readings),
+            bodies: Semaphore::new(MAX_BODIES),
+            place: Arc::new(place),
         };
         let tls = door.settings.tls;
-        tokio::spawn(async move {
-            welcome(WriteLimit::new(stream, WRITE_TIMEOUT), tls, visitor).await;
-            drop(place);
-        });
+        tokio::spawn(welcome(WriteLimit::new(stream, WRITE_TIMEOUT), tls, visitor));
     }
 }
 
 /// Serves a connection, over TLS where the listener speaks it.
 async fn welcome(stream: WriteLimit<TcpStream>, tls: bool, mut visitor: Visitor) {
     if !tls {
-        return serve(stream, visitor).await;
+        let (version, stream) = match HttpVersion::spoken(stream).await {
+            Ok(found) => found,
+            Err(error) => return tracing::debug!(peer = %visitor.peer, %error, "HTTP connection ended"),
+        };
+        return serve(stream, version, visitor).await;
     }
     let Some(start) = visitor.gateway.tls(visitor.listener) else {
         tracing::debug!(peer = %visitor.peer, "too many TLS handshakes are under way: closed");
         return;
     };
-    let handshake = TlsAcceptor::from(start.config).accept(stream);
+    let handshake = TlsAcceptor::from(with_alpn(&start.config)).accept(stream);
     let done = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
     drop(start.slot);
     match done {
         Ok(Ok(stream)) => {
             let session = stream.get_ref().1;
+            let version = HttpVersion::agreed(session.alpn_protocol());
             let server_name = session.server_name().map(str::to_ascii_lowercase);
             visitor.tls = session.protocol_version().map(|version| TlsSession { version, server_name });
-            serve(stream, visitor).await;
+            serve(stream, version, visitor).await;
         }
         Ok(Err(error)) => tracing::debug!(peer = %visitor.peer, %error, "TLS handshake failed"),
         Err(_) => tracing::debug!(peer = %visitor.peer, "TLS handshake takes too long"),
-    }
-}
-
-async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, visitor: Visitor) {
-    let (peer, mut stop) = (visitor.peer, visitor.stop.clone());
-    let visitor = Arc::new(visitor);
-    let service = service_fn(move |request| {
-        let visitor = Arc::clone(&visitor);
-        async move { Ok::<_, Infallible>(visitor.answer(request).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        _ = stop.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%peer, %error, "HTTP connection ended");
     }
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_client::{
-    Acknowledgement, Client, Delivery, Disconnected, Dismissal, Event, Message, Options, Publish, PublishError,
-    PublishToken, QoS, ReasonCode, RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf, Version,
+    Acknowledgement, Client, Delivery, DisconnectRequest, Disconnected, Dismissal, Event, Message, Options, Publish,
+    PublishError, PublishToken, QoS, ReasonCode, RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf,
+    Version,
 };
 use tokio::net::UnixStream;
 
@@ -20,6 +21,9 @@ const WINDOW: u16 = 64;
 const READ_SIZE: usize = 16 << 10;
 /// How long the broker may take to answer CONNECT; it asks authentication services meanwhile.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the broker may take to answer DISCONNECT.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The credentials of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,12 +68,28 @@ pub(crate) struct Outcome {
     pub(crate) why: Option<String>,
 }
 
+/// How long a session lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// As long as its connection.
+    Connection,
+    /// The broker keeps it, with its messages, while it has no connection.
+    Kept {
+        /// Its client id.
+        client_id: String,
+        /// For how long, seconds.
+        expiry: u32,
+    },
+}
+
 /// A connected client.
 pub(crate) struct Session {
     client: Client,
     stream: UnixStream,
     buffer: Vec<u8>,
     over: bool,
+    /// Whether the broker had the session before.
+    is_resumed: bool,
     /// Says that the client has left, when it is dropped.
     _stay: Stay,
 }
@@ -98,11 +118,18 @@ impl Session {
         gateway: Arc<dyn Gateway>,
         caller: Caller,
         credentials: &Credentials,
+        term: Term,
     ) -> Result<Self, Failure> {
         let broken = |error: io::Error| Failure::Invalid(error.to_string());
+        let (kept, expiry) = match term {
+            Term::Connection => (None, None),
+            Term::Kept { client_id, expiry } => (Some(client_id), Some(expiry)),
+        };
+        let is_kept = kept.is_some();
+        let draw = move || kept.clone().unwrap_or_else(new_client_id);
         // Its result leaves the gateway also when nothing waits for it any more.
         let connecting = tokio::task::spawn_blocking(move || {
-            let (client_id, stream) = gateway.connect(&caller, &new_client_id)?;
+            let (client_id, stream) = gateway.connect(&caller, &draw)?;
             let stay = Stay { gateway, client_id };
             stream.set_nonblocking(true)?;
             Ok((stay, stream))
@@ -111,6 +138,8 @@ impl Session {
         let stream = UnixStream::from_std(stream).map_err(broken)?;
         let mut options = Options::new(stay.client_id.clone());
         options.version = Version::V5;
+        options.clean_start = !is_kept;
+        options.properties.session_expiry_interval = expiry;
         // The HTTP server ends silent connections, so the session needs no keep alive.
         options.keep_alive = 0;
         options.connect_timeout = CONNECT_TIMEOUT;
@@ -119,11 +148,15 @@ impl Session {
         options.acknowledgement = Acknowledgement::Manual;
         options.properties.receive_maximum = NonZeroU16::new(WINDOW);
         let client = Client::new(options, Instant::now());
-        let mut session = Self { client, stream, buffer: vec![0; READ_SIZE], over: false, _stay: stay };
+        let mut session =
+            Self { client, stream, buffer: vec![0; READ_SIZE], over: false, is_resumed: false, _stay: stay };
         session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
         loop {
             match session.next().await {
-                Event::Connected(_) => return Ok(session),
+                Event::Connected(connected) => {
+                    session.is_resumed = connected.session_present;
+                    return Ok(session);
+                }
                 Event::Disconnected(why) => return Err(why.into()),
                 _ => {}
             }
@@ -134,20 +167,69 @@ impl Session {
         self.client.client_id()
     }
 
+    /// Whether the broker has ended the connection. Then [`Session::next`] has nothing more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether the broker had the session before this connection.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
     /// Whether the broker has not ended the connection.
     pub(crate) fn is_alive(&mut self) -> bool {
         while self.read() {}
-        while let Some(event) = self.client.poll_event() {
-            self.over |= matches!(event, Event::Disconnected(_));
-        }
+        while self.try_next().is_some() {}
         !self.over && self.client.is_connected()
+    }
+
+    /// The next event that is there already.
+    pub(crate) fn try_next(&mut self) -> Option<Event> {
+        let event = self.client.poll_event()?;
+        self.over |= matches!(event, Event::Disconnected(_));
+        Some(event)
+    }
+
+    /// Sends what waits to be sent, as far as the broker takes it now.
+    pub(crate) fn flush(&mut self) {
+        while self.write() {}
+    }
+
+    /// Ends the connection. With `forget` the broker forgets the session, too.
+    pub(crate) async fn leave(mut self, forget: bool) {
+        let request =
+            DisconnectRequest { session_expiry_interval: forget.then_some(0), ..DisconnectRequest::default() };
+        if self.client.disconnect(Instant::now(), &request).is_err() {
+            return;
+        }
+        // The broker closes the socket when it has carried the packet out.
+        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.until_closed()).await;
+    }
+
+    /// Writes the rest, and waits until the broker closes the socket.
+    async fn until_closed(&mut self) -> io::Result<()> {
+        while !self.client.output().is_empty() {
+            match self.stream.try_write(self.client.output()) {
+                Ok(count) => self.client.advance_output(Instant::now(), count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        loop {
+            match self.stream.try_read(&mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.readable().await?,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Works until the client has an event. It may be dropped at any time, and nothing is lost.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
-            if let Some(event) = self.client.poll_event() {
-                self.over |= matches!(event, Event::Disconnected(_));
+            if let Some(event) = self.try_next() {
                 return event;
             }
             if self.write() || self.read() {

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_http::{
-    Caller, DoorSettings, Gateway, MessageProperties, ReadError, RetainedMessage, Running, TlsStart, start,
+    Caller, DoorSettings, Gateway, HistoryQuestion, MessageProperties, ReadError, RetainedMessage, Running, TlsStart,
+    Value, Who, start,
 };
 
 /// CONNACK of MQTT 5 with this reason.
@@ -42,6 +43,18 @@ impl Gateway for Broker {
 
     fn retained(&self, _: &Caller, _: &str, _: &str) -> Result<Option<RetainedMessage>, ReadError> {
         Ok(self.message.clone())
+    }
+
+    fn history(&self, _: &Caller, _: &str, _: &HistoryQuestion) -> Result<Vec<Value>, ReadError> {
+        Err(ReadError::Missing)
+    }
+
+    fn user_of_key(&self, _: &[u8]) -> Option<String> {
+        None
+    }
+
+    fn who(&self, _: &Caller, _: &str) -> Option<Who> {
+        Some(Who { tenant: 0, user_name: None })
     }
 
     fn left(&self, _: &str) {}

@@ -28,9 +28,9 @@ pub use message::{Message, ORIGIN_PROPERTY, Origin};
 pub use record::Record;
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 pub use sinks::{
-    AmqpSettings, FileFormat, FileSettings, FileSinks, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings,
-    NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError, SinkKind,
-    SinkSettings, SqliteSettings,
+    AmqpSettings, FileFormat, FileSettings, FileSinks, HistoryQuery, HistorySettings, HttpSettings, InfluxSettings,
+    KafkaSettings, MqttSettings, NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink,
+    SinkError, SinkKind, SinkSettings, SqliteSettings, read_history,
 };
 pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};
 pub use steps::{At, Part, StepError, StepSettings, Steps};

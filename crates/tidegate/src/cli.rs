@@ -6,7 +6,7 @@ use tidegate_fleet_cli::{dns, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
 
-use tidegate_access_cli::{acl, cert, passwd};
+use tidegate_access_cli::{acl, cert, key, passwd};
 use tidegate_config_cli::args::ConfigArgs;
 use tidegate_config_cli::command::ConfigCommand;
 
@@ -63,6 +63,9 @@ pub(crate) enum Command {
     Kick(kick::Args),
     Meter(meter::MeterArgs),
     Passwd(Box<passwd::Args>),
+    /// Make, list and revoke API keys in a file
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]
     Config(ConfigCommand),

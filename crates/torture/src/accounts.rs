@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::ledger::{Expectation, Finding};
+use crate::session::Session;
 use crate::subscriber::Subscriber;
 use crate::world::{Mood, World};
 
@@ -39,7 +40,8 @@ fn drain(
         world.turn(Mood::Drain)?;
         let published =
             world.publishers.iter().all(|publisher| publisher.session.is_open() && publisher.under_way() == 0);
-        let finished = published && world.subscribers.iter().all(Subscriber::is_settled);
+        let replaced = world.sessions().all(|session| !session.has_former());
+        let finished = published && replaced && world.subscribers.iter().all(Subscriber::is_settled);
         let holds = |owed: Expectation| world.subscribers[usize::from(owed.subscriber)].holds(owed);
         if finished && world.ledger.outstanding(holds) == 0 {
             return Ok(true);
@@ -66,4 +68,11 @@ fn name_the_unanswered(world: &mut World, cycle: u64) {
         let text = format!("cycle {cycle}: {text}");
         world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
     }
+    let standing = world.sessions().filter(|session| session.is_open() && session.has_former());
+    let names: Vec<String> = standing.map(|session| session.name.clone()).collect();
+    for name in names {
+        let text = format!("cycle {cycle}: {name} was accepted anew, and its connection before stands");
+        world.ledger.findings.add(Finding::Takeover, text, Vec::new());
+    }
+    world.sessions_mut().for_each(Session::drop_former);
 }

@@ -74,20 +74,40 @@ impl Visitor {
     }
 }
 
-/// Connects a new client and compares the retained values that it gets with the books. False when it gets no answer.
-///
-/// With `home`, it connects to the port with that place, and values that come late over a bridge are waited for.
+/// Where a visitor looks at retained values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// At any port.
+    Anywhere,
+    /// At the port with this place.
+    At(usize),
+    /// At the port with this place, where values that come late over a bridge are waited for.
+    BehindABridge(usize),
+}
+
+impl Look {
+    fn home(self) -> Option<usize> {
+        match self {
+            Self::Anywhere => None,
+            Self::At(place) | Self::BehindABridge(place) => Some(place),
+        }
+    }
+}
+
+/// Connects a new client, compares the retained values that it gets with the books, and gives them: the number of the
+/// message per topic. `None` when it gets no answer.
 pub(crate) fn retained(
     world: &mut World,
     name: String,
-    home: Option<usize>,
+    look: Look,
     limit: Duration,
     patience: Duration,
-) -> Result<bool, Failure> {
+) -> Result<Option<Vec<Option<MessageId>>>, Failure> {
+    let waits = matches!(look, Look::BehindABridge(_));
     let v5 = world.rng.chance(50);
     let version = world.size.version(v5);
-    let Some(mut visitor) = Visitor::connect_at(world, (name, home), version, limit)? else {
-        return Ok(false);
+    let Some(mut visitor) = Visitor::connect_at(world, (name, look.home()), version, limit)? else {
+        return Ok(None);
     };
     world.last_news = Instant::now();
     visitor.session.send(&Packet::Subscribe(Subscribe {
@@ -114,7 +134,7 @@ pub(crate) fn retained(
                     {
                         // What a fleet brings back late comes live, and is no retained value.
                         let message = workload::message_of(&delivery.payload);
-                        let is_removal = home.is_some() && delivery.payload.is_empty();
+                        let is_removal = waits && delivery.payload.is_empty();
                         if delivery.retain || message > *place || is_removal {
                             *place = message;
                         }
@@ -123,22 +143,23 @@ pub(crate) fn retained(
                 _ => {}
             }
         }
-        let complete = match home {
-            Some(_) => world.ledger.fits_retained(&seen),
-            None => seen.iter().enumerate().all(|(place, seen)| seen.is_some() || !world.ledger.must_have(place)),
+        let complete = if waits {
+            world.ledger.fits_retained(&seen)
+        } else {
+            seen.iter().enumerate().all(|(place, seen)| seen.is_some() || !world.ledger.must_have(place))
         };
         if acknowledged && complete && visitor.session.pings == 0 && round_trips < ROUND_TRIPS {
             visitor.session.ping()?;
         }
         if !visitor.session.is_open() {
-            return Ok(false);
+            return Ok(None);
         }
     }
     visitor.session.depart()?;
     if acknowledged {
         world.ledger.check_retained(&seen, workload::retained_name);
     }
-    Ok(acknowledged)
+    Ok(acknowledged.then_some(seen))
 }
 
 /// Publishes at one port until a message arrives at another one. False when none does within the limit.

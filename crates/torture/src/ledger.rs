@@ -20,6 +20,8 @@ use tidegate_mqtt::QoS;
 use receipts::Receipts;
 use retained::RetainedTopic;
 
+use crate::workload::{self, Kind};
+
 /// A place in the order of all that was seen.
 pub(crate) type Clock = u64;
 
@@ -119,6 +121,10 @@ struct Topics {
 }
 
 impl Topics {
+    fn kind(&self, topic: u32) -> Kind {
+        self.names.get(topic as usize).map_or(Kind::Lasting, |name| Kind::of(name))
+    }
+
     fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -202,13 +208,21 @@ impl Ledger {
         if entry.progress == Progress::Sent {
             entry.progress = Progress::Acknowledged;
             let totals = &mut self.findings.totals;
-            let (count, owed) = match entry.qos {
-                QoS::ExactlyOnce => (&mut totals.acknowledged_qos2, &mut totals.owed_qos2),
-                _ => (&mut totals.acknowledged_qos1, &mut totals.owed_qos1),
+            let kind = self.topics.kind(entry.topic);
+            let owed = match (kind, entry.qos) {
+                (Kind::Will, _) => &mut totals.owed_wills,
+                (Kind::Shared, _) => &mut totals.owed_groups,
+                (_, QoS::ExactlyOnce) => &mut totals.owed_qos2,
+                _ => &mut totals.owed_qos1,
             };
-            *count += 1;
             *owed += entry.expected.len() as u64;
-            self.trace.note(entry.topic, clock, id, "acknowledged", "");
+            match (kind, entry.qos) {
+                (Kind::Will, _) => {}
+                (_, QoS::ExactlyOnce) => totals.acknowledged_qos2 += 1,
+                _ => totals.acknowledged_qos1 += 1,
+            }
+            let what = if kind == Kind::Will { "owed" } else { "acknowledged" };
+            self.trace.note(entry.topic, clock, id, what, "");
         }
     }
 
@@ -268,8 +282,14 @@ impl Ledger {
         if !self.receipts.first(index, id) {
             // A publisher's messages that are settled have left the books; their QoS is that of their topic.
             let exactly_once = qos.map_or_else(|| self.is_exactly_once(topic), |qos| qos == QoS::ExactlyOnce);
-            if exactly_once && granted == QoS::ExactlyOnce && self.keeps_once {
-                self.found(Finding::Twice, topic, id, subscriber, "came twice");
+            let kind = self.topics.kind(topic);
+            if exactly_once && granted == QoS::ExactlyOnce && (self.keeps_once || kind == Kind::Will) {
+                let finding = match kind {
+                    Kind::Will => Finding::WillTwice,
+                    Kind::Shared => Finding::GroupTwice,
+                    _ => Finding::Twice,
+                };
+                self.found(finding, topic, id, subscriber, "came twice");
             } else {
                 self.findings.totals.repeated += 1;
             }
@@ -286,7 +306,7 @@ impl Ledger {
         if self.lost.remove(&(index, id)) {
             self.findings.totals.late += 1;
         }
-        if !self.receipts.in_order(index, topic, id) && expected {
+        if self.topics.kind(topic).has_order() && !self.receipts.in_order(index, topic, id) && expected {
             if self.keeps_order {
                 self.found(Finding::Order, topic, id, subscriber, "came after a later message");
             } else {
@@ -296,7 +316,7 @@ impl Ledger {
     }
 
     fn is_exactly_once(&self, topic: u32) -> bool {
-        self.topics.names.get(topic as usize).is_some_and(|name| crate::workload::qos_of(name) == QoS::ExactlyOnce)
+        self.topics.names.get(topic as usize).is_some_and(|name| workload::qos_of(name) == QoS::ExactlyOnce)
     }
 
     /// A PUBLISH was ignored since its packet id is that of another message whose PUBREL has not come.
@@ -331,7 +351,12 @@ impl Ledger {
     pub(crate) fn settle(&mut self, holds: impl Fn(Expectation) -> bool, name: impl Fn(u16) -> String) {
         let mut missing = Vec::new();
         for (id, entry) in self.entries().filter(|(_, entry)| entry.progress == Progress::Acknowledged) {
-            let finding = if entry.qos == QoS::ExactlyOnce { Finding::LostQos2 } else { Finding::LostQos1 };
+            let finding = match (self.topics.kind(entry.topic), entry.qos) {
+                (Kind::Will, _) => Finding::WillMissed,
+                (Kind::Shared, _) => Finding::GroupLost,
+                (_, QoS::ExactlyOnce) => Finding::LostQos2,
+                _ => Finding::LostQos1,
+            };
             let owed = entry.expected.iter().filter(|owed| self.is_missing(id, **owed, &holds));
             missing.extend(owed.map(|owed| (finding, entry.topic, id, owed.subscriber)));
         }
@@ -365,6 +390,23 @@ impl Ledger {
             let topic = self.topics.number(&name);
             let id = seen.or(self.retained[index].latest()).unwrap_or(MessageId { publisher: 0, number: 0 });
             self.found(Finding::Retained, topic, id, "a new subscriber", &why);
+        }
+    }
+
+    /// Compares the retained values that new subscribers received at several nodes while nobody published.
+    pub(crate) fn compare_retained(&mut self, seen: &[Vec<Option<MessageId>>], name: impl Fn(usize) -> String) {
+        let Some((first, others)) = seen.split_first() else { return };
+        for (index, value) in first.iter().enumerate() {
+            if others.iter().any(|other| other.get(index) != Some(value)) {
+                let number = |value: Option<MessageId>| value.map_or("none".to_owned(), |id| id.number.to_string());
+                let values: Vec<String> =
+                    seen.iter().map(|values| number(values.get(index).copied().flatten())).collect();
+                let topic = self.topics.number(&name(index));
+                let id = self.retained.get(index).and_then(RetainedTopic::latest).or(*value);
+                let id = id.unwrap_or(MessageId { publisher: 0, number: 0 });
+                let text = format!("nodes give the values {}", values.join(", "));
+                self.found(Finding::Disagreement, topic, id, "new subscribers", &text);
+            }
         }
     }
 
@@ -402,5 +444,7 @@ fn entry_mut(tracks: &mut [Track], id: MessageId) -> Option<&mut Entry> {
     track.entries.get_mut(id.number.checked_sub(track.first)? as usize)
 }
 
+#[cfg(test)]
+mod broken;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
 //!
-//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger`
+//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
 //!   (what follows).
 //! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
@@ -20,6 +20,7 @@ mod failure;
 mod fleet;
 mod ledger;
 mod member;
+mod mortal;
 mod peers;
 mod ports;
 mod power;
@@ -93,6 +94,12 @@ struct Arguments {
     /// Clients that subscribe.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..200))]
     subscribers: u16,
+    /// Clients that die with a will; two more subscribers watch for the wills.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..200))]
+    mortals: u16,
+    /// Subscribers that share a subscription; none with --only-v311.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..200))]
+    members: u16,
     /// All clients speak MQTT 3.1.1, for a broker that knows no other version.
     #[arg(long)]
     only_v311: bool,
@@ -249,6 +256,8 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         size: Size {
             publishers: arguments.publishers,
             subscribers: arguments.subscribers,
+            mortals: arguments.mortals,
+            members: if arguments.only_v311 { 0 } else { arguments.members },
             rate: arguments.rate,
             with_v5: !arguments.only_v311,
         },

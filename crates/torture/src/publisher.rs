@@ -23,6 +23,9 @@ const REMOVE_PERCENT: u64 = 15;
 /// How many of 100 other messages are for subscriptions that come and go.
 const CHURNING_PERCENT: u64 = 30;
 
+/// How many of 100 messages that are neither are for a group, where there is one.
+const SHARED_PERCENT: u64 = 25;
+
 /// A message under way.
 #[derive(Debug)]
 struct Flight {
@@ -45,6 +48,8 @@ pub(crate) struct Publisher {
     next_number: u32,
     /// In the order in which they were sent first.
     flights: VecDeque<Flight>,
+    /// Publishes for a group, too.
+    has_group: bool,
     rng: Rng,
 }
 
@@ -57,8 +62,8 @@ pub(crate) struct Plan {
 
 impl Publisher {
     /// A publisher without anything under way.
-    pub(crate) fn new(session: Session, index: u16, rng: Rng) -> Self {
-        Self { session, index, next_id: PacketId::MIN, next_number: 0, flights: VecDeque::new(), rng }
+    pub(crate) fn new(session: Session, index: u16, has_group: bool, rng: Rng) -> Self {
+        Self { session, index, next_id: PacketId::MIN, next_number: 0, flights: VecDeque::new(), has_group, rng }
     }
 
     /// Messages that have not been acknowledged to the end.
@@ -91,7 +96,13 @@ impl Publisher {
             let topic = workload::topic(Kind::Retained, self.index, number);
             return Some(Plan { topic, retained: Some((retained, operation)) });
         }
-        let kind = if self.rng.chance(CHURNING_PERCENT) { Kind::Churning } else { Kind::Lasting };
+        let kind = if self.rng.chance(CHURNING_PERCENT) {
+            Kind::Churning
+        } else if self.has_group && self.rng.chance(SHARED_PERCENT) {
+            Kind::Shared
+        } else {
+            Kind::Lasting
+        };
         Some(Plan { topic: workload::topic(kind, self.index, number), retained: None })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::accounts;
 use crate::broker::{Broker, NotUp, Recipe};
-use crate::checks;
+use crate::checks::{self, Look};
 use crate::failure::Failure;
 use crate::fleet::{Fleet, MemberStrike};
 use clap::ValueEnum;
@@ -298,7 +298,8 @@ impl Run {
     /// Lets a new client look at the retained values. False when it gets no answer.
     pub(crate) fn greet(&mut self) -> Result<bool, Failure> {
         let name = format!("visitor-{}", self.world.ledger.tick());
-        checks::retained(&mut self.world, name, None, self.settings.start_limit, self.settings.patience)
+        let (limit, patience) = (self.settings.start_limit, self.settings.patience);
+        Ok(checks::retained(&mut self.world, name, Look::Anywhere, limit, patience)?.is_some())
     }
 
     /// Lets everything finish, and settles the accounts.

@@ -5,7 +5,9 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Registry, Token};
-use tidegate_mqtt::{Connect, ConnectProperties, Disconnect, Packet, PingReq, ReasonCode, Version};
+use tidegate_mqtt::{
+    Connect, ConnectProperties, Disconnect, Packet, PingReq, QoS, ReasonCode, TopicName, Version, Will, WillProperties,
+};
 
 use crate::failure::Failure;
 use crate::wire::{Incoming, Wire};
@@ -26,6 +28,14 @@ pub(crate) enum Phase {
     Open,
 }
 
+/// What the broker publishes when a connection ends without DISCONNECT.
+#[derive(Clone, Debug)]
+pub(crate) struct Testament {
+    pub(crate) topic: String,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) qos: QoS,
+}
+
 /// A client id, its connection, and whether the broker keeps a session for it.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -35,6 +45,10 @@ pub(crate) struct Session {
     durable: bool,
     token: Token,
     wire: Option<Wire>,
+    /// An earlier connection that was open when this client connected anew: the broker must end it.
+    former: Option<Wire>,
+    /// The will of the next connection.
+    pub(crate) will: Option<Testament>,
     pub(crate) phase: Phase,
     /// The broker has confirmed a session that must be there next time.
     pub(crate) confirmed: bool,
@@ -65,6 +79,8 @@ impl Session {
             durable,
             token,
             wire: None,
+            former: None,
+            will: None,
             phase: Phase::Away,
             confirmed: false,
             epoch: 0,
@@ -109,13 +125,23 @@ impl Session {
         let interest = Interest::READABLE | Interest::WRITABLE;
         registry.register(wire.source(), self.token, interest).map_err(Failure::system("registering a socket"))?;
         let session_expiry_interval = self.durable.then_some(u32::MAX);
+        let will = match &self.will {
+            Some(Testament { topic, payload, qos }) => Some(Will {
+                topic: TopicName::new(topic)?,
+                payload,
+                qos: *qos,
+                retain: false,
+                properties: WillProperties::default(),
+            }),
+            None => None,
+        };
         wire.push(&Packet::Connect(Connect {
             version: self.version,
             bridge: false,
             clean_start: !self.durable,
             keep_alive: 0,
             client_id: &self.name,
-            will: None,
+            will,
             username: None,
             password: None,
             properties: ConnectProperties {
@@ -129,6 +155,38 @@ impl Session {
         self.pings = 0;
         self.flush();
         Ok(())
+    }
+
+    /// Lets the connection stand and connects anew, as if it were forgotten. False when an earlier one still stands, or
+    /// none is open.
+    pub(crate) fn take_over(&mut self) -> bool {
+        if !self.is_open() || self.former.is_some() {
+            return false;
+        }
+        self.former = self.wire.take();
+        self.cut();
+        true
+    }
+
+    /// True while a connection stands that this client has replaced by another one.
+    pub(crate) fn has_former(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// Reads the former connection to its end. What comes on it is not acknowledged, so it has to come again.
+    pub(crate) fn watch_former(&mut self) {
+        if let Some(wire) = &mut self.former {
+            let alive = wire.fill();
+            wire.take();
+            if !alive {
+                self.former = None;
+            }
+        }
+    }
+
+    /// Closes the former connection.
+    pub(crate) fn drop_former(&mut self) {
+        self.former = None;
     }
 
     /// Notes what CONNACK says. True when the broker has forgotten a session that it had confirmed.
@@ -195,5 +253,46 @@ impl Session {
     pub(crate) fn lost(&mut self, now: Instant) {
         self.cut();
         self.not_before = Some(now + AGAIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Accepts a connection and answers its CONNECT with the session present.
+    fn accept(listener: &TcpListener) -> TcpStream {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 2];
+        stream.read_exact(&mut head).unwrap();
+        stream.read_exact(&mut vec![0; usize::from(head[1])]).unwrap();
+        stream.write_all(&[0x20, 2, 1, 0]).unwrap();
+        stream
+    }
+
+    #[test]
+    fn a_connection_that_the_broker_keeps_shows() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let ports = [listener.local_addr().unwrap().port()];
+        let poll = mio::Poll::new().unwrap();
+        let mut session = Session::new("x".to_owned(), Version::V311, true, Token(0));
+        assert!(!session.take_over(), "there is none to take over");
+        session.open(&ports, poll.registry(), Instant::now()).unwrap();
+        let first = accept(&listener);
+        session.opened(true, 1);
+        assert!(session.take_over());
+        session.open(&ports, poll.registry(), Instant::now()).unwrap();
+        let _second = accept(&listener);
+        session.opened(true, 1);
+        session.watch_former();
+        assert!(session.has_former(), "a broker with two connections of one session is found out");
+        drop(first);
+        while session.has_former() {
+            session.watch_former();
+        }
+        assert!(session.is_open());
     }
 }

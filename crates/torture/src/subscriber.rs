@@ -64,7 +64,8 @@ enum Ack {
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) session: Session,
-    index: u16,
+    /// Under which number receipts are booked: its own, or that of the first member of its group.
+    pub(crate) account: u16,
     subscriptions: Vec<Subscription>,
     request: Option<Request>,
     /// QoS 2 messages that were received and not yet released, with what they were.
@@ -82,7 +83,7 @@ pub(crate) struct Subscriber {
 
 impl Subscriber {
     /// A subscriber that has asked for nothing yet.
-    pub(crate) fn new(session: Session, index: u16, wishes: Vec<Wish>, mut rng: Rng) -> Self {
+    pub(crate) fn new(session: Session, account: u16, wishes: Vec<Wish>, mut rng: Rng) -> Self {
         let subscriptions = wishes.into_iter().map(|wish| Subscription {
             wanted: !wish.churns || rng.chance(50),
             filter: wish.filter,
@@ -94,7 +95,7 @@ impl Subscriber {
         });
         Self {
             session,
-            index,
+            account,
             subscriptions: subscriptions.collect(),
             request: None,
             unreleased: BTreeMap::new(),
@@ -113,7 +114,7 @@ impl Subscriber {
             entry.1.standing == Standing::Held && workload::matches(&entry.1.filter, topic)
         };
         (0u16..).zip(&self.subscriptions).find(|entry| held(&entry)).map(|(number, subscription)| Expectation {
-            subscriber: self.index,
+            subscriber: self.account,
             subscription: number,
             generation: subscription.generation,
         })
@@ -156,9 +157,11 @@ impl Subscriber {
         missing
     }
 
-    /// The subscriptions with what a probe of each must do: come (true) or not (false).
+    /// The subscriptions with what a probe of each must do: come (true) or not (false). Of a group one member gets it, so
+    /// none is asked.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.subscriptions.iter().filter_map(|subscription| match subscription.standing {
+        let own = self.subscriptions.iter().filter(|subscription| !workload::is_shared(&subscription.filter));
+        own.filter_map(|subscription| match subscription.standing {
             Standing::Held => Some((subscription.filter.as_str(), true)),
             Standing::Absent(Some(_)) => Some((subscription.filter.as_str(), false)),
             _ => None,
@@ -238,7 +241,7 @@ impl Subscriber {
             subscription.standing = Standing::Uncertain;
             if !subscribes {
                 ledger.released(Expectation {
-                    subscriber: self.index,
+                    subscriber: self.account,
                     subscription: *place as u16,
                     generation: subscription.generation,
                 });
@@ -342,7 +345,7 @@ impl Subscriber {
             Standing::Absent(ended) => ended,
             Standing::Uncertain | Standing::Held => None,
         };
-        let arrival = Arrival { id: message, subscriber: self.index, granted: subscription.granted, ended };
+        let arrival = Arrival { id: message, subscriber: self.account, granted: subscription.granted, ended };
         ledger.delivered(arrival, &delivery.topic, &self.session.name);
         true
     }

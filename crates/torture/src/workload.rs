@@ -2,7 +2,9 @@
 //!
 //! - `t/PUBLISHER/K`: what the lasting subscriptions are for;
 //! - `c/PUBLISHER/K`: what subscriptions that come and go are for;
-//! - `r/PUBLISHER/K`: retained values.
+//! - `r/PUBLISHER/K`: retained values;
+//! - `s/PUBLISHER/K`: what a shared subscription is for;
+//! - `d/CLIENT/K`: wills.
 //!
 //! An even `K` means QoS 1, an odd one QoS 2, so that each topic has one QoS and with it one order. The filters of one
 //! subscriber never overlap: a message that matches two of them could come twice by right.
@@ -21,6 +23,11 @@ const LARGE: std::ops::Range<u64> = 4_000..20_000;
 /// How many of 1,000 payloads are large.
 const LARGE_PER_MILLE: u64 = 15;
 
+/// The filter of the members of the group.
+const GROUP_FILTER: &str = "$share/group/s/#";
+/// The filter of the watchers of wills.
+const WILL_FILTER: &str = "d/#";
+
 /// The kinds of topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -30,16 +37,45 @@ pub(crate) enum Kind {
     Churning,
     /// Retained values.
     Retained,
+    /// For the members of a group.
+    Shared,
+    /// Wills.
+    Will,
+}
+
+impl Kind {
+    /// The first level of the topics of this kind.
+    fn prefix(self) -> char {
+        match self {
+            Self::Lasting => 't',
+            Self::Churning => 'c',
+            Self::Retained => 'r',
+            Self::Shared => 's',
+            Self::Will => 'd',
+        }
+    }
+
+    /// The kind of a topic, as far as the books treat it differently.
+    pub(crate) fn of(topic: &str) -> Self {
+        match topic.chars().next() {
+            Some('c') => Self::Churning,
+            Some('r') => Self::Retained,
+            Some('s') => Self::Shared,
+            Some('d') => Self::Will,
+            _ => Self::Lasting,
+        }
+    }
+
+    /// True where first receipts come in the order of publication. Members of a group read beside each other, and the
+    /// wills of one client id may come from several nodes.
+    pub(crate) fn has_order(self) -> bool {
+        !matches!(self, Self::Shared | Self::Will)
+    }
 }
 
 /// The topic of a publisher.
 pub(crate) fn topic(kind: Kind, publisher: u16, number: usize) -> String {
-    let prefix = match kind {
-        Kind::Lasting => 't',
-        Kind::Churning => 'c',
-        Kind::Retained => 'r',
-    };
-    format!("{prefix}/{publisher}/{number}")
+    format!("{}/{publisher}/{number}", kind.prefix())
 }
 
 /// The QoS that belongs to a topic.
@@ -68,9 +104,14 @@ pub(crate) fn retained_place(name: &str) -> Option<usize> {
 /// A payload that says which message it is, and is otherwise of some length.
 pub(crate) fn payload(id: MessageId, rng: &mut Rng) -> Vec<u8> {
     let length = if rng.within(0..1000) < LARGE_PER_MILLE { rng.within(LARGE) } else { rng.within(USUAL) };
-    let mut payload = format!("m {} {} ", id.publisher, id.number).into_bytes();
+    let mut payload = short_payload(id);
     payload.resize(payload.len().max(length as usize), b'.');
     payload
+}
+
+/// A payload that says which message it is.
+pub(crate) fn short_payload(id: MessageId) -> Vec<u8> {
+    format!("m {} {} ", id.publisher, id.number).into_bytes()
 }
 
 /// Which message a payload is of; `None` for a payload of another kind.
@@ -111,6 +152,22 @@ pub(crate) fn wishes(subscriber: usize, publishers: u16, rng: &mut Rng) -> Vec<W
     lasting.chain(churning).collect()
 }
 
+/// What a watcher of wills subscribes to: even ones at QoS 1, odd ones at QoS 2.
+pub(crate) fn watches(watcher: usize) -> Vec<Wish> {
+    let qos = if watcher.is_multiple_of(2) { QoS::AtLeastOnce } else { QoS::ExactlyOnce };
+    vec![Wish { filter: WILL_FILTER.to_owned(), qos, churns: false }]
+}
+
+/// What a member of the group subscribes to.
+pub(crate) fn membership() -> Vec<Wish> {
+    vec![Wish { filter: GROUP_FILTER.to_owned(), qos: QoS::ExactlyOnce, churns: false }]
+}
+
+/// True for the filter of a group: one member gets a probe, not each.
+pub(crate) fn is_shared(filter: &str) -> bool {
+    filter.starts_with("$share/")
+}
+
 /// A topic of no publisher that a filter matches.
 pub(crate) fn probe_topic(filter: &str) -> String {
     filter.replace(['+', '#'], "probe")
@@ -118,6 +175,7 @@ pub(crate) fn probe_topic(filter: &str) -> String {
 
 /// True when the filter matches the topic; both are of this module, so both are valid.
 pub(crate) fn matches(filter: &str, topic: &str) -> bool {
+    let filter = if is_shared(filter) { filter.splitn(3, '/').last().unwrap_or(filter) } else { filter };
     match (TopicFilter::new(filter), TopicName::new(topic)) {
         (Ok(filter), Ok(topic)) => filter.matches(topic),
         _ => false,
@@ -160,5 +218,16 @@ mod tests {
         assert_eq!(retained_place(&retained_name(11)), Some(11));
         assert_eq!(qos_of("r/2/3"), QoS::ExactlyOnce);
         assert_eq!(qos_of("t/2/0"), QoS::AtLeastOnce);
+    }
+
+    #[test]
+    fn groups_and_watchers_have_topics_of_their_own() {
+        let (member, watcher) = (&membership()[0].filter, &watches(0)[0].filter);
+        for kind in [Kind::Lasting, Kind::Churning, Kind::Retained, Kind::Shared, Kind::Will] {
+            let topic = topic(kind, 1, 0);
+            assert_eq!(Kind::of(&topic), kind);
+            assert_eq!(matches(member, &topic), kind == Kind::Shared, "{topic}");
+            assert_eq!(matches(watcher, &topic), kind == Kind::Will, "{topic}");
+        }
     }
 }

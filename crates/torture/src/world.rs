@@ -7,7 +7,8 @@ use mio::{Events, Poll, Token};
 use tidegate_mqtt::Version;
 
 use crate::failure::Failure;
-use crate::ledger::{Finding, Ledger};
+use crate::ledger::{Expectation, Finding, Ledger};
+use crate::mortal::Mortal;
 use crate::publisher::Publisher;
 use crate::rng::Rng;
 use crate::session::{Phase, Session};
@@ -23,6 +24,10 @@ const BACKLOG: u64 = 700;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A subscriber that is away stays so for this long, in milliseconds.
 const AWAY: std::ops::Range<u64> = 20..500;
+/// How many of 100 clients that leave connect again and let their connection stand.
+const TAKEOVER_PERCENT: u64 = 20;
+/// Subscribers that watch for wills, the second one at QoS 2.
+const WATCHERS: usize = 2;
 /// And for this long connected.
 const HERE: std::ops::Range<u64> = 50..900;
 
@@ -31,6 +36,10 @@ const HERE: std::ops::Range<u64> = 50..900;
 pub(crate) struct Size {
     pub(crate) publishers: u16,
     pub(crate) subscribers: u16,
+    /// Clients that die with a will.
+    pub(crate) mortals: u16,
+    /// Subscribers of one group.
+    pub(crate) members: u16,
     /// Messages per second of all publishers.
     pub(crate) rate: u64,
     /// Half of the clients speak MQTT 5.0; else all speak 3.1.1.
@@ -70,7 +79,9 @@ pub(crate) struct World {
     pub(crate) ports: Vec<u16>,
     pub(crate) size: Size,
     pub(crate) publishers: Vec<Publisher>,
+    /// Those of `size`, the watchers of wills, the members of the group.
     pub(crate) subscribers: Vec<Subscriber>,
+    pub(crate) mortals: Vec<Mortal>,
     whims: Vec<Whim>,
     pub(crate) ledger: Ledger,
     pub(crate) rng: Rng,
@@ -90,7 +101,7 @@ impl World {
         let publishers = (0..size.publishers).map(|index| {
             let version = size.version(index % 2 == 1);
             let session = Session::new(format!("publisher-{index}"), version, true, Token(usize::from(index)));
-            Publisher::new(session, index, rng.fork(u64::from(index)))
+            Publisher::new(session, index, size.members > 0, rng.fork(u64::from(index)))
         });
         let publishers: Vec<_> = publishers.collect();
         let mut subscribers = Vec::new();
@@ -103,6 +114,14 @@ impl World {
             let wishes = workload::wishes(usize::from(index), size.publishers, &mut own);
             subscribers.push(Subscriber::new(session, index, wishes, own));
         }
+        add_watchers_and_members(&mut subscribers, size, &mut rng);
+        let first = publishers.len() + subscribers.len();
+        let mortals = (0..size.mortals).map(|index| {
+            let token = Token(first + usize::from(index));
+            let session = Session::new(format!("mortal-{index}"), size.version(index % 2 == 0), true, token);
+            Mortal::new(session, size.publishers + index, rng.fork(2000 + u64::from(index)))
+        });
+        let mortals: Vec<Mortal> = mortals.collect();
         let now = Instant::now();
         let retained = usize::from(size.publishers) * workload::TOPICS;
         Ok(Self {
@@ -116,9 +135,10 @@ impl World {
                 .chain(subscribers.iter().map(|_| 0))
                 .map(|_| Whim { next: now })
                 .collect(),
-            ledger: Ledger::new(publishers.len(), subscribers.len(), retained),
+            ledger: Ledger::new(publishers.len() + mortals.len(), subscribers.len(), retained),
             publishers,
             subscribers,
+            mortals,
             rng,
             paced: now,
             last_news: now,
@@ -126,11 +146,23 @@ impl World {
         })
     }
 
+    /// The sessions of all clients.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
+        let publishers = self.publishers.iter().map(|publisher| &publisher.session);
+        let subscribers = self.subscribers.iter().map(|subscriber| &subscriber.session);
+        publishers.chain(subscribers).chain(self.mortals.iter().map(|mortal| &mortal.session))
+    }
+
+    /// The sessions of all clients.
+    pub(crate) fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        let publishers = self.publishers.iter_mut().map(|publisher| &mut publisher.session);
+        let subscribers = self.subscribers.iter_mut().map(|subscriber| &mut subscriber.session);
+        publishers.chain(subscribers).chain(self.mortals.iter_mut().map(|mortal| &mut mortal.session))
+    }
+
     /// Bytes exchanged with the broker so far.
     pub(crate) fn bytes(&self) -> u64 {
-        let open = self.publishers.iter().map(|publisher| &publisher.session);
-        let open = open.chain(self.subscribers.iter().map(|subscriber| &subscriber.session));
-        self.bytes + open.map(Session::bytes).sum::<u64>()
+        self.bytes + self.sessions().map(Session::bytes).sum::<u64>()
     }
 
     /// One turn: reads what is there, does what is due, writes. The token is that of an event that is nobody's here.
@@ -150,6 +182,8 @@ impl World {
                 self.read_publisher(token.0, now)?;
             } else if token.0 < publishers + self.subscribers.len() {
                 self.read_subscriber(token.0 - publishers, now);
+            } else if token.0 < publishers + self.subscribers.len() + self.mortals.len() {
+                self.read_mortal(token.0 - publishers - self.subscribers.len(), now);
             } else {
                 others.push(token);
             }
@@ -158,11 +192,12 @@ impl World {
             self.connect(mood, now)?;
             self.work(mood, now)?;
         }
-        for session in self.publishers.iter_mut().map(|publisher| &mut publisher.session) {
+        for session in self.sessions_mut() {
             session.flush();
+            session.watch_former();
         }
-        for session in self.subscribers.iter_mut().map(|subscriber| &mut subscriber.session) {
-            session.flush();
+        for mortal in &mut self.mortals {
+            mortal.settle_life(&mut self.ledger);
         }
         Ok(others)
     }
@@ -185,6 +220,11 @@ impl World {
         if mood == Mood::Load {
             self.publish(now)?;
             self.come_and_go(now)?;
+            let (registry, ledger) = (self.poll.registry(), &mut self.ledger);
+            for mortal in &mut self.mortals {
+                let expected = expected(&self.subscribers, mortal.topic());
+                mortal.live(&self.ports, registry, now, expected, ledger)?;
+            }
         }
         for subscriber in &mut self.subscribers {
             subscriber.slow = subscriber.slow && mood == Mood::Load;
@@ -209,8 +249,7 @@ impl World {
             let chosen = self.rng.index(self.publishers.len());
             let publisher = &mut self.publishers[chosen];
             if let Some(plan) = publisher.plan(&self.ledger) {
-                let expected = self.subscribers.iter().filter_map(|subscriber| subscriber.expectation(&plan.topic));
-                let expected = expected.collect();
+                let expected = expected(&self.subscribers, &plan.topic);
                 publisher.publish(plan, expected, &mut self.ledger)?;
             }
         }
@@ -233,9 +272,15 @@ impl World {
                 self.whims[place].next = now + Duration::from_millis(self.rng.within(HERE));
                 continue;
             }
+            let mut takes_over = leaves && self.rng.chance(TAKEOVER_PERCENT);
             if leaves {
                 self.bytes += session.bytes();
-                if self.rng.chance(50) { session.depart()? } else { session.cut() }
+                takes_over = takes_over && session.take_over();
+                match (takes_over, self.rng.chance(50)) {
+                    (true, _) => self.ledger.findings.totals.takeovers += 1,
+                    (false, true) => session.depart()?,
+                    (false, false) => session.cut(),
+                }
             }
             if let Some(subscriber) = place.checked_sub(publishers).and_then(|place| self.subscribers.get_mut(place)) {
                 subscriber.slow = self.rng.chance(40);
@@ -244,6 +289,11 @@ impl World {
                 } else {
                     subscriber.change_mind();
                 }
+            }
+            if takes_over {
+                // A subscriber connects when it is due.
+                self.whims[place].next = now;
+                continue;
             }
             let range = if leaves { AWAY } else { HERE };
             self.whims[place].next = now + Duration::from_millis(self.rng.within(range));
@@ -289,16 +339,25 @@ impl World {
         }
     }
 
+    fn read_mortal(&mut self, place: usize, now: Instant) {
+        let mortal = &mut self.mortals[place];
+        let (packets, alive, wrong) = mortal.session.receive();
+        for packet in packets {
+            if greeting(&packet, &mut mortal.session, &mut self.ledger, now).is_some() {
+                mortal.opened(now);
+            }
+        }
+        if !alive {
+            self.bytes += mortal.session.bytes();
+            ended(&mut mortal.session, wrong, &mut self.ledger, now);
+        }
+    }
+
     /// The broker is gone: reads what it had sent before, for what has left counts, and forgets the connections.
     pub(crate) fn aftermath(&mut self) -> Result<(), Failure> {
         let closed = self.ledger.findings.totals.closed_by_broker;
         let begun = Instant::now();
-        let connected = |world: &Self| {
-            let publishers = world.publishers.iter().map(|publisher| publisher.session.phase);
-            publishers
-                .chain(world.subscribers.iter().map(|subscriber| subscriber.session.phase))
-                .any(|phase| phase != Phase::Away)
-        };
+        let connected = |world: &Self| world.sessions().any(|session| session.phase != Phase::Away);
         // The end of each connection follows what was sent on it; a child of the broker may hold it open longer than
         // that.
         while connected(self) && begun.elapsed() < LAST_WORDS {
@@ -309,13 +368,17 @@ impl World {
             for place in 0..self.subscribers.len() {
                 self.read_subscriber(place, now);
             }
+            for place in 0..self.mortals.len() {
+                self.read_mortal(place, now);
+            }
         }
-        for publisher in &mut self.publishers {
-            publisher.session.cut();
+        for session in self.sessions_mut() {
+            session.cut();
+            session.drop_former();
         }
-        for subscriber in &mut self.subscribers {
-            subscriber.session.cut();
-            subscriber.closed();
+        self.subscribers.iter_mut().for_each(Subscriber::closed);
+        for mortal in &mut self.mortals {
+            mortal.settle_life(&mut self.ledger);
         }
         self.ledger.findings.totals.closed_by_broker = closed;
         Ok(())
@@ -323,9 +386,10 @@ impl World {
 
     /// Cuts the connections to one port, as clients do whose node does not answer.
     pub(crate) fn leave(&mut self, port: u16) {
-        for publisher in &mut self.publishers {
-            if publisher.session.port == port {
-                publisher.session.cut();
+        let mortals = self.mortals.iter_mut().map(|mortal| &mut mortal.session);
+        for session in self.publishers.iter_mut().map(|publisher| &mut publisher.session).chain(mortals) {
+            if session.port == port {
+                session.cut();
             }
         }
         for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.session.port == port) {
@@ -343,6 +407,36 @@ impl World {
             self.whims[place].next = now + Duration::from_millis(self.rng.within(0..200));
         }
     }
+}
+
+/// Adds the watchers of wills and the members of a group.
+fn add_watchers_and_members(subscribers: &mut Vec<Subscriber>, size: Size, rng: &mut Rng) {
+    let watchers = if size.mortals > 0 { WATCHERS } else { 0 };
+    let first_member = (subscribers.len() + watchers) as u16;
+    for place in 0..watchers + usize::from(size.members) {
+        let index = subscribers.len() as u16;
+        let (name, account, wishes) = match place.checked_sub(watchers) {
+            None => (format!("watcher-{place}"), index, workload::watches(place)),
+            Some(member) => (format!("member-{member}"), first_member, workload::membership()),
+        };
+        let token = Token(usize::from(size.publishers + index));
+        let is_member = account == first_member;
+        let session = Session::new(name, size.version(is_member || place.is_multiple_of(2)), true, token);
+        subscribers.push(Subscriber::new(session, account, wishes, rng.fork(1000 + u64::from(index))));
+    }
+}
+
+/// The subscriptions that a message to this topic is owed to from now on: one for a group.
+fn expected(subscribers: &[Subscriber], topic: &str) -> Vec<Expectation> {
+    let mut expected: Vec<Expectation> = Vec::new();
+    for subscriber in subscribers {
+        if let Some(owed) = subscriber.expectation(topic)
+            && expected.iter().all(|other| other.subscriber != owed.subscriber)
+        {
+            expected.push(owed);
+        }
+    }
+    expected
 }
 
 fn news(packet: &Incoming, before: Instant, now: Instant) -> Instant {

@@ -76,6 +76,12 @@ impl Digest {
         Ok(Self { function, place, salt, hash })
     }
 
+    /// The hash of a secret that needs no salt.
+    pub(super) fn of_random(secret: &[u8]) -> Self {
+        let hash = digest::digest(&digest::SHA256, secret).as_ref().to_vec();
+        Self { function: Function::Sha256, place: Place::Nowhere, salt: Vec::new(), hash }
+    }
+
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         let mut context = digest::Context::new(self.function.algorithm());
         if self.place == Place::Before {

@@ -154,6 +154,11 @@ impl PasswordHash {
         }))
     }
 
+    /// Hashes a secret of at least 256 random bits. Such a secret cannot be guessed, so a fast hash protects it.
+    pub(crate) fn of_random(secret: &[u8]) -> Self {
+        Self(Kind::Digest(Digest::of_random(secret)))
+    }
+
     /// Whether this is the password. The time depends on the parameters, not on the compared bytes.
     ///
     /// # Errors
@@ -240,7 +245,7 @@ fn checked_rounds(rounds: u32) -> Result<std::num::NonZeroU32, HashError> {
 }
 
 /// Random bytes.
-fn random<const N: usize>() -> Result<[u8; N], HashError> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], HashError> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| HashError::Random)?;
     Ok(bytes)

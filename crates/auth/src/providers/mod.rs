@@ -1,6 +1,7 @@
 //! The providers, one file or folder each.
 
 mod acl_claims;
+mod api_keys;
 mod certificate;
 mod fleet;
 mod http;
@@ -11,6 +12,7 @@ mod users;
 
 use std::sync::Arc;
 
+use crate::api_key::KeyFileError;
 use crate::clock::Clock;
 use crate::fetch::FetchError;
 use crate::password::UserFileError;
@@ -36,6 +38,9 @@ pub enum ProviderError {
     /// Its file of users is missing or wrong.
     #[error(transparent)]
     Users(#[from] UserFileError),
+    /// Its file of API keys is missing or wrong.
+    #[error(transparent)]
+    ApiKeys(#[from] KeyFileError),
     /// Its keys are missing or wrong.
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -61,6 +66,7 @@ pub(crate) fn make(settings: &ProviderSettings, workshop: &Workshop) -> Result<A
         ProviderKind::Http(http) => Arc::new(http::Http::make(name, http, workshop)?),
         ProviderKind::Certificate(certificate) => Arc::new(certificate::Certificate::new(name, certificate)),
         ProviderKind::Fleet(fleet) => Arc::new(fleet::Fleet::new(name, fleet)),
+        ProviderKind::ApiKeys(file) => Arc::new(api_keys::ApiKeys::load(name, file)?),
         ProviderKind::Scram(file) => Arc::new(scram::Scram::load(name, file, workshop)?),
     })
 }
@@ -72,6 +78,9 @@ pub(crate) fn outlives_reload(kind: &ProviderKind) -> bool {
         ProviderKind::Http(settings) => settings.ca_file.is_none(),
         ProviderKind::Jwt(settings) => matches!(settings.keys, JwtKeys::JwksUrl { ca_file: None, .. }),
         ProviderKind::Fleet(_) => true,
-        ProviderKind::PasswordFile(_) | ProviderKind::Certificate(_) | ProviderKind::Scram(_) => false,
+        ProviderKind::PasswordFile(_)
+        | ProviderKind::ApiKeys(_)
+        | ProviderKind::Certificate(_)
+        | ProviderKind::Scram(_) => false,
     }
 }

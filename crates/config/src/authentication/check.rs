@@ -21,7 +21,7 @@ const GENERAL: &[&str] = &["kind", "name", "listeners"];
 /// The keys of a kind.
 fn keys(kind: AuthKind) -> &'static [&'static str] {
     match kind {
-        AuthKind::PasswordFile | AuthKind::Scram => &["file"],
+        AuthKind::PasswordFile | AuthKind::Scram | AuthKind::ApiKey => &["file"],
         AuthKind::Http => &[
             "url",
             "bearer_token_file",
@@ -100,6 +100,11 @@ fn problems(config: &Config, auth: &Auth) -> Vec<(&'static str, Problem)> {
                 problem.hint("write `file = \"PATH\"`, and make it with `tidegate passwd -c PATH USER`"),
             ));
         }
+        AuthKind::ApiKey if auth.file.is_none() => {
+            let problem = Problem::new("this provider needs a file of keys");
+            found
+                .push(("kind", problem.hint("write `file = \"PATH\"`, and make it with `tidegate key add PATH USER`")));
+        }
         AuthKind::Http if auth.url.is_none() => {
             let problem = Problem::new("this provider needs the server that it asks");
             found.push(("kind", problem.hint("write `url = \"https://HOST/PATH\"`")));
@@ -110,7 +115,7 @@ fn problems(config: &Config, auth: &Auth) -> Vec<(&'static str, Problem)> {
             let problem = Problem::new("this provider asks the brokers of a fleet, and this is no orchestrator");
             found.push(("kind", problem.hint("run `tidegate orchestrator`, or choose another kind")));
         }
-        AuthKind::PasswordFile | AuthKind::Scram | AuthKind::Http | AuthKind::Fleet => {}
+        AuthKind::PasswordFile | AuthKind::Scram | AuthKind::ApiKey | AuthKind::Http | AuthKind::Fleet => {}
     }
     found
 }

@@ -78,6 +78,7 @@ pub fn names(auths: &[Auth]) -> Vec<String> {
 fn provider(auth: &Auth, asker: &FleetAsker) -> Result<ProviderKind, TokenError> {
     Ok(match auth.kind {
         AuthKind::PasswordFile => ProviderKind::PasswordFile(UserFileSettings { file: path(auth.file.as_deref()) }),
+        AuthKind::ApiKey => ProviderKind::ApiKeys(UserFileSettings { file: path(auth.file.as_deref()) }),
         AuthKind::Scram => ProviderKind::Scram(ScramSettings { file: path(auth.file.as_deref()) }),
         AuthKind::Jwt => ProviderKind::Jwt(Box::new(jwt(auth))),
         AuthKind::Http => ProviderKind::Http(Box::new(http(auth)?)),

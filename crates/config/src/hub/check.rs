@@ -111,7 +111,7 @@ fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
 fn check_paths(config: &Config, findings: &mut Findings) {
     let mut paths = BTreeMap::new();
     for (index, sink) in config.sinks.iter().enumerate() {
-        let has_path = matches!(sink.kind, SinkType::File | SinkType::Sqlite);
+        let has_path = matches!(sink.kind, SinkType::File | SinkType::Sqlite | SinkType::History);
         let path = sink.path.as_ref().filter(|_| has_path).map(PathBuf::from);
         if let Some(path) = path
             && let Some(other) = paths.insert(path.clone(), sink.kind)
@@ -131,7 +131,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
-        SinkType::File | SinkType::Sqlite | SinkType::Topic => None,
+        SinkType::File | SinkType::Sqlite | SinkType::History | SinkType::Topic => None,
         SinkType::Http => Some("https://example.org/readings"),
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
@@ -198,6 +198,10 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
             format!("there are {}", known.join(", "))
         })
     };
+    let tenant = pipeline.tenant_name();
+    if !tenant.is_empty() && config.tenants.iter().all(|other| other.name != tenant) {
+        found.push(("tenant", Problem::new(format!("there is no tenant `{tenant}`")).hint("add a [[tenant]]")));
+    }
     if pipeline.to.0.is_empty() {
         found.push(("to", Problem::new("a pipeline without a sink").hint("name some: to = [\"archive\"]")));
     }

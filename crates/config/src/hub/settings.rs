@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_bus::Address as BusAddress;
-use tidegate_engine::OverflowRule;
+use tidegate_engine::{OverflowRule, TenantId};
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
-    Batching, HttpSourceSettings, LogSettings, NatsSourceSettings, PipelineSettings, SinkKind, SinkSettings,
-    SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
+    Batching, HistorySettings, HttpSourceSettings, LogSettings, NatsSourceSettings, PipelineSettings, SinkKind,
+    SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
 };
 
 use super::{CLIENT_PREFIX, PipelineError};
@@ -45,6 +45,8 @@ pub struct Way {
     pub prefix: String,
     /// Stands behind it.
     pub suffix: String,
+    /// The addresses for pipelines of tenants, by the name of the tenant. Elsewhere the user name leads to the tenant.
+    pub tenants: Vec<(String, Address)>,
 }
 
 impl Way {
@@ -64,11 +66,24 @@ impl Way {
             origins: false,
             prefix: "hub.".to_owned(),
             suffix: format!(".{member}"),
+            tenants: Vec::new(),
         })
+    }
+
+    /// The way of a pipeline, into its tenant.
+    fn of(&self, pipeline: &Pipeline) -> Self {
+        let found = self.tenants.iter().find(|(tenant, _)| *tenant == pipeline.tenant_name());
+        let address = found.map_or(&self.address, |(_, address)| address);
+        Self { address: address.clone(), ..self.clone() }
     }
 }
 
 impl Pipeline {
+    /// The name of its tenant; empty for the default one.
+    pub fn tenant_name(&self) -> &str {
+        self.tenant.as_deref().unwrap_or_default()
+    }
+
     /// The steps for a message.
     pub fn step_settings(&self) -> StepSettings {
         StepSettings {
@@ -126,7 +141,7 @@ impl Config {
     /// When a file cannot be read, or an address is invalid.
     pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, PipelineError> {
         let plan = Plan { config: self, way: Some(way) };
-        let topics = |pipeline: &Pipeline| SourceSettings::Topics(topics_of(pipeline, way));
+        let topics = |pipeline: &Pipeline| SourceSettings::Topics(topics_of(pipeline, &way.of(pipeline)));
         let bus = self.hub.bus.as_deref().filter(|_| !way.shared);
         let bus = bus.map(|address| OnBus::new(address, &self.cluster.name)).transpose()?;
         let one = |pipeline: &Pipeline| {
@@ -176,9 +191,30 @@ impl Config {
         self.pipelines.iter().map(one).collect()
     }
 
-    /// The topics of all pipelines.
-    pub fn hub_filters(&self) -> Vec<String> {
-        of_topics(&self.pipelines).flat_map(Pipeline::filters).collect()
+    /// The histories that pipelines of a tenant write: their folders, and the age of their messages.
+    pub fn histories(&self, tenant: &str) -> Vec<(PathBuf, Duration)> {
+        let of = |pipeline: &Pipeline| {
+            let sinks = self.sinks.iter().filter(|sink| sink.kind == SinkType::History);
+            let own = sinks.filter(|sink| pipeline.to.0.contains(&sink.name));
+            let place = |sink: &Sink| {
+                let path = PathBuf::from(sink.path.as_deref().unwrap_or_default());
+                let history = HistorySettings { path, max_bytes: sink.max_bytes.0, max_age: sink.max_age };
+                (history.folder(&pipeline.name), sink.max_age)
+            };
+            own.map(place).collect::<Vec<_>>()
+        };
+        self.pipelines.iter().filter(|pipeline| pipeline.tenant_name() == tenant).flat_map(of).collect()
+    }
+
+    /// The topics of all pipelines, with the tenants that they are in.
+    pub fn hub_filters(&self) -> Vec<(TenantId, String)> {
+        let of = |pipeline: &Pipeline| {
+            let place = self.tenants.iter().position(|tenant| tenant.name == pipeline.tenant_name());
+            let number = place.and_then(|place| u16::try_from(place + 1).ok());
+            let tenant = number.map_or(TenantId::DEFAULT, TenantId);
+            pipeline.filters().into_iter().map(move |filter| (tenant, filter)).collect::<Vec<_>>()
+        };
+        of_topics(&self.pipelines).flat_map(of).collect()
     }
 
     /// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
@@ -244,9 +280,9 @@ impl Plan<'_> {
         let sink = self.config.sinks.iter().find(|sink| sink.name == *name);
         let sink = sink.ok_or_else(|| PipelineError::NoSink(name.to_owned()))?;
         if sink.kind == SinkType::Topic {
-            let way = self.way.ok_or_else(|| no_broker(pipeline, format!("the sink `{name}`")))?;
-            let client_id = format!("{}.{name}", client_id_of(pipeline, way));
-            return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(client_id, way))));
+            let way = self.way.ok_or_else(|| no_broker(pipeline, format!("the sink `{name}`")))?.of(pipeline);
+            let client_id = format!("{}.{name}", client_id_of(pipeline, &way));
+            return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(client_id, &way))));
         }
         sink.settings(&sink_client_id(&pipeline.name, name))
     }
@@ -255,8 +291,8 @@ impl Plan<'_> {
         Ok(match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
             (Some(name), _) => Some(self.named(pipeline, name)?),
             (None, Some(topic)) => {
-                let way = self.way.ok_or_else(|| no_broker(pipeline, format!("`{topic}`")))?;
-                Some(dead_letter_topic(topic, &client_id_of(pipeline, way), way))
+                let way = self.way.ok_or_else(|| no_broker(pipeline, format!("`{topic}`")))?.of(pipeline);
+                Some(dead_letter_topic(topic, &client_id_of(pipeline, &way), &way))
             }
             (None, None) => None,
         })

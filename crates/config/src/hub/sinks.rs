@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_hub::{
-    AmqpSettings, Batching, FileSettings, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings, NatsSettings,
-    PostgresSettings, QoS, RedisSettings, S3Settings, SaslMechanism, SinkKind, SinkSettings, SqliteSettings,
+    AmqpSettings, Batching, FileSettings, HistorySettings, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings,
+    NatsSettings, PostgresSettings, QoS, RedisSettings, S3Settings, SaslMechanism, SinkKind, SinkSettings,
+    SqliteSettings,
 };
 
 use super::PipelineError;
@@ -101,6 +102,9 @@ impl Sink {
                 rotate_bytes: self.rotate_size.0,
                 rotate_time: self.rotate_time,
             }),
+            SinkType::History => {
+                SinkKind::History(HistorySettings { path, max_bytes: self.max_bytes.0, max_age: self.max_age })
+            }
             SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings { path, table: self.table.clone(), timeout }),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })

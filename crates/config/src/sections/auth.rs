@@ -19,6 +19,8 @@ const DAY: u64 = 24 * 3_600 * SECOND;
 pub enum AuthKind {
     /// A file of users.
     PasswordFile,
+    /// A file of API keys.
+    ApiKey,
     /// Signed tokens.
     Jwt,
     /// A server that is asked.
@@ -34,6 +36,7 @@ pub enum AuthKind {
 words! {
     AuthKind {
         AuthKind::PasswordFile => "password-file", "user names and passwords in a file, as `tidegate passwd` and `mosquitto_passwd` write it";
+        AuthKind::ApiKey => "api-key", "API keys in a file, as `tidegate key` writes it";
         AuthKind::Jwt => "jwt", "signed tokens as passwords";
         AuthKind::Http => "http", "a server that is asked about each client";
         AuthKind::Certificate => "certificate", "the client's certificate";
@@ -113,7 +116,7 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// Names of the listeners that it is asked for; none for all.
         listeners: Texts = Texts::default(), in Kind::Texts;
-        /// The file of users; for `password-file` and `scram`. One file may serve both.
+        /// The file of users, for `password-file` and `scram`: one file may serve both; or the file of keys, for `api-key`.
         file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The server that is asked, `http://` or `https://`; for `http`.
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
@@ -216,7 +219,9 @@ impl Auth {
         match self.kind {
             AuthKind::Jwt => self.acl_claim.is_some(),
             AuthKind::Http => true,
-            AuthKind::PasswordFile | AuthKind::Certificate | AuthKind::Scram | AuthKind::Fleet => false,
+            AuthKind::PasswordFile | AuthKind::ApiKey | AuthKind::Certificate | AuthKind::Scram | AuthKind::Fleet => {
+                false
+            }
         }
     }
 }

@@ -45,6 +45,8 @@ pub enum SinkType {
     Amqp,
     /// Objects.
     S3,
+    /// The last messages.
+    History,
 }
 
 words! {
@@ -60,6 +62,7 @@ words! {
         SinkType::Sqlite => "sqlite", "a table in a file of SQLite (`path`, `table`)";
         SinkType::Kafka => "kafka", "a topic of Kafka (`url`, `topic`)";
         SinkType::Amqp => "amqp", "a queue or an exchange of AMQP 0-9-1, as in RabbitMQ (`url`)";
+        SinkType::History => "history", "the last messages, for `GET /history` of HTTP listeners (`path`)";
         SinkType::S3 => "s3", "objects in a bucket of S3 (`url`, `bucket`, `access_key`, `secret_file`)";
     }
 }
@@ -101,7 +104,7 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// Its kind.
         kind: SinkType = SinkType::File, in Kind::OneOf(<SinkType as Words>::WORDS);
-        /// The file (`file`, `sqlite`), relative to where the broker is started.
+        /// The file (`file`, `sqlite`) or the folder (`history`), relative to where the broker is started.
         path: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Where it is: `http://HOST/PATH` or `https://...` (`http`, `influxdb`), `mqtt://HOST:PORT` or `mqtts://...`
         /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://HOST:PORT` (`nats`),
@@ -165,6 +168,10 @@ section! {
         rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));
         /// Age at which a file is finished and renamed (`file`), with the next batch.
         rotate_time: Duration = Duration::ZERO, in Kind::Duration(Range::of(SECOND, 365 * DAY).or_zero("never"));
+        /// Bytes of a history, of each pipeline (`history`); the oldest messages are deleted beyond it.
+        max_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
+        /// Age of the messages of a history (`history`); older ones are deleted.
+        max_age: Duration = Duration::from_secs(7 * 24 * 3600), in Kind::Duration(Range::of(SECOND, 365 * DAY));
         /// Time for a batch, after which it is tried again (all but `file`); for `sqlite`, the time that it waits for other writers.
         timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
         /// Most messages of a batch.
@@ -173,7 +180,7 @@ section! {
         batch_bytes: Bytes = Bytes(MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
         /// Time that a message waits for others; at least 1 s for `s3`, where each batch is an object.
         batch_time: Duration = Duration::from_millis(10), in Kind::Duration(Range::of(0, HOUR));
-        /// Batches under way at once, of each pipeline; messages of one key stay in order. `file` and `sqlite` have one.
+        /// Batches under way at once, of each pipeline; messages of one key stay in order. `file`, `sqlite` and `history` have one.
         parallel: u16 = 1, in Kind::Integer(Range::of(1, 64));
         /// Time until the first retry. It doubles with each failure, and half of it is chance.
         retry_min: Duration = Duration::from_millis(500), in Kind::Duration(Range::of(1, HOUR));
@@ -267,6 +274,8 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// The source, by name; empty is the topics of the broker.
         source: Option<String> = None, in Kind::Name { empty: true };
+        /// The tenant whose topics it takes, and to whose topics it publishes; empty is the default one.
+        tenant: Option<String> = None, in Kind::Name { empty: true };
         /// Topic filters; when empty, `sql` names them behind FROM. Messages of a `source` with another topic are passed
         /// over.
         from: Texts = Texts::default(), in Kind::Texts;

@@ -1,5 +1,6 @@
 //! The listener that pipelines of this broker come in by.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -8,22 +9,24 @@ use tidegate_hub::net::{Address, SocketOptions};
 use tidegate_node::{HostPort, ListenAddress, Node};
 
 use tidegate_config::Config;
-use tidegate_config::hub::{CLIENT_PREFIX, HUB_LISTENER, NoStoreError, Way, check_kept};
+use tidegate_config::hub::{CLIENT_PREFIX, NoStoreError, Way, check_kept, hub_listener};
 use tidegate_config::sections::Listener;
+use tidegate_config::sections::hub::Pipeline;
 
 /// Words of 64 bits of a password.
 const PASSWORD_WORDS: u64 = 4;
 
-/// The listener, and the password that opens it.
+/// The listeners, and the password that opens them.
 #[derive(Clone, Debug)]
 pub struct Door {
-    listener: ListenerId,
+    /// A listener for each tenant with pipelines, by its name; the default tenant has an empty one.
+    listeners: Vec<(String, ListenerId)>,
     password: String,
     /// Whether the origin of a message is known: brokers of a fleet do not say it.
     origins: bool,
 }
 
-/// The configuration with a listener for pipelines, where there are some.
+/// The configuration with a listener for the pipelines of each tenant, where there are some.
 ///
 /// # Errors
 /// When a pipeline keeps messages on disk, and the broker has no store.
@@ -32,26 +35,34 @@ pub fn with_door(mut config: Config) -> Result<(Config, Option<Door>), NoStoreEr
         return Ok((config, None));
     }
     check_kept(&config)?;
-    let listener = ListenerId(u16::try_from(config.listeners.len()).unwrap_or(u16::MAX));
-    config.listeners.push(Listener {
-        address: ListenAddress::Tcp(HostPort { host: "127.0.0.1".to_owned(), port: 0 }),
-        name: HUB_LISTENER.to_owned(),
-        mobile_nodes: false,
-        topic_alias_maximum_out: 0,
-        ..Listener::default()
-    });
+    // The default tenant's is there in any case: pipelines with a source may publish.
+    let tenants: BTreeSet<&str> =
+        std::iter::once("").chain(config.pipelines.iter().map(Pipeline::tenant_name)).collect();
+    let tenants: Vec<String> = tenants.into_iter().map(str::to_owned).collect();
+    let mut listeners = Vec::new();
+    for tenant in tenants {
+        let number = u16::try_from(config.listeners.len()).unwrap_or(u16::MAX);
+        config.listeners.push(Listener {
+            address: ListenAddress::Tcp(HostPort { host: "127.0.0.1".to_owned(), port: 0 }),
+            name: hub_listener(&tenant),
+            mobile_nodes: false,
+            topic_alias_maximum_out: 0,
+            ..Listener::default()
+        });
+        listeners.push((tenant, ListenerId(number)));
+    }
     // Its keys are random, and this process gives them to no client.
     let keys = RandomState::new();
     let words: Vec<String> = (0..PASSWORD_WORDS).map(|word| format!("{:016x}", keys.hash_one(word))).collect();
     let password = words.concat();
     let origins = !config.orchestrator.enabled;
-    Ok((config, Some(Door { listener, password, origins })))
+    Ok((config, Some(Door { listeners, password, origins })))
 }
 
 impl Door {
-    /// Whether it is this listener that a client comes by.
+    /// Whether a client comes by one of these listeners.
     pub fn is_at(&self, listener: ListenerId) -> bool {
-        listener == self.listener
+        self.listeners.iter().any(|(_, own)| *own == listener)
     }
 
     /// Lets only a pipeline in, with all rights.
@@ -67,18 +78,24 @@ impl Door {
         Verdict::Accept(engine::Accepted { identity: Some(Arc::new(identity)), ..engine::Accepted::default() })
     }
 
-    /// How pipelines connect; `None` if the listener is not open.
+    /// How pipelines connect; `None` if a listener is not open.
     pub(super) fn way(&self, node: &Node) -> Option<Way> {
-        let at = node.socket_of(|id| id == self.listener)?;
+        let address = |(tenant, listener): &(String, ListenerId)| {
+            let at = node.socket_of(|id| id == *listener)?;
+            Some((tenant.clone(), Address::Tcp { host: at.ip().to_string(), port: at.port() }))
+        };
+        let tenants = self.listeners.iter().map(address).collect::<Option<Vec<_>>>()?;
         Some(Way {
-            address: Address::Tcp { host: at.ip().to_string(), port: at.port() },
+            address: tenants.first()?.1.clone(),
             socket: SocketOptions::default(),
-            user_name: Some(HUB_LISTENER.to_owned()),
+            // A user name could lead to another tenant than the listener.
+            user_name: None,
             password: Some(self.password.clone().into_bytes()),
             shared: false,
             origins: self.origins,
             prefix: CLIENT_PREFIX.to_owned(),
             suffix: String::new(),
+            tenants,
         })
     }
 }

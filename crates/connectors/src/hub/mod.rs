@@ -6,9 +6,11 @@
 mod control;
 mod door;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use tidegate_hub::{HistoryQuery, read_history};
 use tidegate_hub::{Hub, HubError};
 use tidegate_node::Node;
 
@@ -17,6 +19,7 @@ pub use self::door::{Door, with_door};
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::hub::{CLIENT_PREFIX, PipelineError};
+use tidegate_config::sections::hub::Pipeline;
 use tidegate_placement::{Attempts, Placement};
 
 /// How long the start of a broker that is alone waits for the subscriptions of pipelines.
@@ -47,6 +50,8 @@ pub struct Pipelines(Option<Placed>);
 #[derive(Debug)]
 struct Placed {
     hub: Arc<Hub>,
+    /// The tenants of pipelines, by name.
+    tenants: BTreeMap<String, String>,
     placement: Placement,
     attempts: Mutex<Attempts>,
 }
@@ -74,7 +79,9 @@ impl Pipelines {
             return Err(StartPipelinesError::Subscribe(error.unwrap_or_default()));
         }
         status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
-        Ok(Self(Some(Placed { hub, placement, attempts: Mutex::default() })))
+        let tenant = |pipeline: &Pipeline| (pipeline.name.clone(), pipeline.tenant_name().to_owned());
+        let tenants = config.pipelines.iter().map(tenant).collect();
+        Ok(Self(Some(Placed { hub, tenants, placement, attempts: Mutex::default() })))
     }
 
     /// Starts each pipeline that has come to this process, and stops each that has gone. Waits for none of them.
@@ -84,10 +91,17 @@ impl Pipelines {
         }
     }
 
-    /// Reads how many records sinks have taken.
-    pub fn sink_deliveries(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
-        let hub = self.0.as_ref().map(|placed| Arc::clone(&placed.hub));
-        move || hub.as_ref().map_or(0, |hub| hub.sink_deliveries())
+    /// Reads how many records sinks have taken, by the name of the tenant; the default tenant has an empty one.
+    pub fn sink_deliveries(&self) -> impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static {
+        let found = self.0.as_ref().map(|placed| (Arc::clone(&placed.hub), placed.tenants.clone()));
+        move || {
+            let mut sums = BTreeMap::new();
+            let Some((hub, tenants)) = &found else { return sums };
+            for (pipeline, deliveries) in hub.sink_deliveries() {
+                *sums.entry(tenants.get(&pipeline).cloned().unwrap_or_default()).or_default() += deliveries;
+            }
+            sums
+        }
     }
 
     /// Ends the batches under way, within `grace`.

@@ -1,32 +1,27 @@
 //! Which nodes are in which groups (CTX-33). Who decides that is elsewhere: an engine is told.
 
 use crate::addresses::Nodes;
+use crate::ids::{SessionKey, TenantId};
 use crate::settings::Settings;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::slab::Slab;
+use crate::topics::address_name::GROUP_NAME_MAX;
+use crate::topics::address_name::is_group_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-use super::name::{GROUP_NAME_MAX, is_group_name};
-use super::restore::{NODE_GROUP, stored_group};
-use crate::engine::Engine;
-use crate::ids::{SessionKey, TenantId};
-use crate::now::Now;
-use crate::slab::Slab;
 
 /// The groups of a shard's nodes. A membership costs about 16 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeGroups {
-    groups: Slab<Group>,
+    pub(crate) groups: Slab<Group>,
     by_name: BTreeMap<(TenantId, Box<str>), u32>,
     /// The groups of each node that is in any.
-    by_session: BTreeMap<u32, Vec<u32>>,
+    pub(crate) by_session: BTreeMap<u32, Vec<u32>>,
 }
 
 #[derive(Debug)]
-struct Group {
-    tenant: TenantId,
-    name: Box<str>,
+pub(crate) struct Group {
+    pub(crate) tenant: TenantId,
+    pub(crate) name: Box<str>,
     members: BTreeSet<u32>,
 }
 
@@ -88,17 +83,17 @@ impl NodeGroups {
     }
 
     /// The groups of a node.
-    pub(super) fn of(&self, session: SessionKey) -> impl Iterator<Item = &str> {
+    pub(crate) fn of(&self, session: SessionKey) -> impl Iterator<Item = &str> {
         let groups = self.by_session.get(&session.0).into_iter().flatten();
         groups.filter_map(|key| self.groups.get(*key)).map(|group| &*group.name)
     }
 
-    fn find(&self, tenant: TenantId, name: &str) -> Option<u32> {
+    pub(crate) fn find(&self, tenant: TenantId, name: &str) -> Option<u32> {
         self.by_name.get(&(tenant, Box::from(name))).copied()
     }
 
     /// Adds a member; says whether the group is new, or `None` where nothing changed.
-    fn join(&mut self, tenant: TenantId, name: &str, session: SessionKey) -> Option<bool> {
+    pub(crate) fn join(&mut self, tenant: TenantId, name: &str, session: SessionKey) -> Option<bool> {
         let known = self.find(tenant, name);
         let key = known.unwrap_or_else(|| {
             let key = self.groups.insert(Group { tenant, name: name.into(), members: BTreeSet::new() });
@@ -115,7 +110,7 @@ impl NodeGroups {
     }
 
     /// Takes a member out; says whether the group is gone with it, or `None` where nothing changed.
-    fn leave(&mut self, key: u32, session: SessionKey) -> Option<bool> {
+    pub(crate) fn leave(&mut self, key: u32, session: SessionKey) -> Option<bool> {
         let group = self.groups.get_mut(key)?;
         if !group.members.remove(&session.0) {
             return None;
@@ -134,74 +129,8 @@ impl NodeGroups {
     }
 }
 
-impl Engine {
-    /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until that
-    /// and what is kept for the node when it is away have ended.
-    pub fn change_membership(&mut self, now: Now, change: &MembershipChange) -> MembershipOutcome {
-        self.desk.journal.now = now;
-        let node = self
-            .desk
-            .sessions
-            .find_session(change.tenant, &change.client_id)
-            .filter(|key| self.desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node()));
-        let Some(key) = node else { return MembershipOutcome::NoSuchNode };
-        if let Err(error) = self.nodes.check_change(&self.settings, key, change) {
-            return MembershipOutcome::Refused(error);
-        }
-        let tenant = change.tenant;
-        for name in change.remove.iter().filter(|name| !change.add.contains(name)) {
-            if let Some(group) = self.nodes.groups.find(tenant, name) {
-                subscribing!(self).leave_node_group(now, tenant, name, group, key);
-            }
-        }
-        for name in &change.add {
-            subscribing!(self).join_node_group(now, tenant, name, key);
-        }
-        MembershipOutcome::Done
-    }
-
-    /// The groups of a node whose home is this shard.
-    pub fn groups_of(&self, tenant: TenantId, client_id: &str) -> Vec<String> {
-        let key = self.desk.sessions.find_session(tenant, client_id);
-        key.map(|key| self.nodes.groups.of(key).map(str::to_owned).collect()).unwrap_or_default()
-    }
-}
-
-impl Subscribing<'_> {
-    pub(super) fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
-        let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
-        self.desk.sessions.store_subscription(&mut self.desk.journal, key, &stored_group(name), NODE_GROUP, 0);
-        if new {
-            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
-            self.want_address(now, tenant, &filter);
-        }
-        self.nodes.nodes_changed(self.index);
-    }
-
-    fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
-        let Some(gone) = self.nodes.groups.leave(group, key) else { return };
-        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, &stored_group(name));
-        if gone {
-            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
-            self.want_address_no_more(now, tenant, &filter);
-        }
-        self.nodes.nodes_changed(self.index);
-    }
-
-    /// A node is gone: it is in no group any more.
-    pub(super) fn leave_node_groups(&mut self, now: Now, key: SessionKey) {
-        for group in self.nodes.groups.by_session.get(&key.0).cloned().unwrap_or_default() {
-            let Some((tenant, name)) = self.nodes.groups.groups.get(group).map(|it| (it.tenant, it.name.clone()))
-            else {
-                continue;
-            };
-            self.leave_node_group(now, tenant, &name, group, key);
-        }
-    }
-}
-
 impl Nodes {
-    fn check_change(
+    pub(crate) fn check_change(
         &self,
         settings: &Arc<Settings>,
         key: SessionKey,

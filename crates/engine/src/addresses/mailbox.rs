@@ -6,23 +6,11 @@
 //! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
 //! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
-use crate::addresses::Nodes;
-use crate::cluster::ending::SessionEnding;
-use crate::desk::Desk;
-use crate::durable::{Journal, Key, StoredSession};
-use crate::groups::dealing::{Dealing, dealing};
-use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
-use crate::session::packet_ids::{ReceivedIds, State};
-use crate::session::reading::Reading;
-use crate::session::{Delivery, Flow, Session, Standing};
+use crate::session::Session;
 use crate::settings::{AddressSettings, Settings};
-use crate::subscribe::subscribing::subscribing;
-use crate::telling::reason::Reason;
-use std::sync::Arc;
-
-use super::Address;
+use crate::topics::address_name::Address;
 
 impl AddressSettings {
     /// When a message to a node expires that expires at `asked` as far as its sender is concerned.
@@ -47,114 +35,8 @@ impl AddressSettings {
 }
 
 /// Whether a message that a session is owed was addressed to it.
-pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session, message: &Message) -> bool {
+pub(crate) fn is_addressed(settings: Option<&AddressSettings>, session: &Session, message: &Message) -> bool {
     settings.is_some_and(|addresses| addresses.is_addressed(session, message.topic()))
-}
-
-impl SessionEnding<'_> {
-    /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
-    /// way of what any session was owed.
-    pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        let Some(addresses) = &self.settings.addresses else { return };
-        let ends_at = addresses.mailbox_ends_at(now.monotonic);
-        self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(&mut self.desk.sessions, key);
-        self.index.forget_stored_subscriptions(&mut self.desk.sessions, &mut self.desk.journal, key);
-        subscribing!(self).remove_subscriptions(now, key);
-        subscribing!(self).set_standing(now, key, Standing::Mailbox);
-        dealing!(self).empty_into_mailbox(now, key, reason);
-        self.desk.sessions.watch_expiry(&mut self.desk.timers, key);
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        session.expiry_seconds = 0;
-        session.settle();
-        if ends_at != Millis::NEVER {
-            session.rare_mut().ends_at = Some(ends_at);
-            self.desk.timers.set(ends_at, crate::desk::Timer::SessionEnd(key));
-        }
-        self.desk.sessions.store_session(&mut self.desk.journal, key);
-    }
-}
-
-impl Reading<'_> {
-    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
-    /// that has ended.
-    pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
-        let Some(session) = self.desk.sessions.get(key.0) else { return true };
-        let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
-        !before || is_addressed(self.settings.addresses.as_ref(), session, message)
-    }
-}
-
-impl Dealing<'_> {
-    /// Keeps of what a session was owed what is addressed to its client: first what was sent and not acknowledged, then
-    /// what waited, in their orders.
-    fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
-        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        let (stored, client_id) = (session.stored, session.client_id.clone());
-        let Some(mut flow) = session.flow.take() else { return };
-        self.desk.to_unpark.append(&mut flow.blocking);
-        self.desk.blockers.remove(&key.0);
-        begin_anew(&mut flow, stored, &mut self.desk.journal);
-        self.desk.memory.held -= std::mem::take(&mut flow.inflight_bytes);
-        let settings = Arc::clone(&self.desk.settings);
-        let addresses = settings.addresses.as_ref();
-        let forget = |journal: &mut Journal, numbers| {
-            if let Some(stored) = stored {
-                journal.delete_entry(stored, numbers);
-            }
-        };
-        let mut first = Vec::new();
-        let (mut sent, mut queued) = (Vec::new(), Vec::new());
-        for entry in flow.inflight.drain() {
-            let numbers = entry.item.numbers;
-            match entry.item.delivery {
-                // The receiver has said that it has the message.
-                _ if entry.state == State::AwaitPubComp => forget(&mut self.desk.journal, numbers),
-                Some(delivery) if is_kept(addresses, self.desk.sessions.get(key.0), &delivery) => {
-                    first.push((delivery, numbers));
-                }
-                Some(delivery) => {
-                    forget(&mut self.desk.journal, numbers);
-                    sent.push((delivery, entry.state != State::AwaitPubAck));
-                }
-                None => self.desk.counters.drop_message(reason),
-            }
-        }
-        let mut kept = Vec::with_capacity(first.len() + flow.queue.len());
-        for (delivery, numbers) in first {
-            if let Some(stored) = stored.filter(|_| numbers.entry != 0) {
-                // Under no packet id any more.
-                self.desk.journal.delete_entry(stored, numbers);
-                self.desk.journal.put_adopted(stored, &delivery);
-            }
-            self.desk.memory.count_queued(delivery.cost());
-            flow.queue_bytes += delivery.cost();
-            kept.push(delivery);
-        }
-        for delivery in std::mem::take(&mut flow.queue) {
-            if is_kept(addresses, self.desk.sessions.get(key.0), &delivery) {
-                kept.push(delivery);
-                continue;
-            }
-            let cost = delivery.cost();
-            self.desk.memory.forget_queued(cost);
-            flow.queue_bytes -= cost;
-            self.desk.journal.forget_stored(stored, delivery.number);
-            queued.push(delivery);
-        }
-        flow.queue = kept.into_iter().collect();
-        if let Some(session) = self.desk.sessions.get_mut(key.0) {
-            session.flow = Some(flow);
-        }
-        for (delivery, sent_once) in sent {
-            self.settle_sent(now, key, &client_id, &delivery, sent_once, reason);
-        }
-        for delivery in queued {
-            self.settle_queued(now, key, &client_id, &delivery, reason);
-        }
-    }
 }
 
 impl Settings {
@@ -162,34 +44,4 @@ impl Settings {
     pub(crate) fn mailbox_ends_at(&self, now: Now) -> Millis {
         self.addresses.as_ref().map_or(Millis::NEVER, |addresses| addresses.mailbox_ends_at(now.monotonic))
     }
-}
-
-impl Nodes {
-    /// Whether what is addressed to the client of a session stays when that ends.
-    pub(crate) fn keeps_mailbox(&self, desk: &Desk, key: SessionKey) -> bool {
-        let Some(addresses) = &desk.settings.addresses else { return false };
-        let standing = desk.sessions.get(key.0).map(|session| session.standing);
-        let max = addresses.max_mailboxes;
-        standing == Some(Standing::Node)
-            && addresses.node_expiry_seconds > 0
-            && (max == 0 || self.mailboxes < u64::from(max))
-    }
-}
-
-/// Whether a message stays for a mobile node whose session ends: one that is addressed to it.
-fn is_kept(addresses: Option<&AddressSettings>, session: Option<&Session>, delivery: &Delivery) -> bool {
-    let is_for = |session: &Session| is_addressed(addresses, session, &delivery.message);
-    delivery.group.is_none() && session.is_some_and(is_for)
-}
-
-/// Forgets what is known of packet ids: the next connection of the client begins anew.
-fn begin_anew(flow: &mut Flow, stored: Option<StoredSession>, journal: &mut Journal) {
-    if let Some(stored) = stored {
-        for id in flow.received.iter() {
-            journal.delete(Key::Received(stored, id));
-        }
-    }
-    flow.received = ReceivedIds::default();
-    (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
-    flow.mailbox_from = flow.next_number;
 }

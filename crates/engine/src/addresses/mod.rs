@@ -7,21 +7,16 @@
 //! memory than any other client, and a message to one goes to the shard that the node lives on and to no other. Of
 //! groups and of all, a shard tells the others by interest like any other, as long as it has members.
 
-mod groups;
-mod mailbox;
-mod name;
-mod nodes;
-mod receipts;
-mod restore;
-mod rights;
+pub(crate) mod groups;
+pub(crate) mod mailbox;
+pub(crate) mod nodes;
+pub(crate) mod receipts;
+pub(crate) mod restore;
 mod route;
-mod tally;
+pub(crate) mod tally;
 
 pub use groups::{MembershipChange, MembershipError, MembershipOutcome};
-use name::encoded;
-pub(crate) use name::{Address, Statement, is_address, is_for_applications, is_group_name, is_report};
 pub(crate) use nodes::Nodes;
-pub(crate) use receipts::{Fate, Receipts, SET_BY_BROKER, asks_for_unknown_receipts};
+pub(crate) use receipts::{Receipts, SET_BY_BROKER, asks_for_unknown_receipts};
 pub(crate) use restore::{NODE_GROUP, group_of_stored};
-pub use rights::Right;
-pub(crate) use tally::{Counts, Tallies};
+pub(crate) use tally::Tallies;

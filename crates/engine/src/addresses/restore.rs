@@ -1,14 +1,8 @@
 //! Nodes and their groups, as a restart finds them.
 
-use crate::desk::Desk;
-use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
-use crate::session::{Delivery, Session, Standing};
+use crate::session::{Session, Standing};
 use crate::settings::Settings;
-use crate::subscribe::subscribing::Subscribing;
-use crate::telling::reason::Reason;
-
-use super::mailbox::is_addressed;
 
 /// A bit of the options of a stored subscription that no subscription has: what stands in the place of its filter is
 /// the name of a group that a node is in.
@@ -19,32 +13,13 @@ pub(crate) const NODE_GROUP: u8 = 1 << 4;
 const GROUP_MARK: char = '\0';
 
 /// What stands in the place of a filter for a group of nodes.
-pub(super) fn stored_group(name: &str) -> String {
+pub(crate) fn stored_group(name: &str) -> String {
     format!("{GROUP_MARK}{name}")
 }
 
 /// The name of the group that stands in the place of a filter.
 pub(crate) fn group_of_stored(filter: &str) -> &str {
     filter.strip_prefix(GROUP_MARK).unwrap_or(filter)
-}
-
-impl Subscribing<'_> {
-    /// Counts a session that was taken in.
-    pub(crate) fn restore_standing(&mut self, now: Now, tenant: TenantId, standing: Standing) {
-        if standing.is_node() && self.desk.settings.addresses.is_some() {
-            self.count_node(now, tenant);
-            self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
-        }
-    }
-
-    /// A node was in a group.
-    pub(crate) fn restore_node_group(&mut self, now: Now, key: Option<SessionKey>, name: &str) {
-        let session = key.and_then(|key| self.desk.sessions.get(key.0));
-        let tenant = session.filter(|session| session.standing.is_node()).map(|session| session.tenant);
-        if let (Some(key), Some(tenant), true) = (key, tenant, self.desk.settings.addresses.is_some()) {
-            self.join_node_group(now, tenant, name, key);
-        }
-    }
 }
 
 impl Settings {
@@ -64,19 +39,5 @@ impl Settings {
                 session.rare_mut().ends_at = ends_at;
             }
         }
-    }
-}
-
-impl Desk {
-    /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
-    pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
-        let Some(session) = self.sessions.get(key.0) else { return true };
-        let stored = session.stored;
-        if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
-            return false;
-        }
-        self.journal.forget_stored(stored, delivery.number);
-        self.counters.drop_message(Reason::SessionDiscarded);
-        true
     }
 }

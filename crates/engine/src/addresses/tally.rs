@@ -3,74 +3,21 @@
 //! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the
 //! sender: when all have counted, from time to time as long as something changes, and when nothing can change any more.
 
-use crate::desk::{Reporting, Timer};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use super::receipts::{Asked, Fate, Receipt, quoted};
-use crate::cluster::roster::Shards;
-use crate::engine::Engine;
+use super::receipts::Receipt;
 use crate::ids::{ShardId, TenantId};
-use crate::link::record::Record;
-use crate::message::Publication;
-use crate::now::{Millis, Now};
-use crate::telling::reason::Reason;
-use crate::wire::{WireError, WireReader, WireWrite};
+use crate::link::counts::Counts;
+use crate::now::Millis;
+use crate::roster::Shards;
+use crate::telling::fate::Fate;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Messages that a shard counts at once, as the one where they entered or for its own nodes. Of the oldest beyond no
 /// more is told.
 pub(super) const TALLIES_MAX: usize = 1024;
-/// Milliseconds between two counts that a sender is told.
-const INTERVAL_MS: u64 = 1_000;
-
-/// What became of a message, by number of nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub members: u32,
-    pub delivered: u32,
-    /// Were away when it came.
-    pub stored: u32,
-    pub expired: u32,
-    pub dropped: u32,
-}
-
-impl Counts {
-    fn note(&mut self, fate: Fate) {
-        let count = match fate {
-            Fate::Delivered => &mut self.delivered,
-            Fate::Stored => &mut self.stored,
-            Fate::Dropped(Reason::MessageExpired) => &mut self.expired,
-            Fate::Dropped(_) => &mut self.dropped,
-        };
-        *count += 1;
-    }
-
-    fn add(&mut self, other: Self) {
-        self.members += other.members;
-        self.delivered += other.delivered;
-        self.stored += other.stored;
-        self.expired += other.expired;
-        self.dropped += other.dropped;
-    }
-
-    fn is_final(self) -> bool {
-        self.delivered + self.expired + self.dropped >= self.members
-    }
-
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
-        for count in [self.members, self.delivered, self.stored, self.expired, self.dropped] {
-            out.put_u32(count);
-        }
-    }
-
-    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        let mut next = || reader.u32("a count of nodes");
-        Ok(Self { members: next()?, delivered: next()?, stored: next()?, expired: next()?, dropped: next()? })
-    }
-}
 
 /// Whom a shard counts of those that it delivers a message to.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     /// Nodes that the message is for.
     pub members: u32,
     /// Nodes that are none of them, and have subscribed to the topic by themselves: what becomes of it there is not
@@ -80,40 +27,40 @@ pub(super) struct Counted {
 
 /// What a shard counts of its own nodes.
 #[derive(Debug)]
-struct Part {
-    origin: ShardId,
-    others: BTreeSet<Box<str>>,
-    counts: Counts,
-    changed: bool,
+pub(crate) struct Part {
+    pub(crate) origin: ShardId,
+    pub(crate) others: BTreeSet<Box<str>>,
+    pub(crate) counts: Counts,
+    pub(crate) changed: bool,
 }
 
 /// What the shard adds up where a message entered.
 #[derive(Debug)]
-struct Whole {
-    tenant: TenantId,
-    topic: Box<str>,
-    receipt: Receipt,
+pub(crate) struct Whole {
+    pub(crate) tenant: TenantId,
+    pub(crate) topic: Box<str>,
+    pub(crate) receipt: Receipt,
     /// Shards that have not counted yet.
-    awaited: Shards,
-    parts: BTreeMap<ShardId, Counts>,
-    changed: bool,
+    pub(crate) awaited: Shards,
+    pub(crate) parts: BTreeMap<ShardId, Counts>,
+    pub(crate) changed: bool,
 }
 
 /// Messages whose receivers are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
-    parts: BTreeMap<u64, Part>,
-    wholes: BTreeMap<u64, Whole>,
+    pub(crate) parts: BTreeMap<u64, Part>,
+    pub(crate) wholes: BTreeMap<u64, Whole>,
     /// In the order in which they came, of which some may be gone.
     parts_in_order: VecDeque<u64>,
     wholes_in_order: VecDeque<u64>,
     /// When counts are told next.
-    due: Option<Millis>,
+    pub(crate) due: Option<Millis>,
 }
 
 impl Tallies {
     /// A node's part in a message has come to something; says whether it is counted.
-    fn note(&mut self, number: u64, node: &str, fate: Fate) -> bool {
+    pub(crate) fn note(&mut self, number: u64, node: &str, fate: Fate) -> bool {
         let part = self.parts.get_mut(&number);
         if let Some(part) = part.filter(|part| !part.others.contains(node)) {
             part.counts.note(fate);
@@ -128,7 +75,7 @@ impl Tallies {
         self.due.is_some()
     }
 
-    fn add_part(&mut self, number: u64, part: Part) {
+    pub(crate) fn add_part(&mut self, number: u64, part: Part) {
         if self.parts.insert(number, part).is_none() {
             self.parts_in_order.push_back(number);
         }
@@ -138,134 +85,12 @@ impl Tallies {
         }
     }
 
-    fn add_whole(&mut self, number: u64, whole: Whole) {
+    pub(crate) fn add_whole(&mut self, number: u64, whole: Whole) {
         self.wholes.insert(number, whole);
         self.wholes_in_order.push_back(number);
         while self.wholes_in_order.len() > TALLIES_MAX {
             let oldest = self.wholes_in_order.pop_front();
             oldest.map(|oldest| self.wholes.remove(&oldest));
-        }
-    }
-}
-
-impl Reporting<'_> {
-    /// A message to several nodes has entered here, or come from another shard: those among its receivers that it is
-    /// for are counted.
-    pub(super) fn begin_tally(
-        &mut self,
-        now: Now,
-        publication: &Publication<'_>,
-        counted: Counted,
-        origin: ShardId,
-        awaited: Option<Shards>,
-    ) {
-        let Some(asked) = Asked::read(publication.properties).filter(|asked| asked.number != 0) else { return };
-        let Counted { members, others } = counted;
-        let part = Part { origin, others, counts: Counts { members, ..Counts::default() }, changed: true };
-        self.tallies.add_part(asked.number, part);
-        if let Some(awaited) = awaited {
-            let whole = Whole {
-                tenant: publication.tenant,
-                topic: publication.topic.into(),
-                receipt: Receipt::new(publication.tenant, &asked, publication.qos, String::new()),
-                awaited,
-                parts: BTreeMap::new(),
-                changed: true,
-            };
-            self.tallies.add_whole(asked.number, whole);
-        }
-        self.tell_counts_later(now.monotonic);
-    }
-
-    /// A node's part in a message has come to something.
-    pub(super) fn note_fate(&mut self, number: u64, node: &str, fate: Fate) {
-        if self.tallies.note(number, node, fate) {
-            self.tell_counts_later(self.now);
-        }
-    }
-
-    fn tell_counts_later(&mut self, now: Millis) {
-        if self.tallies.due.is_none() {
-            let due = now.plus(INTERVAL_MS);
-            self.tallies.due = Some(due);
-            self.timers.set(due, Timer::Receipts);
-        }
-    }
-
-    fn tell_counts_of(&mut self, number: u64) {
-        let Some(whole) = self.tallies.wholes.get_mut(&number) else { return };
-        if whole.awaited != Shards::default() {
-            // The last of them sets the timer again.
-            return;
-        }
-        whole.changed = false;
-        let mut all = Counts::default();
-        whole.parts.values().for_each(|part| all.add(*part));
-        let is_final = all.is_final();
-        let payload = format!(
-            "{{\"receipt\":\"counts\",\"topic\":{},\"members\":{},\"delivered\":{},\"stored\":{},\"expired\":{},\"dropped\":{},\"final\":{is_final}}}",
-            quoted(&whole.topic),
-            all.members,
-            all.delivered,
-            all.stored,
-            all.expired,
-            all.dropped
-        );
-        let told = Receipt {
-            to: whole.receipt.to.clone(),
-            correlation: whole.receipt.correlation.clone(),
-            tenant: whole.tenant,
-            qos: whole.receipt.qos,
-            payload,
-        };
-        self.receipts.push(told);
-        if is_final {
-            self.tallies.wholes.remove(&number);
-        }
-    }
-}
-
-impl Engine {
-    /// The time has come to tell what was counted.
-    pub(crate) fn handle_receipts_timer(&mut self) {
-        self.desk.tallies.due = None;
-        let changed: Vec<(u64, ShardId, Counts)> = self
-            .desk
-            .tallies
-            .parts
-            .iter()
-            .filter(|(_, part)| part.changed)
-            .map(|(number, part)| (*number, part.origin, part.counts))
-            .collect();
-        for (number, origin, counts) in changed {
-            if let Some(part) = self.desk.tallies.parts.get_mut(&number) {
-                part.changed = false;
-            }
-            if counts.is_final() {
-                self.desk.tallies.parts.remove(&number);
-            }
-            if origin == self.place.shard {
-                self.take_counts(origin, number, counts);
-            } else if self.links.roster.has(origin) {
-                self.links.send(origin, Record::Counted { number, counts });
-            }
-        }
-        // Those of other shards come meanwhile.
-        let changed = self.desk.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
-        let numbers: Vec<u64> = changed.map(|(number, _)| *number).collect();
-        for number in numbers {
-            self.desk.reports().tell_counts_of(number);
-        }
-    }
-
-    /// A shard has counted its nodes.
-    pub(crate) fn take_counts(&mut self, from: ShardId, number: u64, counts: Counts) {
-        let Some(whole) = self.desk.tallies.wholes.get_mut(&number) else { return };
-        whole.awaited = whole.awaited.without(Shards::of(from));
-        whole.changed |= whole.parts.insert(from, counts) != Some(counts);
-        let now = self.desk.journal.now.monotonic;
-        if from != self.place.shard {
-            self.desk.reports().tell_counts_later(now);
         }
     }
 }

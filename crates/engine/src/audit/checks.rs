@@ -13,7 +13,7 @@ use crate::publish::fan_out::FanOuts;
 use crate::publish::turn_share::TurnShare;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
-use crate::telling::sys::Sys;
+use crate::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that an audit compares with each other. It changes none of them.

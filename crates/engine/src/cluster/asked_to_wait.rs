@@ -4,36 +4,8 @@
 //! whom each shard has asked: those go on without it.
 
 use crate::connection::Connection;
-use crate::connection::parking::Parking;
 use crate::connection::table::Connections;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
-use crate::now::Now;
-
-impl Parking<'_> {
-    /// A shard has a publisher of this one wait.
-    pub(crate) fn park_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
-        self.park(now, key);
-        if self.links.is_foreign(asker)
-            && let Some(askers) = self.desk.connections.askers_of(key)
-        {
-            askers.push(asker);
-        }
-    }
-}
-
-impl Engine {
-    /// A shard lets a publisher of this one go on. What a node says of a wait that is over already is not taken for
-    /// another one's.
-    pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
-        if self.links.is_foreign(asker) {
-            let Some(askers) = self.desk.connections.askers_of(key) else { return };
-            let Some(at) = askers.iter().position(|other| *other == asker) else { return };
-            askers.swap_remove(at);
-        }
-        self.unpark(now, key);
-    }
-}
 
 impl Connections {
     /// Those whom a shard that is gone has asked to wait, each as often as it has. It is forgotten that it has.
@@ -54,7 +26,7 @@ impl Connections {
         asked
     }
 
-    fn askers_of(&mut self, key: ConnectionKey) -> Option<&mut Vec<ShardId>> {
+    pub(crate) fn askers_of(&mut self, key: ConnectionKey) -> Option<&mut Vec<ShardId>> {
         let parked = self.get_mut(key)?.extra.as_mut()?.parked.as_mut()?;
         Some(&mut parked.askers)
     }

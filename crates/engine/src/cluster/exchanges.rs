@@ -7,89 +7,29 @@
 //! along with a partition. What is sent again says the same name, and goes to the sessions of those partitions that
 //! have not got it.
 
-mod again;
-mod dealt_before;
-mod got;
-mod marks;
+use crate::link::got::Got;
+
+pub(crate) mod dealt_before;
+pub(crate) mod marks;
 
 use crate::cluster::transfer::Transfers;
-use crate::publish::deciding::Deciding;
-use crate::session::table::Sessions;
-use std::collections::BTreeSet;
-
-use tidegate_mqtt::{PacketId, QoS, RawPublish};
-
-use crate::cluster::roster::Roster;
-use crate::durable::{Journal, Key, StoredSession};
 use crate::hash::hash_bytes;
-use crate::ids::{PartitionId, Partitions, Place, SessionKey, partition_of};
+use crate::ids::{PartitionId, Partitions, Place, SessionKey};
+use crate::journal::Journal;
+use crate::journal::keys::{Key, StoredSession};
 use crate::link::envelope::Ticket;
+pub(crate) use crate::link::exchange_word::ExchangeName;
 use crate::link::exchange_word::ExchangeWord;
+use crate::roster::Roster;
 use crate::session::Session;
-use crate::topics::RouteSlot;
-use crate::wire::{WireError, WireReader, WireWrite};
-
-pub(crate) use got::Got;
+use crate::session::exchange::Exchange;
+use crate::session::table::Sessions;
 pub(crate) use marks::Marks;
+use std::collections::BTreeSet;
+use tidegate_mqtt::PacketId;
 
 /// Exchanges of one shard that others remember. One that is still open when so many have begun since may come twice.
 const OPEN_MAX: u64 = 16_384;
-
-/// The name of an exchange: the life of the shard where it began, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ExchangeName {
-    pub origin: u64,
-    pub number: u64,
-}
-
-impl ExchangeName {
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
-        out.put_u64(self.origin);
-        out.put_u64(self.number);
-    }
-
-    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        Ok(Self { origin: reader.u64("an origin")?, number: reader.u64("an exchange")? })
-    }
-}
-
-/// A QoS 2 message of a client that has crossed to other nodes, as long as its packet id is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exchange {
-    pub name: ExchangeName,
-    /// Who has got it at the publisher's node.
-    pub covered: Got,
-    /// Whether all nodes have confirmed it.
-    pub answered: bool,
-    /// Whether a node may have died before it got it: one that lives gets it, also while partitions move.
-    pub doubtful: bool,
-    /// Under which nodes were asked to confirm it last, by this process.
-    pub ticket: Option<Ticket>,
-}
-
-impl Exchange {
-    /// As it is stored, and in an image.
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
-        self.name.write(out);
-        self.covered.write(out);
-    }
-
-    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        let name = ExchangeName::read(reader)?;
-        Ok(Self::left(name, Got::read(reader)?))
-    }
-
-    /// The same from a store.
-    pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        let name = ExchangeName::read(reader)?;
-        Ok(Self::left(name, Got::read_stored(reader)?))
-    }
-
-    /// One of an earlier process, or of another: this one does not know how it stands.
-    pub(super) fn left(name: ExchangeName, covered: Got) -> Self {
-        Self { name, covered, answered: false, doubtful: true, ticket: None }
-    }
-}
 
 /// The exchanges that a shard has begun, and what it knows of those of others.
 #[derive(Debug)]
@@ -140,7 +80,7 @@ impl Exchanges {
     }
 
     /// Partitions whose sessions get what is delivered on this shard.
-    fn here(&self) -> Partitions {
+    pub(crate) fn here(&self) -> Partitions {
         self.here.with(self.arrived)
     }
 
@@ -152,7 +92,7 @@ impl Exchanges {
 
     /// Begins one, of which this process deals to the groups of these partitions. `cut` are for new homes at other
     /// nodes.
-    pub(super) fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
+    pub(crate) fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
         self.last += 1;
         self.open.insert(self.last);
         let name = ExchangeName { origin: self.origin, number: self.last };
@@ -161,13 +101,13 @@ impl Exchanges {
     }
 
     /// Nobody will send again what this exchange was about.
-    pub(super) fn end(&mut self, name: ExchangeName) {
+    pub(crate) fn end(&mut self, name: ExchangeName) {
         if name.origin == self.origin {
             self.open.remove(&name.number);
         }
     }
 
-    pub(super) fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
+    pub(crate) fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
         let oldest = self.last.saturating_sub(OPEN_MAX);
         while self.open.first().is_some_and(|first| *first < oldest) {
             self.open.pop_first();
@@ -219,7 +159,7 @@ impl Sessions {
     }
 
     /// Notes what is known of an exchange, also in the store.
-    fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: Exchange) {
+    pub(crate) fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: Exchange) {
         let Some(session) = self.get_mut(key.0) else { return };
         let exchanges = &mut session.rare_mut().exchanges;
         match exchanges.iter_mut().find(|(of, _)| *of == id) {
@@ -269,59 +209,16 @@ impl Sessions {
     }
 }
 
-impl Deciding<'_> {
-    /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is
-    /// not sent again.
-    #[inline]
-    pub(crate) fn begin_exchange(
-        &mut self,
-        session: SessionKey,
-        slot: RouteSlot,
-        raw: &RawPublish<'_>,
-        ticket: Option<Ticket>,
-    ) {
-        if raw.qos == QoS::ExactlyOnce && !self.links.roster.has_no_peers() {
-            self.name_exchange(session, slot, raw, ticket);
-        }
-    }
-
-    #[cold]
-    fn name_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>, ticket: Option<Ticket>) {
-        let Some(id) = raw.packet_id else { return };
-        if !self.desk.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
-            return;
-        }
-        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
-        let (topic, route) = self.cache.get(slot);
-        let is_home_elsewhere =
-            raw.retain && !self.links.roster.is_own(self.links.roster.home_of(partition_of(tenant, topic)));
-        if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
-            return;
-        }
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
-        let exchange = self.desk.exchanges.begin(ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.sessions.set_exchange(&mut self.desk.journal, session, id, exchange);
-        self.desk.exchanges.mark_in_transit(
-            self.place,
-            &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
-            exchange.name,
-        );
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
-    }
-}
-
 impl Transfers {
     /// Partitions of which this shard has said that its messages are for their new home at another node.
-    pub(super) fn cut_away(&self, roster: &Roster) -> Partitions {
+    pub(crate) fn cut_away(&self, roster: &Roster) -> Partitions {
         self.cut_for(|shard| !roster.is_own(shard))
     }
 }
 
 impl Exchanges {
     /// Notes that those who come or leave here get a message that is published here. Returns who they are.
-    pub(super) fn mark_in_transit(
+    pub(crate) fn mark_in_transit(
         &mut self,
         place: Place,
         roster: &Roster,

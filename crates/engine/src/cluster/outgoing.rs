@@ -5,62 +5,43 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
-use crate::cluster::ending::SessionEnding;
-use crate::desk::Desk;
-use crate::publish::publishing::{Publishing, publishing};
+use crate::ids::{PartitionId, TenantId, partition_of};
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::records::stored::read_message as read_stored_message;
+use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
 
-use tidegate_mqtt::QoS;
-
-use super::exchanges::{Exchange, ExchangeName, Got};
-use crate::durable::{Key, put_stored_message, read_stored_message};
-use crate::engine::Engine;
-use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey, TenantId, partition_of};
-use crate::image::{put_publication, read_publication};
-use crate::link::envelope::Ticket;
-use crate::message::{MessageRef, Publication};
-use crate::now::Now;
-use crate::orchestrator::homes::Home;
-use crate::publish::dispatch::Source;
-use crate::telling::reason::Reason;
-use crate::topics::{RouteSlot, is_own_topic};
-use crate::wire::{WireError, WireReader, WireWrite};
-
-/// Tickets with this connection index belong to outgoing messages.
-pub(crate) const OUTGOING_INDEX: u32 = u32::MAX - 5;
-
-/// Bytes of the outgoing messages of a shard. A message beyond them is published at once: nodes that cannot be reached
-/// at that moment miss it.
-const OUTGOING_MAX_BYTES: u64 = 64 * 1024 * 1024;
-
 /// Version of the stored value; a reader refuses others.
-const OUTGOING_VERSION: u8 = 1;
+pub(crate) const OUTGOING_VERSION: u8 = 1;
 
 /// A message under way to other nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct OutgoingMessage {
     /// The client whose message it is.
-    client_id: Box<str>,
-    message: MessageRef,
+    pub(crate) client_id: Box<str>,
+    pub(crate) message: MessageRef,
     /// The name under which it was sent, and who has got it at this node, once it was sent.
-    sent: Option<(ExchangeName, Got)>,
+    pub(crate) sent: Option<(ExchangeName, Got)>,
     /// The ticket of the last attempt; none while the message is held.
-    ticket: Option<u64>,
+    pub(crate) ticket: Option<u64>,
     /// Confirmations that the last attempt waits for.
-    waits: u32,
+    pub(crate) waits: u32,
 }
 
 impl OutgoingMessage {
-    fn partition(&self) -> PartitionId {
+    pub(crate) fn partition(&self) -> PartitionId {
         partition_of(self.message.tenant, &self.client_id)
     }
 
     /// Bytes that it holds in memory.
-    fn cost(&self) -> u64 {
+    pub(crate) fn cost(&self) -> u64 {
         self.message.cost() + (size_of::<Self>() + self.client_id.len()) as u64
     }
 
-    fn write_head(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_head(&self, out: &mut Vec<u8>) {
         out.put_u16(self.message.tenant.0);
         out.put_bytes(self.client_id.as_bytes());
         out.put_u8(u8::from(self.sent.is_some()));
@@ -71,7 +52,7 @@ impl OutgoingMessage {
     }
 
     /// Reads what stands before the message. What was sent by another process is sent again.
-    fn read_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
+    pub(crate) fn read_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
         let tenant = TenantId(reader.u16("a tenant")?);
         let client_id = reader.text("a client id")?.into();
         let sent = reader.flag("whether it was sent")?;
@@ -81,14 +62,14 @@ impl OutgoingMessage {
 }
 
 /// What stands before a message.
-struct OutgoingHead {
-    tenant: TenantId,
+pub(crate) struct OutgoingHead {
+    pub(crate) tenant: TenantId,
     client_id: Box<str>,
     sent: Option<(ExchangeName, Got)>,
 }
 
 impl OutgoingHead {
-    fn with(self, message: MessageRef) -> OutgoingMessage {
+    pub(crate) fn with(self, message: MessageRef) -> OutgoingMessage {
         OutgoingMessage { client_id: self.client_id, message, sent: self.sent, ticket: None, waits: 0 }
     }
 }
@@ -96,44 +77,15 @@ impl OutgoingHead {
 /// All outgoing messages of a shard, in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    by_number: BTreeMap<u64, OutgoingMessage>,
+    pub(crate) by_number: BTreeMap<u64, OutgoingMessage>,
     /// The message of each ticket that is open.
-    by_ticket: BTreeMap<u64, u64>,
-    next_ticket: u64,
+    pub(crate) by_ticket: BTreeMap<u64, u64>,
+    pub(crate) next_ticket: u64,
     /// Numbers for messages that are not stored.
-    next_number: u64,
-    bytes: u64,
+    pub(crate) next_number: u64,
+    pub(crate) bytes: u64,
     /// Whether this process has known what is wanted at all other nodes of its table.
-    has_met_nodes: bool,
-}
-
-impl Outgoing {
-    /// Bytes in memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Messages of a partition.
-    pub(crate) fn count_of(&self, partition: PartitionId) -> u64 {
-        self.by_number.values().filter(|it| it.partition() == partition).count() as u64
-    }
-
-    fn new_ticket(&mut self, number: u64) -> (u64, Ticket) {
-        self.next_ticket += 1;
-        let ticket = self.next_ticket;
-        self.by_ticket.insert(ticket, number);
-        let connection = ConnectionKey { index: OUTGOING_INDEX, generation: (ticket >> 32) as u32 };
-        (ticket, Ticket { connection, sequence: ticket as u32 })
-    }
-
-    /// Numbers of the messages that are held.
-    fn held(&self) -> Vec<u64> {
-        self.by_number.iter().filter(|(_, it)| it.ticket.is_none()).map(|(number, _)| *number).collect()
-    }
-}
-
-fn number_of(ticket: Ticket) -> u64 {
-    u64::from(ticket.connection.generation) << 32 | u64::from(ticket.sequence)
+    pub(crate) has_met_nodes: bool,
 }
 
 /// Reads the client whose message is stored.
@@ -145,7 +97,7 @@ pub(crate) fn client_of_outgoing(value: &[u8]) -> Result<(TenantId, Box<str>), W
 }
 
 /// Reads a stored value.
-fn read_outgoing(value: &[u8], now: Now) -> Result<OutgoingMessage, WireError> {
+pub(crate) fn read_outgoing(value: &[u8], now: Now) -> Result<OutgoingMessage, WireError> {
     let mut reader = WireReader::new(value);
     read_version(&mut reader)?;
     let head = OutgoingMessage::read_head(&mut reader)?;
@@ -164,248 +116,4 @@ pub(crate) fn describe_outgoing(value: &[u8], now: Now) -> Result<String, WireEr
 fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
     let version = reader.u8("a version")?;
     if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
-}
-
-impl SessionEnding<'_> {
-    /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
-    /// nodes.
-    pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
-        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
-        let is_alone = self.homes.are_everywhere() && self.links.roster.has_no_peers();
-        let full = self.outgoing.bytes > OUTGOING_MAX_BYTES;
-        if is_alone
-            || !promised
-            || full
-            || self.uplinks.brokers.config.goes_to_fleet(publication)
-            || is_own_topic(publication.topic)
-        {
-            return publishing!(self).publish_inside(now, publication, Some(session));
-        }
-        let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
-            return;
-        };
-        let slot = publishing!(self).route_of(publication.tenant, publication.topic);
-        publication.priority = self.cache.traits(slot).priority.level(publication.properties);
-        let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
-        let number = self.outgoing.new_outgoing_number(self.desk);
-        self.outgoing.add_outgoing(self.desk, number, it);
-        if !self.try_outgoing(now, number) {
-            self.outgoing.store_outgoing(self.desk, number);
-        }
-    }
-
-    /// Publishes all messages that have waited until this node may.
-    pub(crate) fn publish_held(&mut self, now: Now) {
-        if self.outgoing.by_number.is_empty() {
-            return;
-        }
-        for number in self.outgoing.held() {
-            self.try_outgoing(now, number);
-        }
-    }
-
-    /// Whether a message would reach all that it is for.
-    fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
-        if self.homes.home_of(self.desk, it.partition()) != Home::Here || self.recovery.replay.is_some() {
-            return false;
-        }
-        // Messages of clients have this way, too: none of them comes in before that.
-        self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
-            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.desk.transfers);
-        self.outgoing.has_met_nodes
-            && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && self.peers.would_miss_somebody(
-                    self.desk,
-                    &self.links.roster,
-                    self.cache.get(slot),
-                    it.message.tenant,
-                    it.message.retain,
-                ))
-    }
-
-    /// Sends a message, if it may leave. Says whether it has left.
-    fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
-        let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
-        if it.message.is_expired(now.monotonic) {
-            self.desk.reports().discard(Reason::MessageExpired, &it.message);
-            self.outgoing.remove_outgoing(self.desk, number);
-            return true;
-        }
-        let slot = publishing!(self).route_of(it.message.tenant, it.message.topic());
-        if !self.may_leave(&it, slot) {
-            return false;
-        }
-        let (ticket, as_ticket) = self.outgoing.new_ticket(number);
-        let session = self.desk.sessions.find_session(it.message.tenant, &it.client_id);
-        let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.place.shard, now) };
-        let mut publication = it.message.publication();
-        let (exchange, waits) = match it.sent {
-            Some((name, covered)) => {
-                let exchange = Exchange::left(name, covered);
-                let (exchange, waits, _) =
-                    publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
-                (exchange, waits)
-            }
-            None => publishing!(self).send_first(now, slot, &mut publication, &source),
-        };
-        if let Some(it) = self.outgoing.by_number.get_mut(&number) {
-            (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
-        }
-        if waits == 0 {
-            self.outgoing.remove_outgoing(self.desk, number);
-        } else {
-            self.outgoing.store_outgoing(self.desk, number);
-        }
-        true
-    }
-}
-
-impl Engine {
-    /// Reads what `put_outgoing` has written.
-    pub(crate) fn read_outgoing(
-        reader: &mut WireReader<'_>,
-        now: Now,
-        partition: PartitionId,
-    ) -> Result<Vec<OutgoingMessage>, WireError> {
-        let count = reader.u32("a number of outgoing messages")?;
-        let mut all = Vec::new();
-        for _ in 0..count {
-            let head = OutgoingMessage::read_head(reader)?;
-            let message = read_publication(reader, now, head.tenant)?;
-            let it = head.with(message);
-            if it.partition() != partition {
-                return Err(WireError { reading: "an outgoing message of this partition" });
-            }
-            all.push(it);
-        }
-        Ok(all)
-    }
-}
-
-impl Publishing<'_> {
-    /// Sends a message for the first time. Returns how many confirmations it waits for.
-    fn send_first(
-        &mut self,
-        now: Now,
-        slot: RouteSlot,
-        publication: &mut Publication<'_>,
-        source: &Source,
-    ) -> (Exchange, u32) {
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
-        let exchange =
-            self.desk.exchanges.begin(source.ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.exchanges.mark_in_transit(
-            self.links.place,
-            &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
-            exchange.name,
-        );
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
-        let waits = self.route_owed(now, slot, publication, source);
-        self.links.exchange = None;
-        (exchange, waits)
-    }
-}
-
-impl Outgoing {
-    fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
-        self.bytes += it.cost();
-        desk.memory.held += it.cost();
-        self.by_number.insert(number, it);
-    }
-
-    fn store_outgoing(&mut self, desk: &mut Desk, number: u64) {
-        let Some(it) = self.by_number.get(&number).filter(|_| desk.journal.is_on()) else { return };
-        let now = desk.journal.now;
-        desk.journal.put(Key::Outgoing(number), |out| {
-            out.put_u8(OUTGOING_VERSION);
-            it.write_head(out);
-            put_stored_message(out, now, &it.message.publication());
-        });
-    }
-
-    /// Forgets a message, also in the store.
-    fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
-        let Some(it) = self.by_number.remove(&number) else { return };
-        self.bytes -= it.cost();
-        desk.memory.held -= it.cost();
-        if let Some(ticket) = it.ticket {
-            self.by_ticket.remove(&ticket);
-        }
-        if let Some((name, _)) = it.sent {
-            desk.exchanges.end(name);
-        }
-        if desk.journal.is_on() {
-            desk.journal.delete(Key::Outgoing(number));
-        }
-    }
-
-    /// One confirmation of an outgoing message.
-    #[cold]
-    pub(crate) fn confirm_outgoing(&mut self, desk: &mut Desk, ticket: Ticket) {
-        let ticket = number_of(ticket);
-        let Some(number) = self.by_ticket.get(&ticket).copied() else { return };
-        let Some(it) = self.by_number.get_mut(&number) else { return };
-        it.waits = it.waits.saturating_sub(1);
-        if it.waits == 0 {
-            self.remove_outgoing(desk, number);
-        }
-    }
-
-    /// A shard that had to confirm an outgoing message is no more: the message is sent again when the node may.
-    pub(crate) fn doubt_outgoing(&mut self, ticket: Ticket) {
-        let Some(number) = self.by_ticket.remove(&number_of(ticket)) else { return };
-        if let Some(it) = self.by_number.get_mut(&number) {
-            it.ticket = None;
-        }
-    }
-
-    /// Takes in what the store holds.
-    pub(crate) fn restore_outgoing(
-        &mut self,
-        now: Now,
-        desk: &mut Desk,
-        number: u64,
-        value: &[u8],
-    ) -> Result<(), WireError> {
-        self.add_outgoing(desk, number, read_outgoing(value, now)?);
-        Ok(())
-    }
-
-    /// Forgets the messages of partitions that live elsewhere from now on.
-    pub(crate) fn forget_outgoing(&mut self, desk: &mut Desk, partitions: Partitions) {
-        let its = self.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
-        let its: Vec<u64> = its.map(|(number, _)| *number).collect();
-        for number in its {
-            self.remove_outgoing(desk, number);
-        }
-    }
-
-    /// Writes the messages of a partition into its image.
-    pub(crate) fn put_outgoing(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
-        let its: Vec<&OutgoingMessage> = self.by_number.values().filter(|it| it.partition() == partition).collect();
-        out.put_u32(its.len() as u32);
-        for it in its {
-            it.write_head(out);
-            put_publication(out, now, &it.message.publication());
-        }
-    }
-
-    /// Goes on with the messages of a partition that has come.
-    pub(crate) fn adopt_outgoing(&mut self, desk: &mut Desk, all: Vec<OutgoingMessage>) {
-        for it in all {
-            let number = self.new_outgoing_number(desk);
-            self.add_outgoing(desk, number, it);
-            self.store_outgoing(desk, number);
-        }
-    }
-
-    fn new_outgoing_number(&mut self, desk: &mut Desk) -> u64 {
-        if desk.journal.is_on() {
-            return desk.journal.new_body();
-        }
-        self.next_number += 1;
-        self.next_number
-    }
 }

@@ -1,6 +1,6 @@
 //! The shards of other nodes: how much each of them and this shard know of the other's subscriptions.
 
-use crate::cluster::roster::Shards;
+use crate::roster::Shards;
 
 /// The shards of other nodes: which have announced all their subscriptions, and which are gone.
 #[derive(Debug, Default)]

@@ -1,21 +1,14 @@
 //! A network connection as the engine sees it: an input tail, an output, and where it stands in the protocol.
 
-pub(crate) mod after_frame;
 pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
-pub(crate) mod connecting;
-pub(crate) mod ending;
-pub(crate) mod enhanced;
-pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod output;
-pub(crate) mod parking;
-mod redirecting;
+pub(crate) mod reserving;
 pub(crate) mod suspension;
 pub(crate) mod table;
 pub(crate) mod to_write;
-pub(crate) mod wills;
 
 use std::collections::VecDeque;
 
@@ -23,10 +16,10 @@ use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 
 use crate::connection::alias::{InboundAliases, OutboundAliases};
 use crate::connection::output::Output;
+use crate::connection::reserving::Reserving;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::now::Millis;
-use crate::publish::admission::Reserving;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::PacketLeft;
 use crate::telling::reason::Reason;

@@ -2,10 +2,9 @@
 
 use crate::connection::{Connection, Phase};
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
-use std::ops::{Deref, DerefMut};
-
 use crate::now::Now;
 use crate::slab::GenSlab;
+use std::ops::{Deref, DerefMut};
 
 /// All connections of a shard, by their keys.
 #[derive(Debug, Default)]
@@ -52,5 +51,13 @@ impl Connections {
     pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
         let connection = self.get(key)?;
         if connection.phase == Phase::Open { connection.session } else { None }
+    }
+}
+
+impl Connections {
+    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    pub(crate) fn wants_reasons(&self, key: ConnectionKey) -> bool {
+        let connection = self.get(key);
+        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
     }
 }

@@ -5,11 +5,9 @@
 //! first, so that everybody else is served between them. Whoever stands in line and gets something of the first kind is
 //! written at once, with all that waits for it.
 
-use std::collections::VecDeque;
-
 use crate::connection::Connection;
-use crate::engine::Engine;
 use crate::ids::ConnectionKey;
+use std::collections::VecDeque;
 
 /// Receivers on this shard beyond which a message is one to many: their connections stand in line.
 pub(crate) const WIDE_RECEIVERS: usize = 64;
@@ -25,11 +23,11 @@ const FIRST_BY_COMMIT: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ToWrite {
     /// To be written in this turn.
-    first: Vec<ConnectionKey>,
+    pub(crate) first: Vec<ConnectionKey>,
     /// To be written in this turn or later ones.
-    line: VecDeque<ConnectionKey>,
+    pub(crate) line: VecDeque<ConnectionKey>,
     /// How many have left the line, ever.
-    left_line: u64,
+    pub(crate) left_line: u64,
     /// Whether what is noted now stands in line.
     wide: bool,
     /// How many more the input at hand may note for this turn.
@@ -62,7 +60,7 @@ impl ToWrite {
         }
     }
 
-    fn stand_in_line(&mut self, connection: &mut Connection, key: ConnectionKey) {
+    pub(crate) fn stand_in_line(&mut self, connection: &mut Connection, key: ConnectionKey) {
         if !std::mem::replace(&mut connection.in_line, true) {
             self.line.push_back(key);
         }
@@ -107,49 +105,5 @@ impl ToWrite {
     pub(crate) fn shrink(&mut self) {
         self.first.shrink_to_fit();
         self.line.shrink_to_fit();
-    }
-}
-
-impl Engine {
-    /// The next connection with output, first those that are to be written in this turn, then those in line. For a
-    /// shell that writes all of them; one that bounds its turns takes [`Engine::pop_first`] and
-    /// [`Engine::pop_in_line`].
-    #[inline]
-    pub fn pop_dirty(&mut self) -> Option<ConnectionKey> {
-        self.pop_first().or_else(|| self.pop_in_line())
-    }
-
-    /// The next connection that is to be written in this turn, each once per turn.
-    #[inline]
-    pub fn pop_first(&mut self) -> Option<ConnectionKey> {
-        let key = self.desk.to_write.first.pop()?;
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            connection.dirty = false;
-        }
-        Some(key)
-    }
-
-    /// The connection that has stood in line for the longest time. It may have no output any more, or be gone.
-    #[inline]
-    pub fn pop_in_line(&mut self) -> Option<ConnectionKey> {
-        let key = self.desk.to_write.line.pop_front()?;
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            connection.in_line = false;
-        }
-        self.desk.to_write.left_line += 1;
-        Some(key)
-    }
-
-    /// Connections in line. As long as there are some, the shell has something to write.
-    #[inline]
-    pub fn in_line(&self) -> usize {
-        self.desk.to_write.in_line()
-    }
-
-    /// Puts a connection in line: its transport takes output again, or has not taken all that it was given.
-    pub fn stand_in_line(&mut self, key: ConnectionKey) {
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            self.desk.to_write.stand_in_line(connection, key);
-        }
     }
 }

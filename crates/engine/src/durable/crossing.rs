@@ -7,29 +7,21 @@
 //! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
 //! delivered by the next one, before it serves anybody.
 
-use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
-use crate::desk::Desk;
-use crate::durable::{Journal, Recovery};
-use crate::groups::dealing::{Dealing, dealing};
+use crate::cluster::exchanges::Exchanges;
+use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId};
+use crate::journal::Journal;
+use crate::journal::keys::Key;
 use crate::link::Links;
-use crate::publish::publishing::{Publishing, publishing};
-use std::collections::BTreeMap;
-
-use crate::engine::Engine;
-use crate::groups::group_partition;
-use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
-use crate::link::record::Record;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
-use crate::publish::dispatch::{Reach, Source};
-use crate::settings::fleet_topics::owner_of;
-use crate::telling::reason::Reason;
-use crate::topics::is_own_topic;
+use crate::records::stored::end;
+use crate::records::stored::put_message;
+use crate::records::stored::read_message;
 use crate::wire::{WireError, WireReader, WireWrite};
+use std::collections::BTreeMap;
 use tidegate_mqtt::QoS;
-
-use super::Key;
-use super::records::{end, put_message, read_message};
 
 /// What a message crosses for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,21 +43,21 @@ pub(crate) struct Crossings {
 
 /// A message that an earlier process left crossing.
 #[derive(Debug)]
-pub(super) struct Left {
-    way: Way,
-    message: MessageRef,
+pub(crate) struct Left {
+    pub(crate) way: Way,
+    pub(crate) message: MessageRef,
     /// The shards where it has arrived, each of so many.
-    crossed: Vec<Place>,
+    pub(crate) crossed: Vec<Place>,
 }
 
 /// What is left to do before the first client is served.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
-    left: BTreeMap<u64, Left>,
+    pub(crate) left: BTreeMap<u64, Left>,
 }
 
 impl Replay {
-    pub(super) fn add(&mut self, number: u64, value: &[u8], now: Now) -> Result<(), WireError> {
+    pub(crate) fn add(&mut self, number: u64, value: &[u8], now: Now) -> Result<(), WireError> {
         let mut reader = WireReader::new(value);
         let way = Way::read(&mut reader)?;
         let tenant = TenantId(reader.u16("a tenant")?);
@@ -80,7 +72,7 @@ impl Replay {
         self.left.get(&number).map(|left| &left.message)
     }
 
-    pub(super) fn add_crossed(&mut self, number: u64, place: Place) -> Result<(), WireError> {
+    pub(crate) fn add_crossed(&mut self, number: u64, place: Place) -> Result<(), WireError> {
         let left = self.left.get_mut(&number).ok_or(WireError { reading: "a message that has crossed" })?;
         left.crossed.push(place);
         Ok(())
@@ -142,13 +134,13 @@ impl Way {
 
 impl Left {
     /// Whether it was on its way to whatever has its home in this partition, and has not arrived there.
-    fn is_missing(&self, bits: u64, shards: u16, partition: PartitionId) -> bool {
+    pub(crate) fn is_missing(&self, bits: u64, shards: u16, partition: PartitionId) -> bool {
         let home = Place { shard: ShardId(0), shards }.home_of(partition);
         bits >> home.0 & 1 != 0 && !self.crossed.iter().any(|place| place.owns(partition))
     }
 }
 
-impl super::Journal {
+impl crate::journal::Journal {
     /// Puts a message that leaves this shard; returns its number.
     pub(crate) fn put_crossing(&mut self, publication: &Publication<'_>, way: &Way) -> u64 {
         let (number, now) = (self.new_body(), self.now);
@@ -158,22 +150,6 @@ impl super::Journal {
             put_message(out, now, publication);
         });
         number
-    }
-}
-
-impl Reach<'_> {
-    /// Whether a message has to be written down before it leaves for other shards: nobody would send it again.
-    #[inline]
-    pub(crate) fn must_be_kept(&self, publication: &Publication<'_>, source: &Source) -> bool {
-        if !self.desk.journal.is_on() {
-            return false;
-        }
-        if source.ticket.is_some() && !source.is_outgoing() {
-            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
-            return publication.qos == QoS::ExactlyOnce && session.is_some_and(|session| session.stored.is_some());
-        }
-        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
-        source.connection.is_none() && promised && !is_own_topic(publication.topic)
     }
 }
 
@@ -208,129 +184,6 @@ impl Crossings {
     }
 }
 
-impl Engine {
-    /// What came just before from another shard was written down there: now it is here.
-    pub(crate) fn handle_crossing(&mut self, from: ShardId, number: u64) {
-        self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
-        self.links.send(from, Record::Crossed { number });
-    }
-
-    /// Another shard has told all that it has taken in.
-    pub(crate) fn note_restored(&mut self, now: Now) {
-        self.recovery.others_restored += 1;
-        self.go_on_restoring(now);
-    }
-
-    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
-    pub(super) fn go_on_restoring(&mut self, now: Now) {
-        if self.recovery.others_restored + 1 >= self.place.shards
-            && let Some(replay) = self.recovery.replay.take()
-        {
-            self.replay(now, replay);
-        }
-    }
-
-    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
-    pub fn is_settled(&self) -> bool {
-        self.peers.interest_under_way == 0 && self.recovery.replay.is_none()
-    }
-
-    /// Delivers what an earlier process left crossing, as far as it is for this shard. All shards know of each other.
-    fn replay(&mut self, now: Now, replay: Replay) {
-        let mut done = Vec::new();
-        for (number, left) in replay.left {
-            done.push((number, left.crossed.clone()));
-            if left.message.is_expired(now.monotonic) {
-                self.desk.counters.drop_message(Reason::MessageExpired);
-                continue;
-            }
-            let crossed = match &left.way {
-                Way::Publish { shards, deliver, retain, name } => {
-                    publishing!(self).replay_publish(now, &left, *shards, (*deliver, *retain), *name);
-                    true
-                }
-                Way::Group { share, filter } => dealing!(self).replay_for_group(now, &left, share, filter),
-                Way::Deal { share, filter, client, id } => {
-                    publishing!(self).replay_deal(now, &left, (share, filter), *client, *id)
-                }
-            };
-            if crossed {
-                // Should this process die as well before all shards have come so far.
-                self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
-            }
-        }
-        self.recovery.replayed = done;
-        if self.place.shard == ShardId(0) {
-            self.recovery.forget_replayed(self.place, &mut self.desk);
-        } else {
-            self.links.send(ShardId(0), Record::Replayed);
-        }
-    }
-}
-
-impl Publishing<'_> {
-    /// Some may have got it already: this process has taken in what another node had before that died.
-    fn replay_publish(
-        &mut self,
-        now: Now,
-        left: &Left,
-        shards: u16,
-        (deliver, retain): (u64, u64),
-        name: Option<ExchangeName>,
-    ) {
-        let known = name.map_or(Got::NOBODY, |name| {
-            self.desk.exchanges.mark_left(
-                self.links.place,
-                &mut self.desk.journal,
-                name,
-                left,
-                shards,
-                deliver | retain,
-            )
-        });
-        let mut publication = left.message.publication();
-        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
-        let home = partition_of(tenant, topic);
-        if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
-            self.retain(now, &mut publication);
-        }
-        if deliver == 0 {
-            return;
-        }
-        let slot = self.route_of(publication.tenant, publication.topic);
-        let (_, route) = self.cache.get(slot);
-        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
-        let is_missing = |partition| left.is_missing(deliver, shards, partition);
-        let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
-        let deals = |partition| is_missing(partition) && !known.groups.has(partition);
-        crate::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
-    }
-
-    /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
-    fn replay_deal(&mut self, now: Now, left: &Left, (share, filter): (&str, &str), client: u64, id: u64) -> bool {
-        let tenant = left.message.tenant;
-        let own = left.crossed.is_empty() && self.links.place.owns(group_partition(tenant, share, filter));
-        if own {
-            self.groups.kept.keep_left(now, self.desk, &left.message, (share, filter), client, id);
-        }
-        own
-    }
-}
-
-impl Dealing<'_> {
-    /// Says whether this shard was to deal it.
-    fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
-        let tenant = left.message.tenant;
-        if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
-            return false;
-        }
-        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
-        let group = crate::link::record::GroupName { tenant, share, filter };
-        self.deal_left(now, group, &mut left.message.publication(), &source);
-        true
-    }
-}
-
 impl Crossings {
     /// A message has arrived at another shard, and that is on its way to the store.
     pub(crate) fn handle_crossed(&mut self, place: Place, journal: &mut Journal, from: ShardId, number: u64) {
@@ -350,32 +203,9 @@ impl Crossings {
     }
 }
 
-impl Recovery {
-    /// One more shard has delivered what was left for it, and that is on its way to the store.
-    pub(crate) fn handle_replayed(&mut self, place: Place, desk: &mut Desk) {
-        self.others_replayed += 1;
-        self.forget_replayed(place, desk);
-    }
-
-    /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
-    fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
-        if self.replay.is_some() || self.others_replayed + 1 < place.shards {
-            return;
-        }
-        for (number, crossed) in std::mem::take(&mut self.replayed) {
-            desk.journal.delete(Key::Crossing(number));
-            let here = place.shards;
-            let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
-            for place in crossed.into_iter().chain(now) {
-                desk.journal.delete(Key::Crossed(number, place));
-            }
-        }
-    }
-}
-
 impl Exchanges {
     /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
-    fn mark_left(
+    pub(crate) fn mark_left(
         &mut self,
         place: Place,
         journal: &mut Journal,

@@ -6,10 +6,15 @@ use crate::ids::TenantId;
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
-use super::journal::Reserved;
-use super::keys::{Key, StoredSession};
-use super::records::{Content, ReadEntry, SentRecord, read_message, read_subscription};
 use super::session_record::SessionRecord;
+use crate::journal::Reserved;
+use crate::journal::keys::Key;
+use crate::journal::keys::StoredSession;
+use crate::records::stored::Content;
+use crate::records::stored::ReadEntry;
+use crate::records::stored::SentRecord;
+use crate::records::stored::read_message;
+use crate::records::stored::read_subscription;
 
 /// What the pairs of a key space are, for people, in the plural; `None` when the key is not the engine's or not of this
 /// version.
@@ -89,7 +94,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Outgoing(number) => Some(format!("message {number}: {}", describe_outgoing(value, clock).ok()?)),
         Key::Mark(name, _) => {
-            let by = crate::cluster::exchanges::Got::read_stored(&mut WireReader::new(value)).ok()?;
+            let by = crate::link::got::Got::read_stored(&mut WireReader::new(value)).ok()?;
             let (sessions, groups) = (by.sessions.iter().count(), by.groups.iter().count());
             let name = format!("{:016x}/{}", name.origin, name.number);
             Some(format!("message {name} of another node: taken for {sessions} partitions, dealt for {groups}"))

@@ -10,29 +10,20 @@
 //! of the shard that passes the promise on. A crash leaves a prefix of that order, and a prefix knows no effect without
 //! its cause.
 
-mod crossing;
+pub(crate) mod crossing;
 mod describe;
-mod journal;
-mod keys;
-mod records;
 mod recovery;
-mod restore;
-mod restoring;
+pub(crate) mod restore;
+pub(crate) mod restoring;
 mod route;
-mod session_record;
+pub(crate) mod session_record;
 mod sweep;
 mod wills;
 
 pub(crate) use crossing::{Crossings, Way};
 pub use describe::{describe, name_of_kind};
-pub use journal::JournalBatch;
-pub(crate) use journal::{Journal, Mark};
-pub(crate) use keys::{Key, STORED_NAME_MAX, StoredSession, entries_from};
-pub(crate) use records::{EntryRead, Numbers, put_subscription, read_entry};
-pub(crate) use records::{put_message as put_stored_message, read_message as read_stored_message};
 pub(crate) use recovery::Recovery;
 pub(crate) use restore::RESTORING_INDEX;
 pub use restore::{RestoreError, Restored};
 pub use route::{RestoreRoute, Takers};
-pub(crate) use session_record::SessionRecord;
 pub use sweep::Sweep;

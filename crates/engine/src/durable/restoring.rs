@@ -8,26 +8,28 @@ use crate::now::Millis;
 use crate::session::Membership;
 use crate::session::tail::Tail;
 
-use super::records::{Content, ReadEntry, SentRecord};
+use crate::records::stored::Content;
+use crate::records::stored::ReadEntry;
+use crate::records::stored::SentRecord;
 
 /// A session while its parts come in.
 #[derive(Debug)]
-pub(super) struct Restoring {
-    pub(super) key: SessionKey,
-    pub(super) tenant: TenantId,
-    pub(super) memberships: Vec<Rc<Membership>>,
-    pub(super) entries: BTreeMap<u64, RestoredEntry>,
+pub(crate) struct Restoring {
+    pub(crate) key: SessionKey,
+    pub(crate) tenant: TenantId,
+    pub(crate) memberships: Vec<Rc<Membership>>,
+    pub(crate) entries: BTreeMap<u64, RestoredEntry>,
     /// What stays in the store alone.
-    pub(super) tail: Option<Tail>,
+    pub(crate) tail: Option<Tail>,
     /// The highest number of its entries.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// See [`SessionRecord::mailbox_from`].
-    pub(super) mailbox_from: u64,
+    pub(crate) mailbox_from: u64,
 }
 
 impl Restoring {
     /// Leaves the end of a long queue to the store: what is beyond `share` bytes and simply comes next.
-    pub(super) fn leave_tail(&mut self, share: u64) {
+    pub(crate) fn leave_tail(&mut self, share: u64) {
         let stays = |(_, restored): &(&u64, &RestoredEntry)| restored.may_leave_memory();
         let Some((first, _)) = self.entries.iter().rev().take_while(stays).last() else { return };
         let mut in_memory = 0;
@@ -49,9 +51,9 @@ impl Restoring {
 }
 
 #[derive(Debug)]
-pub(super) struct RestoredEntry {
-    pub(super) entry: ReadEntry,
-    pub(super) sent: Option<SentRecord>,
+pub(crate) struct RestoredEntry {
+    pub(crate) entry: ReadEntry,
+    pub(crate) sent: Option<SentRecord>,
 }
 
 impl RestoredEntry {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use super::keys::Key;
 use super::restore::{RestoreError, malformed};
 use super::session_record::client_of;
 use crate::cluster::outgoing::client_of_outgoing;
 use crate::hash::NameHasher;
 use crate::ids::{Place, ShardId, partition_of};
+use crate::journal::keys::Key;
 
 /// Which shard takes which pair in: pairs are shown to it in the order of their keys.
 #[derive(Debug)]

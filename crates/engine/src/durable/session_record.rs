@@ -1,14 +1,21 @@
 //! A session's own value.
 
+use crate::ids::SessionKey;
+use crate::journal::Journal;
+use crate::journal::keys::Key;
+use crate::records::stored::put_subscription;
+use crate::session::table::Sessions;
 use std::sync::Arc;
 
-use crate::connection::identity::Identity;
+use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::{Session, Standing, Will};
 use crate::wire::{WireError, WireReader, WireWrite};
 
-use super::records::{end, put_message, read_message};
+use crate::records::stored::end;
+use crate::records::stored::put_message;
+use crate::records::stored::read_message;
 
 /// Version of the values; a reader refuses others.
 pub(super) const RECORD_VERSION: u8 = 1;
@@ -73,7 +80,7 @@ impl SessionRecord {
     /// ended; how long that is ago nobody knows, so its time begins now.
     /// A wall clock that was set back gives it no more time than it had when its client left; a mailbox has
     /// `mailbox_ends_at` at most.
-    pub(super) fn ends_at_after_restart(&self, now: Now, mailbox_ends_at: Millis) -> Millis {
+    pub(crate) fn ends_at_after_restart(&self, now: Now, mailbox_ends_at: Millis) -> Millis {
         match self.expiry_seconds {
             _ if self.standing == Standing::Mailbox => self.ends_at.min(mailbox_ends_at),
             // It has ended with its connection.
@@ -85,7 +92,7 @@ impl SessionRecord {
     }
 
     /// Reads a session's value.
-    pub(super) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
+    pub(crate) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
         let is_node = read_version(&mut reader)?;
         let tenant = TenantId(reader.u16("a tenant")?);
@@ -150,4 +157,41 @@ pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
     read_version(&mut reader)?;
     let tenant = TenantId(reader.u16("a tenant")?);
     Ok((tenant, reader.text("a client id")?))
+}
+
+impl Sessions {
+    /// Stores a session as it is now, if it is one that lasts and anything is stored at all; one that does not last any
+    /// more is forgotten by the store.
+    pub(crate) fn store_session(&mut self, journal: &mut Journal, key: SessionKey) {
+        if !journal.is_on() {
+            return;
+        }
+        let Some(session) = self.get_mut(key.0) else { return };
+        // What waits in the store alone can only be read as long as its session is there.
+        let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
+        if !session.lasts() && !reads {
+            if let Some(stored) = session.stored.take() {
+                journal.delete(Key::Session(stored));
+            }
+            return;
+        }
+        let stored = *session.stored.get_or_insert_with(|| journal.new_session());
+        let now = journal.now;
+        journal.put(Key::Session(stored), |out| SessionRecord::write_session(out, now, session));
+    }
+
+    /// Stores a subscription under the filter that its client gave.
+    pub(crate) fn store_subscription(
+        &mut self,
+        journal: &mut Journal,
+        key: SessionKey,
+        filter: &str,
+        options: u8,
+        subscription_id: u32,
+    ) {
+        let stored = self.get(key.0).and_then(|session| session.stored);
+        if let Some(stored) = stored {
+            journal.put(Key::Subscription(stored, filter), |out| put_subscription(out, options, subscription_id));
+        }
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::keys::{Key, StoredSession};
-use super::records::ReadEntry;
+use crate::journal::keys::Key;
+use crate::journal::keys::StoredSession;
+use crate::records::stored::ReadEntry;
 
 /// Decides which pairs of a store are still somebody's, in one pass over all of them in the order of their keys. A
 /// session that ends is deleted by its own key alone, and a message that several sessions share by nobody: both leave

@@ -1,10 +1,10 @@
 //! Whether groups and their members know of each other.
 
 use super::{DealtGroup, Groups};
-use crate::cluster::roster::Roster;
 use crate::desk::Desk;
 use crate::ids::ShardId;
 use crate::link::record::GroupName;
+use crate::roster::Roster;
 
 impl Groups {
     /// Compares the seats of this shard's sessions with what these know.

@@ -10,60 +10,56 @@
 //! the home is out of reach, and this process stands in for it, whoever has members deals, until the home is ready
 //! again.
 
-use crate::cluster::exchanges::{ExchangeName, Exchanges, Got};
-use crate::cluster::peering::Peering;
+use super::joins::LateJoin;
+use crate::cluster::exchanges::Exchanges;
 use crate::desk::Desk;
 use crate::groups::Groups;
+use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId};
 use crate::link::Links;
-use crate::publish::answering::answering;
-use crate::subscribe::subscribing::{Subscribing, subscribing};
-use std::collections::BTreeSet;
-
-use super::joins::LateJoin;
-use crate::cluster::roster::Roster;
-use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId};
 use crate::link::dealing_word::DealingWord;
+use crate::link::exchange_word::ExchangeName;
 use crate::link::record::Record;
-use crate::now::Now;
+use crate::roster::Roster;
+use std::collections::BTreeSet;
 
 /// Who deals, as one shard sees it.
 #[derive(Debug)]
 pub(crate) struct Dealers {
-    own: ShardId,
+    pub(crate) own: ShardId,
     /// The shard that deals what is published here.
-    by_partition: [ShardId; PARTITIONS as usize],
+    pub(crate) by_partition: [ShardId; PARTITIONS as usize],
     /// Partitions for which whoever has members deals.
-    open: Partitions,
+    pub(crate) open: Partitions,
     /// Partitions whose dealer or home is gone, and whose next one is not ready.
-    unready: Partitions,
+    pub(crate) unready: Partitions,
     /// Partitions of which this shard is the home and knows all members.
-    complete: Partitions,
-    others: Vec<Other>,
+    pub(crate) complete: Partitions,
+    pub(crate) others: Vec<Other>,
     /// Publishers that wait until nobody would be missed.
     pub(crate) waiting: BTreeSet<ConnectionKey>,
     /// Joins that wait until all shards have changed.
-    pub(super) late_joins: Vec<LateJoin>,
+    pub(crate) late_joins: Vec<LateJoin>,
 }
 
 /// Another shard.
 #[derive(Clone, Copy, Debug, Default)]
-struct Other {
+pub(crate) struct Other {
     /// What was told of who deals what is published here: not this one.
     told_elsewhere: Partitions,
     /// Whose home it was told to be for this shard.
-    told_seats: Partitions,
-    told_round: u32,
+    pub(crate) told_seats: Partitions,
+    pub(crate) told_round: u32,
     /// Whether it is yet to hear that all members of this shard have their seats.
-    telling: bool,
+    pub(crate) telling: bool,
     /// Its messages are dealt elsewhere.
-    elsewhere: Partitions,
+    pub(crate) elsewhere: Partitions,
     /// It takes this shard for their home.
-    claims: Partitions,
+    pub(crate) claims: Partitions,
     /// And has given its members all their seats here.
-    seated: Partitions,
-    round: u32,
+    pub(crate) seated: Partitions,
+    pub(crate) round: u32,
     /// And has heard that this shard is ready.
-    answered: Partitions,
+    pub(crate) answered: Partitions,
 }
 
 impl Dealers {
@@ -91,7 +87,7 @@ impl Dealers {
         }
     }
 
-    fn other(&mut self, shard: ShardId) -> Option<&mut Other> {
+    pub(crate) fn other(&mut self, shard: ShardId) -> Option<&mut Other> {
         self.others.get_mut(usize::from(shard.0))
     }
 
@@ -184,7 +180,7 @@ impl Dealers {
     }
 
     /// Partitions whose groups are dealt elsewhere for every shard.
-    fn dealt_by_others(&self, roster: &Roster) -> Partitions {
+    pub(crate) fn dealt_by_others(&self, roster: &Roster) -> Partitions {
         let nobodys = |partition| {
             let elsewhere = |shard: ShardId| {
                 let other = self.others.get(usize::from(shard.0));
@@ -195,115 +191,6 @@ impl Dealers {
                 && roster.others().into_iter().all(elsewhere)
         };
         Partitions::that(nobodys)
-    }
-}
-
-impl Peering<'_> {
-    /// All members of this shard have taken their seats.
-    pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
-        for shard in self.links.roster.others() {
-            let Some(other) = self.groups.dealers.other(shard) else { continue };
-            if std::mem::take(&mut other.telling) {
-                let (partitions, round) = (other.told_seats, other.told_round);
-                self.links.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
-            }
-        }
-        self.groups.tell_elsewhere(self.links);
-        self.become_ready(now);
-        subscribing!(self).drop_groups_dealt_elsewhere(now);
-        answering!(self).confirm_late_joins(now);
-    }
-
-    /// Takes a word about dealing.
-    pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) -> bool {
-        if let DealingWord::Dealt { name, partitions } = word {
-            let got = Got { groups: partitions, ..Got::NOBODY };
-            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, got);
-            return false;
-        }
-        let Some(other) = self.groups.dealers.other(from) else { return false };
-        match word {
-            DealingWord::Elsewhere { partitions } => {
-                other.elsewhere = partitions;
-                self.groups.unseat_those_elsewhere(from);
-                subscribing!(self).drop_groups_dealt_elsewhere(now);
-                answering!(self).confirm_late_joins(now);
-                false
-            }
-            DealingWord::Seats { partitions, round, all } => {
-                other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
-                (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
-                self.groups.unseat_those_elsewhere(from);
-                let changed = self.become_ready(now);
-                subscribing!(self).drop_groups_dealt_elsewhere(now);
-                changed
-            }
-            DealingWord::Ready { partitions, round } => {
-                round == other.told_round && self.deal_at(now, from, partitions)
-            }
-            DealingWord::Dealt { .. } => false,
-        }
-    }
-
-    /// Tells those who wait for it that this shard knows all members of groups.
-    fn become_ready(&mut self, now: Now) -> bool {
-        let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
-        let has_all = |partition| {
-            let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
-            roster.home_of(partition) == dealers.own
-                && !roster.stands_in(partition)
-                && roster.others().into_iter().all(seated)
-        };
-        let complete = Partitions::that(has_all);
-        let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
-        for shard in self.links.roster.others() {
-            let Some(other) = self.groups.dealers.other(shard) else { continue };
-            let partitions = complete.among(other.seated).without(other.answered);
-            if !partitions.is_empty() {
-                other.answered = other.answered.with(partitions);
-                let round = other.round;
-                self.links.send_dealing(shard, DealingWord::Ready { partitions, round });
-            }
-        }
-        let changed = self.deal_at(now, self.place.shard, complete);
-        if !complete.without(before).is_empty() {
-            subscribing!(self).remove_forsaken_groups(now);
-        }
-        changed
-    }
-
-    /// The home of partitions knows all members: it deals what is published here from now on.
-    fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) -> bool {
-        let roster = &self.links.roster;
-        let dealers = &mut self.groups.dealers;
-        let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
-        let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
-        if known && partitions.among(dealers.open.with(dealers.unready)).is_empty() {
-            return false;
-        }
-        for partition in partitions.iter() {
-            dealers.by_partition[usize::from(partition.0)] = home;
-        }
-        dealers.open = dealers.open.without(partitions);
-        dealers.unready = dealers.unready.without(partitions);
-        self.groups.tell_elsewhere(self.links);
-        subscribing!(self).drop_groups_dealt_elsewhere(now);
-        answering!(self).confirm_late_joins(now);
-        true
-    }
-}
-
-impl Subscribing<'_> {
-    /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
-    fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
-        let dropped = self.groups.dealers.dealt_by_others(&self.links.roster);
-        let groups = self.groups.dealt.iter();
-        let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
-        let names: Vec<(TenantId, Box<str>, Box<str>)> =
-            of_those.map(|(_, group)| (group.tenant, group.share.clone(), group.filter.clone())).collect();
-        for (tenant, share, filter) in names {
-            self.remove_group(now, crate::link::record::GroupName { tenant, share: &share, filter: &filter });
-        }
     }
 }
 
@@ -355,7 +242,7 @@ impl Groups {
     }
 
     /// Tells who is not the dealer of what is published here, where that has changed.
-    fn tell_elsewhere(&mut self, links: &mut Links) {
+    pub(crate) fn tell_elsewhere(&mut self, links: &mut Links) {
         for shard in links.roster.others() {
             let dealers = &self.dealers;
             let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
@@ -368,14 +255,14 @@ impl Groups {
 
     /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep
     /// no seats here for the case that this shard is the home once more before it has forgotten the group.
-    fn unseat_those_elsewhere(&mut self, peer: ShardId) {
+    pub(crate) fn unseat_those_elsewhere(&mut self, peer: ShardId) {
         let Some(other) = self.dealers.other(peer) else { return };
         let partitions = other.elsewhere.without(other.claims);
         self.unseat(peer, partitions);
     }
 
     /// The shards where the members of a group have seats: its home, and whoever deals meanwhile.
-    pub(super) fn tables_of(&self, roster: &Roster, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
+    pub(crate) fn tables_of(&self, roster: &Roster, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
         let (home, dealer) = (roster.home_of(partition), self.dealers.dealer_of(partition));
         let dealer = Some(dealer).filter(|dealer| *dealer != home && roster.has(*dealer));
         std::iter::once(home).chain(dealer)
@@ -394,7 +281,7 @@ impl Exchanges {
 }
 
 impl Links {
-    fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
+    pub(crate) fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
         self.send(shard, Record::Dealing(word));
     }
 

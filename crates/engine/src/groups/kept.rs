@@ -6,32 +6,30 @@
 //! message is dealt again: at QoS 1 to whoever is there; at QoS 2 to the same client when that one is back, since it may have it already.
 
 mod bound;
-mod taken_over;
+pub(crate) mod taken_over;
 
-use crate::desk::{Desk, Timer};
+pub(crate) use super::group_partition;
+use crate::desk::Desk;
+use crate::durable::Way;
 use crate::groups::Groups;
-use crate::groups::dealing::Dealing;
+use crate::ids::{ShardId, TenantId};
+use crate::journal::keys::Key;
 use crate::link::Links;
-use std::cell::RefCell;
+use crate::link::promised::Promised;
+use crate::link::record::GroupName;
+use crate::message::{MessageRef, Publication};
+use crate::now::{Millis, Now};
+use crate::session::promise::{Done, Promise};
+use crate::telling::reason::Reason;
+use crate::timers::Timer;
+use crate::topics::GroupKey;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::rc::Rc;
-
 use tidegate_mqtt::QoS;
 
-use super::{Receiver, group_partition};
-use crate::durable::{Key, Way};
-use crate::ids::{ShardId, TenantId};
-use crate::link::promised::Promised;
-use crate::link::record::{GroupName, Record};
-use crate::message::{MessageRef, Publication};
-use crate::now::{Millis, Now};
-use crate::publish::dispatch::Source;
-use crate::telling::reason::Reason;
-use crate::topics::GroupKey;
-
 /// Milliseconds that a message waits for its group to have a member, and at QoS 2 for the member that it was dealt to.
-const WAIT_MS: u64 = 60_000;
+pub(crate) const WAIT_MS: u64 = 60_000;
 
 /// Messages of groups that other nodes do not answer for yet.
 #[derive(Debug, Default)]
@@ -39,26 +37,23 @@ pub(crate) struct Kept {
     /// Makes ids differ from those of other shards and other lives.
     seed: u64,
     made: u64,
-    deals: BTreeMap<u64, Deal>,
+    pub(crate) deals: BTreeMap<u64, Deal>,
     /// How many there have been.
     added: u64,
     bytes: u64,
     /// Those that are nowhere, by their groups and then by their order: who comes to one of many groups waits for no
     /// look at the others.
-    waiting: BTreeMap<OfGroup, BTreeMap<u64, u64>>,
-    due: Option<Millis>,
+    pub(crate) waiting: BTreeMap<OfGroup, BTreeMap<u64, u64>>,
+    pub(crate) due: Option<Millis>,
     done: Done,
 }
 
 /// A group by its tenant, the name of its share, and its filter.
 type OfGroup = (TenantId, Box<str>, Box<str>);
 
-/// What members of this shard have come to the end of: whose it was, and its id there.
-type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
-
 /// Whether the only client that may get a message may have it already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
+pub(crate) enum Doubt {
     /// Whoever had it has said what became of it.
     None,
     /// It was at a shard that is gone, or somebody else kept it before.
@@ -68,21 +63,21 @@ enum Doubt {
 }
 
 #[derive(Debug)]
-struct Deal {
-    share: Box<str>,
-    filter: Box<str>,
-    message: MessageRef,
+pub(crate) struct Deal {
+    pub(crate) share: Box<str>,
+    pub(crate) filter: Box<str>,
+    pub(crate) message: MessageRef,
     /// The shard that has it, unless that one is gone.
-    at: Option<ShardId>,
+    pub(crate) at: Option<ShardId>,
     /// Hash of the client id of the only member that may get it, as long as that one may come back; 0 for any.
-    client: u64,
+    pub(crate) client: u64,
     /// Under which number it is stored; 0 if it is not.
     stored: u64,
-    hops: u8,
+    pub(crate) hops: u8,
     /// Whether its client may have it, though who said so has not been heard.
     doubt: Doubt,
     /// Since when it is where it is.
-    since: Millis,
+    pub(crate) since: Millis,
     /// Greater than that of what was kept before.
     order: u64,
 }
@@ -90,21 +85,6 @@ struct Deal {
 impl Deal {
     fn group(&self) -> OfGroup {
         (self.message.tenant, self.share.clone(), self.filter.clone())
-    }
-}
-
-/// That a group of another node is told when a message that it has dealt comes to its end, whatever that is: it is told when the last
-/// delivery that holds this is gone.
-#[derive(Debug)]
-pub(crate) struct Promise {
-    pub home: ShardId,
-    pub id: u64,
-    done: Done,
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        self.done.borrow_mut().push((self.home, self.id));
     }
 }
 
@@ -182,24 +162,24 @@ impl Kept {
     }
 
     /// Those of a group that are nowhere, in their order.
-    fn waiting_for(&self, group: GroupName<'_>) -> Vec<u64> {
+    pub(crate) fn waiting_for(&self, group: GroupName<'_>) -> Vec<u64> {
         let name = (group.tenant, group.share.into(), group.filter.into());
         self.waiting.get(&name).map(|ids| ids.values().copied().collect()).unwrap_or_default()
     }
 
     /// Whether a message is kept under this id.
-    pub(super) fn has(&self, id: u64) -> bool {
+    pub(crate) fn has(&self, id: u64) -> bool {
         self.deals.contains_key(&id)
     }
 
-    fn set_doubt(&mut self, id: u64, doubt: Doubt) {
+    pub(crate) fn set_doubt(&mut self, id: u64, doubt: Doubt) {
         if let Some(deal) = self.deals.get_mut(&id) {
             deal.doubt = doubt;
         }
     }
 
     /// Some of them, in the order in which they were kept.
-    fn ids(&self, wanted: impl Fn(&Deal) -> bool) -> Vec<u64> {
+    pub(crate) fn ids(&self, wanted: impl Fn(&Deal) -> bool) -> Vec<u64> {
         let mut ids: Vec<(u64, u64)> =
             self.deals.iter().filter(|(_, deal)| wanted(deal)).map(|(id, deal)| (deal.order, *id)).collect();
         ids.sort_unstable();
@@ -211,7 +191,7 @@ impl Kept {
     /// Keeps a message that goes to a shard of another node for a group, or notes that `again` goes there. Returns its id; 0 for one
     /// that is not kept, since it is of QoS 0 or there is no room.
     #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
-    pub(super) fn keep_deal(
+    pub(crate) fn keep_deal(
         &mut self,
         now: Now,
         desk: &mut Desk,
@@ -237,7 +217,7 @@ impl Kept {
     }
 
     /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1 hears that it was not taken.
-    pub(super) fn wait_for_member(
+    pub(crate) fn wait_for_member(
         &mut self,
         now: Now,
         desk: &mut Desk,
@@ -314,7 +294,7 @@ impl Kept {
         id
     }
 
-    fn set_deal_timer(&mut self, desk: &mut Desk, due: Millis) {
+    pub(crate) fn set_deal_timer(&mut self, desk: &mut Desk, due: Millis) {
         self.due = Some(due);
         desk.timers.set(due, Timer::Deals);
     }
@@ -334,7 +314,7 @@ impl Groups {
     /// A group of this shard has nobody to deal a message to. If its members were at a node whose place another one is to take, or are about to
     /// leave for one that is gone, the message waits for them; it has come to its end if they were not.
     #[cold]
-    pub(super) fn keep_for_who_comes(
+    pub(crate) fn keep_for_who_comes(
         &mut self,
         now: Now,
         desk: &mut Desk,
@@ -349,110 +329,6 @@ impl Groups {
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
             Some((share, filter)) => self.kept.wait_for_member(now, desk, (&share, &filter), publication),
             None => desk.reports().discard_publication(Reason::NoGroupMember, publication),
-        }
-    }
-}
-
-impl Dealing<'_> {
-    /// Gives a message to the shard where its group is dealt, for any member but `not_to`. `of` is the deal that it comes from, `again` the id under
-    /// which it is kept here already. Where `client` is not 0 it is for this one alone, and is kept there under the same id.
-    pub(super) fn send_to_group(
-        &mut self,
-        now: Now,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        (home, not_to): Receiver,
-        (of, again, client): (u64, u64, u64),
-    ) {
-        let names = (group.share, group.filter);
-        let (mut id, mut crossing) = (0, None);
-        if client == 0 && self.links.roster.is_own(home) {
-            self.groups.kept.forget_deal(self.desk, again);
-            crossing =
-                self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, home);
-        } else if of == 0 {
-            id = self.groups.kept.keep_deal(now, self.desk, publication, names, (home, 0), source.hops, again);
-        }
-        let envelope = source.envelope(self.desk, 0, publication, None);
-        self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
-        self.links.send_crossing(home, crossing);
-    }
-
-    /// Deals what waits, as far as there is somebody for it.
-    pub(crate) fn deal_waiting(&mut self, now: Now) {
-        if self.groups.kept.waiting.is_empty() {
-            return;
-        }
-        for id in self.groups.kept.ids(|deal| deal.at.is_none()) {
-            self.deal_kept(now, id, false);
-        }
-    }
-
-    /// The same for one group, to which somebody has come.
-    pub(crate) fn deal_waiting_of(&mut self, now: Now, group: GroupName<'_>) {
-        if self.groups.kept.waiting.is_empty() {
-            return;
-        }
-        for id in self.groups.kept.waiting_for(group) {
-            self.deal_kept(now, id, false);
-        }
-    }
-
-    /// Deals a message that is nowhere. `last` says that it waits no longer.
-    fn deal_kept(&mut self, now: Now, id: u64, last: bool) {
-        let Some(deal) = self.groups.kept.deals.get(&id) else { return };
-        let (message, client, hops) = (Rc::clone(&deal.message), deal.client, deal.hops);
-        let (share, filter) = (deal.share.clone(), deal.filter.clone());
-        let tenant: TenantId = message.tenant;
-        let mut publication = message.publication();
-        if message.is_expired(now.monotonic) {
-            self.groups.kept.forget_deal(self.desk, id);
-            return self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication);
-        }
-        let group = GroupName { tenant, share: &share, filter: &filter };
-        let partition = group_partition(tenant, &share, &filter);
-        if self.links.roster.misses(partition) || self.desk.moving.has(partition) {
-            // Who deals for the group is about to be known.
-            return;
-        }
-        let home = self.links.roster.home_of(partition);
-        let source = Source { hops, ..Source::inside(self.links.place.shard, now) };
-        if home != self.links.place.shard {
-            return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id, client));
-        }
-        let Some(key) = self.groups.find(group) else {
-            if last {
-                self.groups.kept.forget_deal(self.desk, id);
-                self.desk.reports().discard_publication(Reason::NoGroupMember, &mut publication);
-            }
-            return;
-        };
-        let same = (client != 0).then(|| self.groups.place_of_client(self.links.place, self.desk, key, client));
-        match same {
-            Some(Some(place)) => self.hand_to_client(now, key, place, &mut publication, &source, id),
-            Some(None) if !last => {}
-            Some(None) if self.asks_home_of(now, client, group, &mut publication, &source, id) => {}
-            Some(None) => self.give_up_client(now, key, &mut publication, &source, id),
-            None => {
-                self.groups.kept.forget_deal(self.desk, id);
-                self.deal_to(now, key, &mut publication, &source, None);
-            }
-        }
-    }
-
-    /// Whoever has waited long enough waits no longer, unless a node whose place is to be taken is awaited.
-    pub(crate) fn handle_deal_timer(&mut self, now: Now) {
-        self.groups.kept.due = None;
-        let over = |deal: &Deal| deal.at.is_none() && deal.since.plus(WAIT_MS) <= now.monotonic;
-        if !self.links.roster.misses_any() {
-            for id in self.groups.kept.ids(over) {
-                self.deal_kept(now, id, true);
-            }
-        }
-        let waiting = self.groups.kept.deals.values().filter(|deal| deal.at.is_none());
-        if let Some(next) = waiting.map(|deal| deal.since.plus(WAIT_MS)).min() {
-            self.groups.kept.set_deal_timer(self.desk, next.max(now.monotonic.plus(WAIT_MS / 10)));
         }
     }
 }

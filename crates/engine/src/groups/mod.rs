@@ -2,66 +2,45 @@
 
 mod audit;
 pub(crate) mod dealers;
-pub(crate) mod dealing;
 mod existence;
-mod fleet;
-mod joins;
+pub(crate) mod joins;
 pub(crate) mod kept;
-mod leaves;
 mod reseat;
-mod returns;
+pub(crate) mod returns;
 pub(crate) mod shared_group;
 
-use crate::cluster::peering::Peering;
-use crate::groups::dealing::{Dealing, dealing};
-use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
-use crate::publish::answering::{Answering, answering};
-use crate::session::table::Sessions;
-use crate::subscribe::subscribing::{Subscribing, subscribing};
-use crate::telling::reason::Reason;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
 use self::dealers::Dealers;
-use self::kept::{Kept, Promise};
+use self::kept::Kept;
 pub(crate) use self::returns::Returned;
-
-use crate::desk::Desk;
-use crate::groups::shared_group::{Group, Member};
-use crate::hash::hash_bytes;
+use crate::groups::shared_group::Group;
+use crate::ids::{PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
-use crate::link::record::{GroupName, MemberOptions, Record};
-use crate::message::Publication;
-use crate::now::Now;
-use crate::publish::admission::Wanted;
-use crate::publish::deliver::Terms;
-use crate::publish::dispatch::Source;
-use crate::session::Membership;
+use crate::link::record::{GroupName, MemberOptions};
+use crate::session::table::Sessions;
 use crate::slab::Slab;
-use crate::subscribe::SubAckWaits;
-use crate::topics::{GroupKey, SubscriberOptions};
+use crate::topics::GroupKey;
+use std::collections::BTreeMap;
 
 /// The groups that this shard deals for.
 #[derive(Debug)]
 pub(crate) struct Groups {
     by_name: BTreeMap<(TenantId, Box<str>, Box<str>), GroupKey>,
-    dealt: Slab<DealtGroup>,
+    pub(crate) dealt: Slab<DealtGroup>,
     /// Joins from other shards that wait until all shards know of the group.
-    joining: BTreeMap<u32, Joining>,
-    next_joining: u32,
+    pub(crate) joining: BTreeMap<u32, Joining>,
+    pub(crate) next_joining: u32,
     /// What other nodes were given and do not answer for yet.
     pub(crate) kept: Kept,
     pub(crate) dealers: Dealers,
 }
 
 #[derive(Debug)]
-struct DealtGroup {
-    tenant: TenantId,
-    share: Box<str>,
-    filter: Box<str>,
-    partition: PartitionId,
-    members: Group<Receiver, Seat>,
+pub(crate) struct DealtGroup {
+    pub(crate) tenant: TenantId,
+    pub(crate) share: Box<str>,
+    pub(crate) filter: Box<str>,
+    pub(crate) partition: PartitionId,
+    pub(crate) members: Group<Receiver, Seat>,
 }
 
 /// A member: a session of a shard.
@@ -91,150 +70,21 @@ pub(crate) struct Taker<'a> {
 }
 
 #[derive(Debug)]
-struct Joining {
-    shard: ShardId,
-    ticket: Option<Ticket>,
-    waits: u16,
+pub(crate) struct Joining {
+    pub(crate) shard: ShardId,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) waits: u16,
 }
 
 /// Tickets with this connection index belong to a join from another shard, numbered by the generation.
 pub(crate) const JOINING_INDEX: u32 = u32::MAX - 1;
 
 /// A message that came back this often finds no taker.
-const RETURNS_MAX: u8 = 16;
+pub(crate) const RETURNS_MAX: u8 = 16;
 
 /// The partition whose place deals for a group.
 pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> crate::ids::PartitionId {
     partition_of(tenant, &format!("{share}/{filter}"))
-}
-
-impl Peering<'_> {
-    /// A session of another shard joins a group of this one.
-    pub(crate) fn handle_group_join(
-        &mut self,
-        now: Now,
-        from: ShardId,
-        group: GroupName<'_>,
-        session: u32,
-        seat: Seat,
-        ticket: Option<Ticket>,
-    ) {
-        let id = self.groups.next_joining;
-        self.groups.next_joining = id.wrapping_add(1);
-        let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
-        let told = subscribing!(self).take_seat(now, from, group, session, seat, Some(own));
-        dealing!(self).deal_waiting_of(now, group);
-        let known = if told == 0 { subscribing!(self).wait_for_interest(own, false) } else { told };
-        let partition = group_partition(group.tenant, group.share, group.filter);
-        let waits =
-            known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
-        if waits == 0 {
-            answering!(self).confirm_to(now, from, ticket, None, false);
-        } else {
-            self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
-        }
-    }
-}
-
-impl Answering<'_> {
-    /// One shard more knows of the group that a member of another shard is joining.
-    pub(crate) fn confirm_joining(&mut self, now: Now, id: u32) {
-        let Some(joining) = self.groups.joining.get_mut(&id) else { return };
-        joining.waits -= 1;
-        if joining.waits > 0 {
-            return;
-        }
-        if let Some(joining) = self.groups.joining.remove(&id) {
-            self.confirm_to(now, joining.shard, joining.ticket, None, false);
-        }
-    }
-}
-
-impl Subscribing<'_> {
-    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
-    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
-    pub(crate) fn join_group(
-        &mut self,
-        now: Now,
-        key: SessionKey,
-        share: &str,
-        filter: &str,
-        member: MemberOptions,
-        ticket: Ticket,
-        waits: &mut SubAckWaits,
-    ) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        let tenant = session.tenant;
-        let client = hash_name(tenant, &session.client_id);
-        let partition = group_partition(tenant, share, filter);
-        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
-        let rare = session.rare_mut();
-        match rare.find_membership(share, filter) {
-            Ok(at) => rare.memberships[at] = membership,
-            Err(at) => {
-                rare.memberships.insert(at, membership);
-                self.desk.count_membership(tenant);
-            }
-        }
-        let group = GroupName { tenant, share, filter };
-        for table in self.groups.tables_of(&self.links.roster, partition) {
-            if table != self.links.place.shard {
-                self.links
-                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
-                waits.confirmations += 1;
-                continue;
-            }
-            let seat = Seat { client, member, full: false };
-            waits.add_told(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
-            dealing!(self).deal_waiting_of(now, group);
-        }
-    }
-}
-
-impl Subscribing<'_> {
-    /// Makes a session that came from elsewhere a member again, for now one that is away.
-    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        let client = hash_name(session.tenant, &session.client_id);
-        let rare = session.rare_mut();
-        let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
-        rare.memberships.insert(at, Rc::clone(membership));
-        self.desk.count_membership(membership.tenant);
-        self.seat_away(now, key, client, membership);
-    }
-
-    /// Gives a member its seat at the group's home, for now as one that is away.
-    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
-        let (group, member) = (membership.group(), membership.member);
-        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
-            if table == self.links.place.shard {
-                self.take_seat(now, self.links.place.shard, group, key.0, Seat { client, member, full: false }, None);
-                self.groups.set_online(group, self.links.place.shard, key.0, false);
-            } else {
-                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
-                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
-            }
-        }
-    }
-
-    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
-    fn take_seat(
-        &mut self,
-        now: Now,
-        shard: ShardId,
-        group: GroupName<'_>,
-        session: u32,
-        seat: Seat,
-        ticket: Option<Ticket>,
-    ) -> u16 {
-        self.groups.tell_home_of_new(self.links, group);
-        let (key, told) = self.make_group(now, group, ticket);
-        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
-            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
-        }
-        told
-    }
 }
 
 impl Groups {
@@ -256,170 +106,9 @@ impl Groups {
     }
 }
 
-impl Dealing<'_> {
-    /// Deals a message to one member of a group, other than `not_to` if there is another.
-    pub(crate) fn deal_to(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        not_to: Option<(ShardId, u32)>,
-    ) {
-        let topic = hash_bytes(0, publication.topic.as_bytes());
-        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
-        // Whoever has no room or gave it back is asked only if there is no other.
-        let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
-        // Asking for room lets expired messages leave a queue.
-        let desk = RefCell::new(&mut *self.desk);
-        let of_fleet = dealt.tenant == TenantId::UPLINK;
-        let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
-            (shard, session) if shard == here => {
-                !desk.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
-            }
-            _ => member.options.full,
-        };
-        let has_left = |member: &Member<Receiver, Seat>| {
-            let (desk, session) = (desk.borrow(), SessionKey(member.receiver.1));
-            // A session that has ended keeps its seat until it is removed.
-            let has_left =
-                || desk.sessions.get(session.0).is_none() || desk.sessions.has_left(&desk.transfers, session, here);
-            member.receiver.0 == here && has_left()
-        };
-        let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { 0 };
-        let takes = |member: &Member<Receiver, Seat>| len == 0 || self.uplinks.takes(member.receiver.1, len);
-        let is_away = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
-        let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
-        let place = if of_fleet {
-            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), self.uplinks, publication, topic, not_to, len)
-        } else {
-            dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
-        };
-        let place = place
-            .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
-            // Sooner to whoever gave it back than to one whose new home has a copy that stays.
-            .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
-        let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
-        match place {
-            // It was taken before their limits were known.
-            None if too_large => self.desk.reports().discard_publication(Reason::FleetPacketLimit, publication),
-            Some(place) => self.hand(now, key, place, publication, source, 0),
-            None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
-        }
-    }
-
-    /// Gives a message to a member of a group by its place. `again` is the id under which it is kept already.
-    pub(super) fn hand(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        place: usize,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        again: u64,
-    ) {
-        let Some(dealt) = self.groups.dealt.get(key.0) else { return };
-        let Some(member) = dealt.members.members().get(place) else { return };
-        let ((shard, session), seat) = (member.receiver, member.options);
-        if dealt.tenant == TenantId::UPLINK && shard == self.links.place.shard {
-            self.deliver_to_uplink(now, SessionKey(session), publication, source);
-            return;
-        }
-        let name = (dealt.share.clone(), dealt.filter.clone());
-        let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
-        let Seat { client, member, full: insists } = seat;
-        let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
-        if shard == self.links.place.shard {
-            let to = SessionKey(session);
-            if self.desk.exchanges.marks.has_deal(publication.qos, again) {
-                self.groups.kept.forget_deal(self.desk, again);
-            } else if self.keeps_own_deals() && self.desk.sessions.is_fleeting(to) {
-                // It ends with this node: then the message goes to another member.
-                let id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
-                let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
-                self.deliver_dealt(now, to, group, publication, source, promise);
-            } else {
-                self.deliver_dealt(now, to, group, publication, source, None);
-                self.groups.kept.forget_deal(self.desk, again);
-            }
-            return;
-        }
-        let mut id = again;
-        if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
-            self.groups.kept.forget_deal(self.desk, again);
-        } else {
-            id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
-        }
-        let crossing = if id == 0 {
-            self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, shard)
-        } else {
-            None
-        };
-        let envelope = source.envelope(self.desk, 0, publication, None);
-        let record = Record::Deal { session, client, group, member, insists, id, envelope };
-        self.links.send_deal(shard, record, source.connection.is_some());
-        self.links.send_crossing(shard, crossing);
-        self.desk.counters.shard_messages_out += 1;
-    }
-
-    /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
-    fn keeps_own_deals(&self) -> bool {
-        self.desk.journal.is_on() && !self.links.roster.has_no_peers()
-    }
-
-    /// Delivers a dealt message to a session of this shard; says whether it is a member.
-    pub(crate) fn deliver_dealt(
-        &mut self,
-        now: Now,
-        session: SessionKey,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        promise: Option<Promise>,
-    ) -> bool {
-        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
-        let membership = rare.and_then(|rare| {
-            rare.memberships
-                .iter()
-                .find(|other| *other.share == *group.share && *other.filter == *group.filter)
-                .cloned()
-        });
-        let Some(membership) = membership else { return false };
-        let membership = promise.map_or(Rc::clone(&membership), |promise| Rc::new(membership.with(promise)));
-        let options = SubscriberOptions::from_bits(membership.member.options);
-        let ids = [membership.member.subscription_id];
-        let terms = Terms {
-            qos: options.qos(),
-            retain: publication.retain && options.retain_as_published(),
-            subscription_ids: if ids[0] == 0 { &[] } else { &ids },
-            group: Some(&membership),
-            publisher: source.publisher(),
-            metered: group.tenant == TenantId::UPLINK,
-        };
-        self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
-        true
-    }
-}
-
-impl Desk {
-    /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
-    fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
-        if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {
-            return true;
-        }
-        let bounds = self.overflow.bounds_of(&self.sessions, to, publication.topic);
-        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-            flow.full_at = Some(bounds);
-            flow.gave_back = true;
-        }
-        false
-    }
-}
-
 impl Sessions {
     /// Whether a session ends with its connection, so that nothing of it is in the store.
-    fn is_fleeting(&self, key: SessionKey) -> bool {
+    pub(crate) fn is_fleeting(&self, key: SessionKey) -> bool {
         self.get(key.0).is_some_and(|session| session.stored.is_none())
     }
 }
@@ -430,11 +119,11 @@ impl Groups {
         self.dealt.get(key.0).map(|dealt| dealt.partition)
     }
 
-    fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {
+    pub(crate) fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {
         self.by_name.get(&(group.tenant, Box::from(group.share), Box::from(group.filter))).copied()
     }
 
-    fn find_or_make(&mut self, group: GroupName<'_>, strategy: crate::settings::SharedStrategy) -> GroupKey {
+    pub(crate) fn find_or_make(&mut self, group: GroupName<'_>, strategy: crate::settings::SharedStrategy) -> GroupKey {
         if let Some(key) = self.find(group) {
             return key;
         }
@@ -449,7 +138,7 @@ impl Groups {
         key
     }
 
-    fn remove(&mut self, key: GroupKey) {
+    pub(crate) fn remove(&mut self, key: GroupKey) {
         if let Some(dealt) = self.dealt.remove(key.0) {
             self.by_name.remove(&(dealt.tenant, dealt.share, dealt.filter));
         }

@@ -2,25 +2,10 @@
 
 use crate::desk::Desk;
 use crate::groups::Groups;
-use crate::ids::hash_name;
 use crate::ids::{Partitions, SessionKey, ShardId};
 use crate::link::Links;
 use crate::link::record::Record;
-use crate::now::Now;
 use crate::session::{Membership, Session};
-use crate::subscribe::subscribing::Subscribing;
-
-impl Subscribing<'_> {
-    /// A group has another home: its member takes its seat there.
-    pub(crate) fn take_seat_anew(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        let Some(session) = self.desk.sessions.get(key.0) else { return };
-        let (client, online) = (hash_name(session.tenant, &session.client_id), session.connection.is_some());
-        self.seat_away(now, key, client, membership);
-        if online {
-            self.groups.announce_presence_in(self.links, membership, key, true);
-        }
-    }
-}
 
 impl Groups {
     /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten
@@ -70,7 +55,7 @@ impl Groups {
     }
 
     /// Tells one group that a member went online or offline.
-    pub(super) fn announce_presence_in(
+    pub(crate) fn announce_presence_in(
         &mut self,
         links: &mut Links,
         membership: &Membership,

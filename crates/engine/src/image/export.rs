@@ -1,155 +1,22 @@
 //! Moving a partition out.
 
-use super::fields::{put_delivery, put_message};
-use super::{ImageError, begin, seal};
 use crate::addresses::Nodes;
-use crate::cluster::exchanges::{Exchange, ExchangeName, Exchanges, Got};
-use crate::connection::connecting::connecting;
+use crate::cluster::exchanges::Exchanges;
 use crate::desk::Desk;
-use crate::durable::Key;
-use crate::engine::Engine;
-use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId};
-use crate::image::imaging::{Imaging, imaging};
-use crate::image::leaving::{Moving, moving};
-use crate::now::{Millis, Now};
+use crate::ids::{PartitionId, SessionKey, TenantId};
+use crate::journal::keys::Key;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
+use crate::now::Now;
+use crate::records::image::put_message;
 use crate::retained::RetainedStore;
-use crate::session::packet_ids::{InflightEntry, State};
-use crate::session::{Flow, InFlight, Session, Standing, Will};
-use crate::subscribe::subscribing::subscribing;
-use crate::telling::reason::Reason;
+use crate::session::Standing;
 use crate::wire::WireWrite;
-use tidegate_mqtt::PacketId;
-
-/// A client that was moved has at least this long, in seconds, to find its new place before its will is published
-/// there.
-const MOVED_WILL_DELAY_SECONDS: u32 = 10;
-
-impl Engine {
-    /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting
-    /// sessions and retained messages become one value and are forgotten here.
-    ///
-    /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A
-    /// session that ends with its connection ends as ever.
-    ///
-    /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has
-    /// those batches worked off first. From then on it keeps the partition's clients away from this shard. All of it is
-    /// one turn, however much the partition holds.
-    ///
-    /// # Errors
-    ///
-    /// When the partition is not at home here, and nothing has happened.
-    pub fn export_partition(&mut self, now: Now, partition: PartitionId) -> Result<Vec<u8>, ImageError> {
-        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
-            return Err(ImageError::NotAtHome(partition));
-        }
-        let in_store = |key: &SessionKey| {
-            let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
-            flow.is_some_and(|flow| flow.tail.is_some())
-        };
-        if self.desk.sessions.sessions_of(partition).iter().any(in_store) {
-            return Err(ImageError::InStore(partition));
-        }
-        self.close_partition(now, partition);
-        let mut out = begin();
-        out.put_u16(partition.0);
-        let sessions = self.desk.sessions.sessions_of(partition);
-        out.put_u32(sessions.len() as u32);
-        for key in &sessions {
-            if let Some(session) = self.desk.sessions.get(key.0) {
-                imaging!(self).put_session(&mut out, now, *key, session);
-            }
-        }
-        self.retained.take_retained(&mut self.desk, &mut out, now, partition);
-        self.desk.exchanges.put_marks(&mut out, partition);
-        self.groups.put_kept(&self.links.roster, &mut out, now, Partitions::of(partition));
-        self.desk.exchanges.put_dealt_before(&mut out, Partitions::NONE);
-        self.outgoing.put_outgoing(&mut out, now, partition);
-        self.outgoing.forget_outgoing(&mut self.desk, Partitions::of(partition));
-        self.retained.put_removed(&mut out, partition);
-        self.retained.forget_removed(&mut self.desk, partition);
-        for key in sessions {
-            moving!(self).forget_session(now, key);
-        }
-        self.after_frame(now);
-        Ok(seal(out))
-    }
-
-    /// Asks the clients of a partition to go elsewhere.
-    fn close_partition(&mut self, now: Now, partition: PartitionId) {
-        self.handover.exporting = true;
-        self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
-        self.handover.exporting = false;
-    }
-}
-
-impl Imaging<'_> {
-    pub(super) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
-        let rare = session.rare.as_deref();
-        out.put_u16(session.tenant.0);
-        out.put_bytes(session.client_id.as_bytes());
-        out.put_u32(session.expiry_seconds);
-        out.put_u16(session.receive_maximum);
-        out.put_u16(session.listener.0);
-        out.put_u8(u8::from(session.identity.is_some()));
-        if let Some(identity) = &session.identity {
-            identity.write(out);
-        }
-        self.nodes.put_standing(out, key, session.standing);
-        out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
-        out.put_u64(rare.and_then(|rare| rare.sent_on_until).map_or(0, |until| now.to_unix(until)));
-        let will = rare.and_then(|rare| rare.will.as_ref());
-        put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
-        out.put_u32(session.filters.len() as u32);
-        for filter in session.filters.iter() {
-            let subscriber = self.index.subscriber(filter, key);
-            let text = self.index.filter(filter).unwrap_or_default();
-            out.put_bytes(text.as_bytes());
-            out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
-            out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
-            out.put_u8(u8::from(self.fetches.fetch_of(&self.desk.sessions, key, text).is_some()));
-        }
-        let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
-        out.put_u32(memberships.len() as u32);
-        for membership in memberships {
-            out.put_bytes(membership.share.as_bytes());
-            out.put_bytes(membership.filter.as_bytes());
-            out.put_u8(membership.member.options);
-            out.put_u32(membership.member.subscription_id);
-        }
-        let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);
-        put_flow(out, now, session.flow.as_deref(), exchanges);
-    }
-}
-
-impl Moving<'_> {
-    /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
-    pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
-        connecting!(self).cancel_session_timers(key);
-        self.fetches.end_fetches(&mut self.desk.sessions, key);
-        subscribing!(self).set_standing(now, key, Standing::Client);
-        subscribing!(self).remove_subscriptions(now, key);
-        self.desk.sessions.end_answered_exchanges(&mut self.desk.exchanges, key);
-        let Some(session) = self.desk.withdraw_session(key) else { return };
-        self.desk.sessions.release(key.0);
-        if let Some(stored) = session.stored {
-            self.desk.journal.delete(Key::Session(stored));
-        }
-        if let Some(tail) = session.flow.as_ref().and_then(|flow| flow.tail.as_deref()) {
-            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
-        }
-        self.desk.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
-        if let Some(flow) = &session.flow {
-            // There is no queue here any more whose room they could wait for.
-            self.desk.to_unpark.extend(&flow.blocking);
-            flow.queue.iter().for_each(|delivery| self.desk.memory.forget_queued(delivery.cost()));
-        }
-    }
-}
 
 impl Exchanges {
     /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the
     /// two.
-    pub(super) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
+    pub(crate) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
         let all: Vec<(ExchangeName, Got)> = self.marks.of_partition(partition).collect();
         out.put_u32(all.len() as u32);
         for (name, by) in all {
@@ -161,7 +28,7 @@ impl Exchanges {
 
 impl RetainedStore {
     /// Writes the retained messages of a partition.
-    pub(super) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+    pub(crate) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
         let topics: Vec<(TenantId, &str)> = self.retained_of(partition).collect();
         let kept = topics.iter().filter_map(|(tenant, topic)| {
             self.values.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
@@ -174,7 +41,7 @@ impl RetainedStore {
         }
     }
 
-    fn take_retained(&mut self, desk: &mut Desk, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+    pub(crate) fn take_retained(&mut self, desk: &mut Desk, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
         let topics: Vec<(TenantId, String)> =
             self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
         out.put_u32(topics.len() as u32);
@@ -190,7 +57,7 @@ impl RetainedStore {
 
 impl Nodes {
     /// Writes whether it is a mobile node's, and the groups that the node is in.
-    fn put_standing(&self, out: &mut Vec<u8>, key: SessionKey, standing: Standing) {
+    pub(crate) fn put_standing(&self, out: &mut Vec<u8>, key: SessionKey, standing: Standing) {
         out.put_u8(match standing {
             Standing::Client => 0,
             Standing::Node => 1,
@@ -202,56 +69,4 @@ impl Nodes {
             out.put_bytes(group.as_bytes());
         }
     }
-}
-
-/// Writes the will of a session that expires so many seconds after its connection.
-fn put_will(out: &mut Vec<u8>, now: Now, expiry_seconds: u32, will: Option<&Will>, due: Option<Millis>) {
-    out.put_u8(u8::from(will.is_some()));
-    let Some(will) = will else { return };
-    put_message(out, now, &will.message);
-    out.put_u32(will.delay_seconds);
-    out.put_u8(u8::from(will.expiry_seconds.is_some()));
-    out.put_u32(will.expiry_seconds.unwrap_or(0));
-    let due = due.unwrap_or_else(|| {
-        // Its connection ended just now, and by no fault of its own.
-        now.monotonic.plus_seconds(will.delay_seconds.max(MOVED_WILL_DELAY_SECONDS).min(expiry_seconds))
-    });
-    out.put_u64(now.to_unix(due));
-}
-
-fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(PacketId, Exchange)]) {
-    let sent: Vec<_> = flow.into_iter().flat_map(|flow| flow.inflight.iter()).filter(|entry| is_whole(entry)).collect();
-    out.put_u32(sent.len() as u32);
-    for entry in sent {
-        out.put_u16(entry.id().get());
-        out.put_u8(match entry.state {
-            State::AwaitPubAck => 0,
-            State::AwaitPubRec => 1,
-            State::AwaitPubComp => 2,
-        });
-        if let Some(delivery) = entry.item.delivery.as_ref().filter(|_| entry.state != State::AwaitPubComp) {
-            put_delivery(out, now, delivery);
-        }
-    }
-    out.put_u32(flow.map_or(0, |flow| flow.queue.len() as u32));
-    for delivery in flow.into_iter().flat_map(|flow| &flow.queue) {
-        put_delivery(out, now, delivery);
-    }
-    out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
-    for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
-        out.put_u16(id.get());
-        // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten
-        // there. Of any other the new home does not hear what nodes say: its publisher's repetition goes to all again.
-        let open = exchanges.iter().find(|(of, exchange)| *of == id && !exchange.answered);
-        let exchange = open.map(|(_, exchange)| *exchange);
-        out.put_u8(if exchange.is_some() { 2 } else { 0 });
-        if let Some(exchange) = exchange {
-            exchange.write(out);
-        }
-    }
-}
-
-/// Whether the entry has what it takes to be sent again. In a session that lasts all have.
-fn is_whole(entry: &InflightEntry<InFlight>) -> bool {
-    entry.item.delivery.is_some() || entry.state == State::AwaitPubComp
 }

@@ -5,36 +5,22 @@
 //! that come back are taken in as a whole or not at all: a checksum tells damage, and what it would not tell is checked
 //! field by field, so that no image makes a state that the engine could not have come to by itself.
 
-mod adopting;
-mod error;
-mod export;
-mod fields;
-mod forwarding;
-pub(crate) mod imaging;
-mod import;
-pub(crate) mod leaving;
-mod moving;
-mod owed;
-mod read_session;
-mod rest;
+use crate::cluster::transfer::error::ImageError;
 
-pub(crate) use self::{begin as begin_image, open as open_image, seal as seal_image};
-pub use adopting::{AdoptError, UplinkImage};
-pub use error::ImageError;
-pub(crate) use fields::{
-    put_delivery, put_publication, read_delivery, read_message as read_publication, read_properties,
-    read_subscription_id,
-};
-pub(crate) use moving::released;
+mod export;
+pub(crate) mod forwarding;
+mod import;
+pub(crate) mod moving;
+pub(crate) mod owed;
+pub(crate) mod read_session;
+pub(crate) mod rest;
+
+pub(crate) use crate::cluster::transfer::error::IMAGE_VERSION;
+use crate::hash::hash_bytes;
+use crate::wire::{WireReader, WireWrite};
 pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
 pub(crate) use rest::Handover;
-
-use crate::hash::hash_bytes;
-use crate::wire::{WireReader, WireWrite};
-
-/// Version of the layout of a partition's image; a reader refuses others.
-const IMAGE_VERSION: u8 = 9;
 
 /// What stands before the content of an image.
 const SEAL_LEN: usize = 1 + 8;

@@ -1,6 +1,5 @@
 //! What a partition owes, counted: the proof that a move lost nothing.
 
-use crate::engine::Engine;
 use crate::ids::{PartitionId, SessionKey, partition_of};
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
@@ -33,24 +32,9 @@ pub struct Owed {
     pub retained: u64,
 }
 
-impl Engine {
-    /// What a partition owes and keeps.
-    pub fn owed(&self, partition: PartitionId) -> Owed {
-        let mut owed = Owed::default();
-        for key in self.desk.sessions.sessions_of(partition) {
-            if let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.lasts()) {
-                owed.add_session(session);
-            }
-        }
-        owed.wills += self.outgoing.count_of(partition);
-        owed.retained = self.retained.retained_of(partition).count() as u64;
-        owed
-    }
-}
-
 impl Sessions {
     /// The sessions of a partition, without those of uplinks: these belong to the process and never move.
-    pub(super) fn sessions_of(&self, partition: PartitionId) -> Vec<SessionKey> {
+    pub(crate) fn sessions_of(&self, partition: PartitionId) -> Vec<SessionKey> {
         let here = self.iter().filter(|(_, session)| {
             !session.is_uplink() && partition_of(session.tenant, &session.client_id) == partition
         });
@@ -60,7 +44,7 @@ impl Sessions {
 
 impl RetainedStore {
     /// Tenants and topics of the retained messages of a partition, without those that the broker publishes itself.
-    pub(super) fn retained_of(&self, partition: PartitionId) -> impl Iterator<Item = (crate::TenantId, &str)> {
+    pub(crate) fn retained_of(&self, partition: PartitionId) -> impl Iterator<Item = (crate::TenantId, &str)> {
         let all = self.values.iter().map(|(tenant, topic, _)| (tenant, topic));
         all.filter(move |(tenant, topic)| {
             partition_of(*tenant, topic) == partition && !crate::topics::is_own_topic(topic)
@@ -83,7 +67,7 @@ impl Owed {
         self.retained += other.retained;
     }
 
-    fn add_session(&mut self, session: &Session) {
+    pub(crate) fn add_session(&mut self, session: &Session) {
         self.sessions += 1;
         self.subscriptions += session.subscriptions() as u64;
         if let Some(rare) = &session.rare {

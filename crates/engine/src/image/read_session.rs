@@ -1,26 +1,26 @@
 //! Reading a session, without taking it in yet.
 
+use crate::identity::Identity;
+use crate::ids::{ListenerId, TenantId};
+use crate::journal::Numbers;
+use crate::link::record::{GroupName, MemberOptions};
+use crate::now::{Millis, Now};
+use crate::records::image::read_delivery;
+use crate::records::image::read_message;
+use crate::records::image::read_subscription_id;
+use crate::session::exchange::Exchange;
+use crate::session::packet_ids::{Inflight, State};
+use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
+use crate::topics::address_name::is_group_name;
+use crate::topics::{SubscriberOptions, is_own_topic};
+use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-
 use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 
-use super::fields::{read_delivery, read_message, read_subscription_id};
-use crate::addresses::is_group_name;
-use crate::cluster::exchanges::Exchange;
-use crate::connection::identity::Identity;
-use crate::durable::Numbers;
-use crate::ids::{ListenerId, TenantId};
-use crate::link::record::{GroupName, MemberOptions};
-use crate::now::{Millis, Now};
-use crate::session::packet_ids::{Inflight, State};
-use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
-use crate::topics::{SubscriberOptions, is_own_topic};
-use crate::wire::{WireError, WireReader};
-
 /// A session that was read and not yet taken in.
-pub(super) struct SessionImage {
+pub(crate) struct SessionImage {
     pub session: Session,
     /// Ordinary subscriptions.
     pub subscriptions: Vec<SubscriptionImage>,
@@ -30,7 +30,7 @@ pub(super) struct SessionImage {
 }
 
 /// An ordinary subscription that was read.
-pub(super) struct SubscriptionImage {
+pub(crate) struct SubscriptionImage {
     pub filter: String,
     pub options: SubscriberOptions,
     pub subscription_id: u32,
@@ -39,7 +39,7 @@ pub(super) struct SubscriptionImage {
 }
 
 impl SessionImage {
-    pub(super) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
+    pub(crate) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
         let (mut session, node_groups) = read_head(reader, now)?;
         read_will(reader, now, &mut session)?;
         let mut subscriptions = Vec::new();

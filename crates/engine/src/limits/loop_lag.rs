@@ -8,22 +8,14 @@
 //!
 //! Nothing is counted while turns are short.
 
-use crate::connection::parking::Parking;
+use crate::ids::ShardId;
+use crate::now::{Millis, Now};
+use crate::session::BlockedPublisher;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::desk::{Desk, Timer};
-use crate::engine::Engine;
-use crate::event::Delay;
-use crate::ids::{ConnectionKey, ShardId, TenantId};
-use crate::message::Publication;
-use crate::now::{Millis, Now};
-use crate::publish::dispatch::Source;
-use crate::session::BlockedPublisher;
-
 /// For how long work is counted, and a publisher held at most, before it is looked at anew, milliseconds.
-const WINDOW_MS: u64 = 1000;
-/// What a message costs beside its bytes, each time that it is handed on, in bytes.
-const MESSAGE_BYTES: u64 = 256;
+pub(crate) const WINDOW_MS: u64 = 1000;
+
 /// Publishers that are counted at once. Those beyond are not held.
 const COUNTED_MAX: usize = 65_536;
 
@@ -31,18 +23,18 @@ const COUNTED_MAX: usize = 65_536;
 #[derive(Debug)]
 pub(crate) struct LoopLag {
     /// Until when turns are taken to be too long, if nobody says so again.
-    until: Millis,
+    pub(crate) until: Millis,
     /// Since when they have been without a break.
-    since: Millis,
+    pub(crate) since: Millis,
     /// When the present second is over, which is also the key among the timers; never while turns are short.
-    window_ends: Millis,
+    pub(crate) window_ends: Millis,
     /// Whether a turn of this second was too long.
-    long: bool,
+    pub(crate) long: bool,
     /// What each publisher may have done in this second, bytes; all of it until there was a second to compare with.
     allowed: u64,
     /// What each of them has had, bytes.
     work: BTreeMap<BlockedPublisher, u64>,
-    waiting: BTreeSet<BlockedPublisher>,
+    pub(crate) waiting: BTreeSet<BlockedPublisher>,
 }
 
 impl Default for LoopLag {
@@ -88,7 +80,7 @@ impl LoopLag {
     }
 
     /// Counts work; says whether the publisher has had more than is allowed.
-    fn count(&mut self, publisher: BlockedPublisher, work: u64) -> bool {
+    pub(crate) fn count(&mut self, publisher: BlockedPublisher, work: u64) -> bool {
         if self.work.len() >= COUNTED_MAX && !self.work.contains_key(&publisher) {
             return false;
         }
@@ -98,7 +90,7 @@ impl LoopLag {
     }
 
     /// Begins the next second: decides from the last one what each publisher may have done in it.
-    fn begin_window(&mut self, now: Millis, exempt: u64) {
+    pub(crate) fn begin_window(&mut self, now: Millis, exempt: u64) {
         if self.long {
             let sum = self.work.values().fold(0_u64, |sum, work| sum.saturating_add(*work));
             let mean = sum.checked_div(self.work.len() as u64).unwrap_or(u64::MAX);
@@ -112,82 +104,10 @@ impl LoopLag {
     }
 }
 
-impl Desk {
-    /// Counts what a message has made this shard do that went to so many sessions. Whoever has made it do more than the
-    /// others waits, unless that has not helped for as long as publishers may be made to wait.
-    #[cold]
-    pub(crate) fn charge_loop_lag(&mut self, now: Now, publisher: BlockedPublisher, receivers: usize, payload: usize) {
-        let patient = now.monotonic.since(self.loop_lag.since) < self.settings.limits.block_timeout_ms;
-        let work = (receivers as u64 + 1).saturating_mul(payload as u64 + MESSAGE_BYTES);
-        if self.loop_lag.count(publisher, work) && patient && self.loop_lag.waiting.insert(publisher) {
-            self.counters.held_for_lag += 1;
-            self.to_park.push(publisher);
-            if publisher.shard == self.shard {
-                self.reports().tell_delayed(Delay::LoopLag, publisher.connection);
-            }
-        }
-    }
-
-    /// The same for a message that another shard has handed on. Brokers of a fleet are not held: what they bring,
-    /// clients have sent.
-    #[inline]
-    pub(crate) fn charge_others_loop_lag(
-        &mut self,
-        now: Now,
-        source: &Source,
-        receivers: usize,
-        publication: &Publication<'_>,
-    ) {
-        if self.loop_lag.is_on(now)
-            && let Some(publisher) = source.publisher()
-            && (publication.tenant == TenantId::UPLINK || self.settings.uplinks.is_none())
-        {
-            self.charge_loop_lag(now, publisher, receivers, publication.payload.len());
-        }
-    }
-}
-
-impl Engine {
-    /// Tells that this shard's turns take too long, and will be taken to until then unless that is told again; `long`
-    /// says whether the last one did. Publishers that give the shard most to do wait meanwhile.
-    pub fn note_loop_lag(&mut self, now: Now, until: Millis, long: bool) {
-        let lag = &mut self.desk.loop_lag;
-        lag.until = lag.until.max(until);
-        lag.long |= long;
-        if !lag.has_timer() && lag.is_on(now) {
-            lag.since = now.monotonic;
-            lag.window_ends = now.monotonic.plus(WINDOW_MS);
-            self.desk.timers.set(lag.window_ends, Timer::LoopLag);
-        }
-    }
-
-    /// A second is over in which turns took too long, or had before. Whoever was held goes on.
-    pub(crate) fn handle_loop_lag_timer(&mut self, now: Now) {
-        let lag = &mut self.desk.loop_lag;
-        self.desk.to_unpark.extend(std::mem::take(&mut lag.waiting));
-        if lag.is_on(now) {
-            lag.begin_window(now.monotonic, self.settings.limits.lag_exempt_bytes);
-            self.desk.timers.set(lag.window_ends, Timer::LoopLag);
-        } else {
-            *lag = LoopLag::default();
-        }
-    }
-}
-
-impl Parking<'_> {
-    /// Counts a message of this shard's own client.
-    #[inline]
-    pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {
-        if self.desk.loop_lag.is_on(now) {
-            let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
-            self.desk.charge_loop_lag(now, publisher, receivers, payload);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ConnectionKey;
 
     const EXEMPT: u64 = 1000;
 

@@ -1,6 +1,5 @@
 //! Limits on what clients may ask of a shard, those that depend on how it is doing, and what each tenant may have.
 
-pub(crate) mod live_limits;
 pub(crate) mod loop_lag;
 pub(crate) mod overload;
 pub(crate) mod rate;

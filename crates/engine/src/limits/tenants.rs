@@ -1,15 +1,11 @@
 //! Tenants of a shard: whose client somebody is, and how much each tenant may have.
 
-use crate::connection::connecting::Connecting;
+use crate::ids::TenantId;
+use crate::limits::rate::Bucket;
+use crate::session::table::Sessions;
+use crate::settings::{Holding, Settings, TenantLedger, TenantQuota};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use crate::connection::input::Refused;
-use crate::desk::Desk;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
-use crate::limits::rate::Bucket;
-use crate::settings::{Holding, Settings, TenantLedger, TenantQuota};
-use crate::telling::reason::Reason;
 
 /// What tenants have: counted here for this shard alone, or by a ledger for all shards together.
 #[derive(Debug)]
@@ -149,10 +145,15 @@ impl TenantUses {
     }
 
     /// Compares what is counted for this shard with what there is.
-    pub(crate) fn audit(&self, desk: &Desk, ended: &dyn Fn(TenantId) -> usize, wrong: &mut dyn FnMut(String)) {
+    pub(crate) fn audit(
+        &self,
+        all_sessions: &Sessions,
+        ended: &dyn Fn(TenantId) -> usize,
+        wrong: &mut dyn FnMut(String),
+    ) {
         let Self::Own(own) = self else { return };
         for (tenant, of) in &own.uses {
-            let all = || desk.sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
+            let all = || all_sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
             let connected = all().filter(|session| session.connection.is_some()).count();
             let sessions = all().count();
             let subscriptions: usize = all().map(crate::session::Session::subscriptions).sum();
@@ -161,46 +162,5 @@ impl TenantUses {
                 wrong(format!("{tenant:?}: {:?} are kept, {counted:?} are true", of.counts));
             }
         }
-    }
-}
-
-impl Connecting<'_> {
-    /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of
-    /// it.
-    pub(crate) fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
-        let settled = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.settled);
-        let of_user = || self.desk.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
-        if let Some(tenant) = settled.or_else(of_user) {
-            connection.tenant = tenant;
-        }
-        connection.tenant
-    }
-
-    /// Takes a place for one client more of a tenant, and one for its session, until `return_places`:
-    /// meanwhile nobody on another shard gets them, and the client and its session are counted for themselves. Who
-    /// takes over its own connection or session is let in at the limit.
-    pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
-        let session = existing.and_then(|session| self.desk.sessions.get(session.0));
-        let connected = session.is_some_and(|session| session.connection.is_some());
-        let uses = &mut self.desk.tenants;
-        if connected {
-            uses.add(tenant, Holding::Connections);
-        } else if !uses.claim(tenant, Holding::Connections) {
-            return Err(Refused::new(Reason::TenantConnections, ""));
-        }
-        if existing.is_some() {
-            uses.add(tenant, Holding::Sessions);
-        } else if !uses.claim(tenant, Holding::Sessions) {
-            uses.release(tenant, Holding::Connections, 1);
-            return Err(Refused::new(Reason::TenantSessions, ""));
-        }
-        Ok(())
-    }
-
-    /// Gives back what `take_places` took.
-    pub(crate) fn return_places(&mut self, tenant: TenantId) {
-        self.desk.tenants.release(tenant, Holding::Connections, 1);
-        self.desk.tenants.release(tenant, Holding::Sessions, 1);
     }
 }

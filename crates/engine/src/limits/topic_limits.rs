@@ -3,8 +3,8 @@
 use crate::settings::Settings;
 use tidegate_mqtt::TopicFilter;
 
-use crate::connection::input::Refused;
 use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 
 impl Settings {
     /// What makes a topic name too long or too deep.

@@ -1,7 +1,7 @@
 //! What shards tell each other about who deals for the shared groups of which partitions.
 
-use crate::cluster::exchanges::ExchangeName;
 use crate::ids::Partitions;
+use crate::link::exchange_word::ExchangeName;
 use crate::link::transfer_word::{put_partitions, read_partitions};
 use crate::wire::{WireError, WireReader, WireWrite};
 

@@ -1,24 +1,27 @@
 //! The one form in which a message crosses from shard to shard (later also to another node or to a disk).
 
+use crate::ids::{ConnectionKey, ShardId, TenantId};
+use crate::message::{PRIORITY_MAX, Publication};
+use crate::now::Millis;
+use crate::wire::{WireError, WireReader, WireWrite};
 use std::sync::Arc;
-
 use tidegate_mqtt::QoS;
 
-use crate::ids::{ConnectionKey, ShardId, TenantId};
-use crate::message::Publication;
-use crate::now::Millis;
-use crate::session::queue::PRIORITY_MAX;
-use crate::wire::{WireError, WireReader, WireWrite};
+#[cfg(test)]
+pub(crate) mod tests;
 
 /// Version of the layout; a reader refuses others.
 pub(crate) const ENVELOPE_VERSION: u8 = 1;
 
 /// The receiver delivers to its subscribers.
 pub(crate) const DELIVER: u8 = 1;
+
 /// The receiver is the home of the topic and keeps (or clears) the retained value.
 pub(crate) const RETAIN_AT_HOME: u8 = 2;
+
 /// A retained message that a broker of the fleet had, for new subscriptions.
 pub(crate) const FROM_RETAINED: u8 = 4;
+
 /// The sender has kept the value in place of the home: the publisher's number is its version, and the newest wins.
 pub(crate) const VERSIONED: u8 = 8;
 
@@ -111,17 +114,24 @@ impl BatchHead {
 }
 
 const QOS: u16 = 0b11;
+
 const RETAIN: u16 = 1 << 2;
+
 /// The payload is shared and lies beside the batch.
 const SHARED: u16 = 1 << 3;
+
 /// An expiry follows.
 const EXPIRES: u16 = 1 << 4;
+
 /// A publisher's hash follows.
 const PUBLISHER: u16 = 1 << 5;
+
 /// The publishing connection follows.
 const FROM: u16 = 1 << 6;
+
 /// A ticket of the publishing connection follows: only its sequence.
 const TICKET: u16 = 1 << 7;
+
 /// The envelope has been elsewhere before: origin, time of entry, priority and hops follow.
 const TRAVELLED: u16 = 1 << 8;
 
@@ -365,5 +375,5 @@ impl ReadHead {
 /// Bytes that every envelope has: version, purpose, flags, tenant, and the lengths of topic, properties and payload.
 const FIXED_LEN: usize = 16;
 
-#[cfg(test)]
-pub(crate) mod tests;
+/// Tickets with this connection index belong to outgoing messages.
+pub(crate) const OUTGOING_INDEX: u32 = u32::MAX - 5;

@@ -1,6 +1,6 @@
 //! What says under which name a QoS 2 message crosses between nodes.
 
-use crate::cluster::exchanges::{ExchangeName, Got};
+use crate::link::got::Got;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Exchange`](super::record::Record::Exchange).
@@ -28,5 +28,23 @@ impl ExchangeWord {
     pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let name = ExchangeName::read(reader)?;
         Ok(Self { name, done_below: reader.u64("an exchange")?, covered: Got::read(reader)? })
+    }
+}
+
+/// The name of an exchange: the life of the shard where it began, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ExchangeName {
+    pub origin: u64,
+    pub number: u64,
+}
+
+impl ExchangeName {
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        out.put_u64(self.origin);
+        out.put_u64(self.number);
+    }
+
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Ok(Self { origin: reader.u64("an origin")?, number: reader.u64("an exchange")? })
     }
 }

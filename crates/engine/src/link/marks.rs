@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use crate::cluster::roster::Shards;
 use crate::ids::ShardId;
+use crate::roster::Shards;
 
 /// Marks that were sent and have not come back.
 #[derive(Debug, Default)]

@@ -6,16 +6,19 @@
 
 pub(crate) mod awaited;
 mod between_nodes;
+pub(crate) mod counts;
 pub(crate) mod dealing_word;
 pub(crate) mod envelope;
 pub(crate) mod exchange_word;
 pub(crate) mod fleet_word;
+pub(crate) mod got;
 mod marks;
 pub(crate) mod promised;
 pub(crate) mod record;
 pub(crate) mod transfer_word;
 
-use crate::cluster::roster::{Roster, Shards};
+use crate::roster::Roster;
+use crate::roster::Shards;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 use self::put::{put_awaited, put_group, put_member, put_numbered, put_waiting};
-use crate::addresses::Counts;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
+use crate::link::counts::Counts;
 use crate::link::dealing_word::{DEALING_KIND, DealingWord};
 use crate::link::envelope::{
     BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,

@@ -2,5 +2,4 @@
 //! orchestrators, and clients that brokers are to know by their own credentials.
 
 pub(crate) mod homes;
-pub(crate) mod passing;
 pub(crate) mod uplink;

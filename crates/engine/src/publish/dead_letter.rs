@@ -1,31 +1,20 @@
 //! What was dropped is published once more, below a topic of its own, for whoever cares.
 
-use crate::desk::{Desk, Reporting};
-use crate::publish::publishing::Publishing;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
-use tidegate_mqtt::{QoS, TopicName};
-
-use crate::message::{MessageRef, Publication};
-use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::id::MessageId;
+use crate::message::MessageRef;
+use crate::now::Millis;
 use crate::settings::DeadLetter;
 use crate::telling::reason::Reason;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// Dropped messages that wait for the end of what is being worked on; what comes beyond is only counted.
 const WAITING_MAX: usize = 1024;
 
-/// User property that names the topic to which a dead letter was published at first.
-const TOPIC_PROPERTY: &str = "dead-letter-topic";
-/// User property that names the reason for which it was dropped.
-const REASON_PROPERTY: &str = "dead-letter-reason";
-
 /// Dropped messages on their way to being published again.
 #[derive(Debug)]
 pub(crate) struct DeadLetters {
-    settings: DeadLetter,
-    waiting: VecDeque<(Reason, MessageRef)>,
+    pub(crate) settings: DeadLetter,
+    pub(crate) waiting: VecDeque<(Reason, MessageRef)>,
     /// The second in which `sent` were sent.
     second: u64,
     sent: u32,
@@ -43,7 +32,7 @@ impl DeadLetters {
 
     /// Notes a dropped message; says whether it will be published. Several subscribers for whom the same message is
     /// dropped for the same reason at once make one letter.
-    fn note(&mut self, reason: Reason, message: &MessageRef) -> Noted {
+    pub(crate) fn note(&mut self, reason: Reason, message: &MessageRef) -> Noted {
         if self.is_own(message.topic()) || !self.settings.reasons.contains(&reason) {
             return Noted::NotWanted;
         }
@@ -63,7 +52,7 @@ impl DeadLetters {
     }
 
     /// Whether one more may be sent in this second.
-    fn may_send(&mut self, now: Millis) -> bool {
+    pub(crate) fn may_send(&mut self, now: Millis) -> bool {
         let second = now.0 / 1000;
         if std::mem::replace(&mut self.second, second) != second {
             self.sent = 0;
@@ -75,42 +64,11 @@ impl DeadLetters {
 }
 
 #[derive(PartialEq, Eq)]
-enum Noted {
+pub(crate) enum Noted {
     NotWanted,
     Known,
     TooMany,
     Waits,
-}
-
-impl Desk {
-    /// Whether dead letters wait to be published.
-    #[inline]
-    pub(crate) fn has_dead_letters(&self) -> bool {
-        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
-    }
-}
-
-impl Reporting<'_> {
-    /// Counts a message that is not delivered, and keeps it as a dead letter if that is wanted.
-    #[inline]
-    pub(crate) fn discard(&mut self, reason: Reason, message: &MessageRef) {
-        self.counters.drop_message(reason);
-        if let Some(letters) = &mut self.dead_letters
-            && letters.note(reason, message) == Noted::TooMany
-        {
-            self.counters.dead_letters_lost += 1;
-        }
-    }
-
-    /// As [`Desk::discard`], of a message that nobody has kept yet.
-    #[inline]
-    pub(crate) fn discard_publication(&mut self, reason: Reason, publication: &mut Publication<'_>) {
-        if self.dead_letters.is_some() {
-            self.discard(reason, &publication.keep());
-        } else {
-            self.counters.drop_message(reason);
-        }
-    }
 }
 
 /// Appends a user property as it is encoded in a packet ([MQTT-3.3.2-17]). Neither part is longer than 65,535 bytes.
@@ -124,27 +82,3 @@ pub(crate) fn put_user_property(out: &mut Vec<u8>, name: &str, value: &str) {
 
 /// Identifier of a user property.
 const USER_PROPERTY: u8 = 0x26;
-
-impl Publishing<'_> {
-    /// Publishes the dead letter that waits longest; says whether there was one.
-    pub(crate) fn publish_dead_letter(&mut self, now: Now) -> bool {
-        let Some(letters) = self.desk.dead_letters.as_mut() else { return false };
-        let Some((reason, message)) = letters.waiting.pop_front() else { return false };
-        let topic = format!("{}/{}", letters.settings.prefix, reason.label());
-        if !letters.may_send(now.monotonic) || TopicName::new(&topic).is_err() {
-            self.desk.counters.dead_letters_lost += 1;
-            return true;
-        }
-        // One that was on its way to a fleet is a new message for it, with an id of its own.
-        let mut properties = MessageId::strip(message.properties()).to_vec();
-        put_user_property(&mut properties, TOPIC_PROPERTY, message.topic());
-        put_user_property(&mut properties, REASON_PROPERTY, reason.label());
-        let qos = message.qos.min(QoS::AtLeastOnce);
-        let payload = message.payload();
-        let tenant = message.tenant.of_clients();
-        let mut letter = Publication::new(tenant, &topic, qos, false, &properties, Millis::NEVER, payload, 0);
-        self.desk.counters.dead_letters += 1;
-        self.publish_inside(now, &mut letter, None);
-        true
-    }
-}

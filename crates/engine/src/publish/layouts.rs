@@ -8,7 +8,7 @@ use tidegate_mqtt::{PacketId, PublishHead, QoS, Version};
 use crate::connection::output::Output;
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::publish::origin::without_origin;
+use crate::topics::origin::without_origin;
 
 /// How one receiver wants a message.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
 //! Retained messages of a shard.
 
+use crate::message::MessageRef;
+
 pub(crate) mod fetch;
-pub(crate) mod fetching;
 pub(crate) mod removed;
 mod seek;
 mod store;
@@ -59,6 +60,16 @@ pub(crate) enum ScanEnd {
     Done,
     /// The next step goes on behind this topic.
     More(Box<str>),
+}
+
+impl Retainable for MessageRef {
+    fn bytes(&self) -> u64 {
+        self.cost()
+    }
+
+    fn expires_at(&self) -> Millis {
+        self.expires_at
+    }
 }
 
 impl<M: Retainable> Retained<M> {

@@ -3,13 +3,13 @@
 use super::Retained;
 use super::removed::Removed;
 use super::strays::Strays;
-use crate::cluster::roster::Roster;
 use crate::desk::Desk;
-use crate::durable::{Key, STORED_NAME_MAX};
+use crate::journal::keys::{Key, STORED_NAME_MAX};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::FleetConfig;
+use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;

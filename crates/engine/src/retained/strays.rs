@@ -4,23 +4,22 @@
 //! the home, or whoever has taken its place, is reached, it is sent what was kept here and removed here, each with its
 //! version. The home keeps the newest; when it has confirmed that, the copy here is forgotten.
 
-use crate::cluster::roster::{Roster, Shards};
+use super::removed::Removed;
 use crate::desk::Desk;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
+use crate::journal::keys::Key;
 use crate::link::Links;
-use crate::retained::RetainedStore;
-use std::collections::{BTreeMap, VecDeque};
-
-use super::removed::Removed;
-use crate::durable::Key;
-use crate::engine::Engine;
 use crate::link::envelope::{Passage, RETAIN_AT_HOME, Ticket, VERSIONED};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
+use crate::retained::RetainedStore;
+use crate::roster::Roster;
+use crate::roster::Shards;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
-use crate::wire::{WireError, WireReader, WireWrite};
+use crate::wire::WireWrite;
+use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
 
 /// Tickets with this connection index belong to values on their way to their home.
@@ -63,22 +62,6 @@ impl Strays {
         self.under_way.insert(self.next_ticket, (name, version, home));
         let connection = ConnectionKey { index: STRAY_INDEX, generation: (self.next_ticket >> 32) as u32 };
         Ticket { connection, sequence: self.next_ticket as u32 }
-    }
-}
-
-impl Engine {
-    /// Reads what `put_removed` has written.
-    pub(crate) fn read_removed(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<RemovedImage, WireError> {
-        let count = reader.u32("a number of removed values")?;
-        let mut all = Vec::new();
-        for _ in 0..count {
-            let (tenant, topic) = (TenantId(reader.u16("a tenant")?), reader.text("a topic")?.to_owned());
-            if partition_of(tenant, &topic) != partition {
-                return Err(WireError { reading: "a removed value of this partition" });
-            }
-            all.push((tenant, topic, reader.u64("a version")?));
-        }
-        Ok(all)
     }
 }
 
@@ -133,7 +116,7 @@ impl RetainedStore {
         }
         self.values.clear(tenant, topic);
         let forgotten = self.removed.note(tenant, topic, version, now.unix);
-        if desk.journal.is_on() && topic.len() <= crate::durable::STORED_NAME_MAX {
+        if desk.journal.is_on() && topic.len() <= crate::journal::keys::STORED_NAME_MAX {
             desk.journal.put_retained(&own);
             for (tenant, topic) in forgotten {
                 desk.journal.delete(Key::Retained(tenant, &topic));

@@ -1,40 +1,27 @@
 //! What subscribers acknowledge, and what is sent again when they come back.
 
+use crate::ids::SessionKey;
+use crate::journal::Numbers;
+use crate::journal::keys::StoredSession;
 use crate::memory::MemoryUse;
-use crate::orchestrator::uplink::Uplinks;
-use crate::session::table::Sessions;
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
-use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, Version};
-
-use crate::addresses::Fate;
-use crate::connection::input::Refused;
-use crate::desk::{Desk, open_output};
-use crate::durable::{Key, Numbers, StoredSession};
-use crate::ids::{ConnectionKey, SessionKey};
-use crate::now::{Millis, Now};
-use crate::publish::layouts::{Layouts, Shape};
+use crate::now::Millis;
 use crate::session::packet_ids::State;
+use crate::session::table::Sessions;
 use crate::session::{Delivery, InFlight};
 use crate::telling::reason::Reason;
-
-/// What is to be sent for one message in flight after a session was resumed.
-enum Again {
-    Publish(Delivery, QoS),
-    PubRel,
-}
+use crate::telling::refused::Refused;
+use tidegate_mqtt::{PacketId, ReasonCode, Version};
 
 /// An acknowledgement is of another type than the message in flight under its packet identifier awaits.
-struct WrongType {
-    awaited: State,
+pub(crate) struct WrongType {
+    pub(crate) awaited: State,
 }
 
 impl WrongType {
     /// What ends the connection: the receiver answers with the packet that the message's QoS asks for
     /// ([MQTT-4.3.2-4], [MQTT-4.3.3-8], [MQTT-4.3.3-11]).
     #[cold]
-    fn refuse(self, packet: &str, id: PacketId) -> Refused {
+    pub(crate) fn refuse(self, packet: &str, id: PacketId) -> Refused {
         let awaited = match self.awaited {
             State::AwaitPubAck => "PUBACK",
             State::AwaitPubRec => "PUBREC",
@@ -45,187 +32,16 @@ impl WrongType {
     }
 }
 
-/// The packet identifier of an acknowledgement of two bytes, which nearly all are.
-#[inline]
-fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
-    if frame.first_byte != first_byte {
-        return None;
-    }
-    <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
-}
-
-/// The parts of an engine that an acknowledgement changes: sessions and their queues, brokers of a fleet, and pings.
-pub(crate) struct Acknowledging<'e> {
-    pub desk: &'e mut Desk,
-    pub layouts: &'e mut Layouts,
-    pub uplinks: &'e mut Uplinks,
-    pub pings: &'e mut BTreeMap<(u32, u16), bool>,
-}
-
-/// Borrows the context of an acknowledgement from an engine.
-macro_rules! acknowledging {
-    ($engine:ident) => {
-        $crate::session::acknowledge::Acknowledging {
-            desk: &mut $engine.desk,
-            layouts: &mut $engine.layouts,
-            uplinks: &mut $engine.uplinks,
-            pings: &mut $engine.pings,
-        }
-    };
-}
-pub(crate) use acknowledging;
-
-impl Acknowledging<'_> {
-    #[inline]
-    pub(crate) fn handle_pub_ack(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
-        let (id, code) = if let Some(id) = short_ack(frame, 0x40) {
-            (id, ReasonCode::Success)
-        } else {
-            let ack = PubAck::decode(version, frame.first_byte, frame.body);
-            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
-            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
-        };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
-        let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
-        finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
-        if !self.pings.is_empty() {
-            self.note_pong(session, id.get());
-        }
-        self.desk.refill(now.monotonic, self.layouts, session);
-        Ok(())
-    }
-
-    /// The packet identifier of an acknowledgement of a broker with the code 0x95. Mosquitto sends it, although the
-    /// standard has it for CONNACK and DISCONNECT only.
-    #[cold]
-    fn refused_as_too_large(&self, key: ConnectionKey, frame: &Frame<'_>) -> Option<(PacketId, ReasonCode)> {
-        self.uplinks.brokers.of_connection(key)?;
-        let [high, low, code, ..] = frame.body else { return None };
-        let id = PacketId::new(u16::from_be_bytes([*high, *low]))?;
-        (*code == ReasonCode::PacketTooLarge.byte()).then_some((id, ReasonCode::PacketTooLarge))
-    }
-
-    /// A receiver has answered a message. What a broker of a fleet has answered is decided behind the packet.
-    #[inline]
-    fn finish(
-        &mut self,
-        now: Millis,
-        by: SessionKey,
-        id: PacketId,
-        state: State,
-        code: ReasonCode,
-    ) -> Result<(), WrongType> {
-        let Some(answered) = self.desk.sessions.take_answered(&mut self.desk.memory, now, by, id, state)? else {
-            return Ok(());
-        };
-        let left =
-            answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
-        if !left {
-            self.desk.conclude(by, code, answered);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn handle_pub_rec(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
-        let (id, code) = if let Some(id) = short_ack(frame, 0x50) {
-            (id, ReasonCode::Success)
-        } else {
-            let ack = PubRec::decode(version, frame.first_byte, frame.body);
-            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
-            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
-        };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
-        if code.is_error() {
-            let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
-            finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
-            self.desk.refill(now.monotonic, self.layouts, session);
-            return Ok(());
-        }
-        let mark = self.desk.journal.mark();
-        let freed = self.desk.note_received(session, id).map_err(|wrong| wrong.refuse("PUBREC", id))?;
-        let known = freed.is_some();
-        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        let promises = self.desk.journal.has_written_since(mark);
-        self.desk.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
-        if freed.is_some_and(|bytes| bytes > 0) {
-            self.desk.refill(now.monotonic, self.layouts, session);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn handle_pub_comp(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
-        let id = match short_ack(frame, 0x70) {
-            Some(id) => id,
-            None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
-        };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
-        let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
-        finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
-        self.desk.refill(now.monotonic, self.layouts, session);
-        Ok(())
-    }
-
-    /// PUBREL from a publisher: the packet identifier is free again.
-    #[inline]
-    pub(crate) fn handle_pub_rel(
-        &mut self,
-        key: ConnectionKey,
-        version: Version,
-        frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
-        let id = match short_ack(frame, 0x62) {
-            Some(id) => id,
-            None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
-        };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
-        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
-        let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
-        let known = session.flow.as_mut().is_some_and(|flow| {
-            let known = flow.received.remove(id);
-            flow.received_before = flow.received_before.min(flow.received.len());
-            known
-        });
-        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        let stored = session.stored.filter(|_| known);
-        if let Some(stored) = stored {
-            self.desk.journal.delete(Key::Received(stored, id));
-        }
-        // Were the packet id still taken after a restart, the next message under it would be lost.
-        self.desk.send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
-        Ok(())
-    }
-}
-
 /// A message whose receiver has answered it.
-struct Answered {
-    stored: Option<StoredSession>,
-    of_uplink: bool,
-    delivery: Option<Delivery>,
-    numbers: Numbers,
+pub(crate) struct Answered {
+    pub(crate) stored: Option<StoredSession>,
+    pub(crate) of_uplink: bool,
+    pub(crate) delivery: Option<Delivery>,
+    pub(crate) numbers: Numbers,
 }
 
 /// PUBREL or PUBCOMP: two bytes where all is well or the version knows no codes.
-fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, version: Version) -> bool {
+pub(crate) fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, version: Version) -> bool {
     let id = id.get().to_be_bytes();
     if code == ReasonCode::Success || !version.is_v5() {
         out.extend_from_slice(&[first_byte, 2, id[0], id[1]]);
@@ -233,165 +49,6 @@ fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, ve
         out.extend_from_slice(&[first_byte, 3, id[0], id[1], code.byte()]);
     }
     true
-}
-
-impl Desk {
-    /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if no message is in
-    /// flight under this packet identifier. A PUBREC that is repeated gets its PUBREL again.
-    ///
-    /// # Errors
-    ///
-    /// When the message in flight has QoS 1 and its receiver is no broker of a fleet.
-    #[inline]
-    fn note_received(&mut self, by: SessionKey, id: PacketId) -> Result<Option<u64>, WrongType> {
-        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
-        let (stored, of_uplink) = (session.stored, session.is_uplink());
-        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
-        let order = flow.number();
-        let Some(entry) = flow.inflight.get_mut(id) else { return Ok(None) };
-        if entry.state == State::AwaitPubAck {
-            // A broker that mixes up packets is borne: to lose its connection would cost others their messages.
-            return if of_uplink { Ok(None) } else { Err(WrongType { awaited: entry.state }) };
-        }
-        let news = entry.state != State::AwaitPubComp;
-        entry.state = State::AwaitPubComp;
-        // What is left to finish needs no message any more.
-        // A broker's is kept until it has come back.
-        let dropped = if of_uplink { None } else { entry.item.delivery.take() };
-        let kept = dropped.as_ref().map_or(0, Delivery::cost);
-        if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
-            entry.item.numbers.separate = true;
-            self.journal.put_sent(stored, entry.item.numbers.entry, id, State::AwaitPubComp, order);
-        }
-        flow.inflight_bytes -= kept;
-        self.memory.held -= kept;
-        if let Some(delivery) = dropped {
-            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
-        }
-        Ok(Some(kept))
-    }
-
-    /// Ends a message that its receiver has answered: deletes it from the store and reports its outcome.
-    #[inline]
-    fn conclude(&mut self, by: SessionKey, code: ReasonCode, answered: Answered) {
-        let Answered { stored, delivery, numbers, .. } = answered;
-        if let Some(stored) = stored {
-            self.journal.delete_entry(stored, numbers);
-        }
-        if let Some(delivery) = delivery.as_ref().filter(|_| !code.is_error()) {
-            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
-        }
-        if code.is_error() {
-            match &delivery {
-                Some(delivery) => self.reports().discard_for(Reason::RefusedByReceiver, by, &delivery.message),
-                None => self.counters.drop_message(Reason::RefusedByReceiver),
-            }
-        }
-    }
-
-    /// Sends again what was in flight when the last connection ended, in its order, then what was queued.
-    pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
-        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-            flow.to_resend = flow.inflight.len();
-            flow.received_before = flow.received.len();
-            flow.waiting_since = now;
-        }
-        self.refill(now, layouts, to);
-    }
-
-    /// Sends the next message in flight again, if any is left and window and output have room; says whether it did.
-    pub(crate) fn resend_next(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) -> bool {
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let window = usize::from(session.receive_maximum);
-        let Some(key) = session.connection else { return false };
-        let Some(connection) = self.connections.get(key) else { return false };
-        let room = connection.output_len() <= self.high_water / 2;
-        // What became of it since the connection began, such as that another broker has it, may be under way to the
-        // store.
-        let promises = session.is_uplink() && session.stored.is_some();
-        let Some(flow) = session.flow.as_mut() else { return false };
-        let sent = flow.inflight.len() - flow.to_resend;
-        if flow.to_resend == 0 || sent >= window || !room {
-            return false;
-        }
-        flow.to_resend -= 1;
-        let Some((id, again)) = flow.inflight.iter().nth(sent).map(|entry| {
-            let again = match (&entry.item.delivery, entry.state) {
-                // A broker may have been given less than the message's own QoS.
-                (Some(delivery), State::AwaitPubAck) => Again::Publish(delivery.clone(), QoS::AtLeastOnce),
-                (Some(delivery), State::AwaitPubRec) => Again::Publish(delivery.clone(), QoS::ExactlyOnce),
-                _ => Again::PubRel,
-            };
-            (entry.id(), again)
-        }) else {
-            return false;
-        };
-        match again {
-            Again::PubRel => {
-                let put = |out: &mut Vec<u8>| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311);
-                self.send_promise(key, PacketType::PubRel, promises, put);
-            }
-            Again::Publish(delivery, qos) => self.resend(now, layouts, to, id, (&delivery, qos), promises),
-        }
-        self.counters.redelivered += 1;
-        true
-    }
-
-    fn resend(
-        &mut self,
-        now: Millis,
-        layouts: &mut Layouts,
-        to: SessionKey,
-        id: PacketId,
-        (delivery, qos): (&Delivery, QoS),
-        promises: bool,
-    ) {
-        let Some(key) = self.sessions.get(to.0).and_then(|session| session.connection) else { return };
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let message = Rc::clone(&delivery.message);
-        let mut publication = message.publication();
-        layouts.begin(1);
-        let shape = Shape {
-            version: connection.version,
-            qos,
-            retain: delivery.retain,
-            dup: true,
-            packet_id: Some(id),
-            subscription_ids: delivery.ids.as_slice(),
-            alias: None,
-            is_for_hub: connection.is_of_hub,
-        };
-        if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
-            // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
-            self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
-            let Some(session) = self.sessions.get_mut(to.0) else { return };
-            let stored = session.stored;
-            if let Some(flow) = session.flow.as_mut() {
-                let finished = flow.inflight.finish(id).unwrap_or_default();
-                let kept = finished.delivery.map_or(0, |delivery| delivery.cost());
-                flow.inflight_bytes -= kept;
-                self.memory.held -= kept;
-                if let Some(stored) = stored {
-                    self.journal.delete_entry(stored, finished.numbers);
-                }
-            }
-            return;
-        }
-        let payer = connection.payer;
-        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
-        let at = output.buffer().len();
-        layouts.append(&mut publication, &shape, now, output);
-        if promises
-            && qos == QoS::ExactlyOnce
-            && let Some(batch) = self.journal.hold(key)
-        {
-            output.hold(at, batch);
-        }
-        self.counters.packets_out[PacketType::Publish as usize] += 1;
-        self.counters.messages_out[qos as usize] += 1;
-        self.counters.payload_bytes_out += publication.payload.len() as u64;
-        self.meters.of(payer).messages_out += 1;
-    }
 }
 
 impl Sessions {
@@ -402,7 +59,7 @@ impl Sessions {
     ///
     /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
     #[inline]
-    fn take_answered(
+    pub(crate) fn take_answered(
         &mut self,
         memory: &mut MemoryUse,
         now: Millis,

@@ -1,19 +1,12 @@
 //! Messages that expire while they wait: they leave their queue at the next whole second, or sooner when a message
 //! needs their room.
 
-use crate::desk::{Desk, Timer};
-use crate::engine::Engine;
 use crate::ids::SessionKey;
-use crate::message::MessageRef;
-use crate::now::{Millis, Now};
-use crate::session::Delivery;
-use crate::session::overflow::Bounds;
+use crate::now::Millis;
 use crate::session::table::Sessions;
-use crate::telling::reason::Reason;
 use crate::timers::Schedule;
+use crate::timers::Timer;
 
-/// Expired messages of one queue that are worked off in one turn; the others are due in the next.
-const EXPIRED_PER_TURN: u64 = 1024;
 /// Milliseconds between the times at which timers look for expired messages.
 const TICK_MS: u64 = 1000;
 
@@ -21,92 +14,6 @@ const TICK_MS: u64 = 1000;
 /// most.
 pub(super) fn tick_after(deadline: Millis) -> Millis {
     Millis(deadline.0.checked_next_multiple_of(TICK_MS).unwrap_or(u64::MAX))
-}
-
-impl Desk {
-    /// A message came into a session's queue: it leaves when it expires.
-    #[inline]
-    pub(crate) fn note_expiry(&mut self, to: SessionKey, expires_at: Millis) {
-        if expires_at != Millis::NEVER {
-            self.sessions.watch_expiry(&mut self.timers, to);
-        }
-    }
-
-    /// Whether a queue has room for a message of this cost, after what has expired has left it.
-    pub(crate) fn has_room_after_expiry(&mut self, now: Millis, to: SessionKey, bounds: &Bounds, cost: u64) -> bool {
-        loop {
-            let (reserved, reserved_bytes) = self.reservations.of(to);
-            let session = self.sessions.get(to.0);
-            let flow = session.and_then(|session| session.flow.as_ref());
-            let (waiting, bytes) = flow.map_or((0, 0), |flow| flow.waiting());
-            if bounds.fits(waiting + reserved, bytes + reserved_bytes, cost) {
-                return true;
-            }
-            if self.expire_next(now, to) == 0 {
-                return false;
-            }
-        }
-    }
-
-    /// Whether the shard is above its memory ceiling also after what has expired in this queue has left it.
-    pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
-        while self.memory.is_over_ceiling() {
-            if self.expire_next(now, to) == 0 {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Takes from a session's queue what expired first, in memory, or some of what did in the store; returns how many messages.
-    fn expire_next(&mut self, now: Millis, to: SessionKey) -> u64 {
-        let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
-        let Some(flow) = session.flow.as_mut() else { return 0 };
-        match flow.queue.pop_expired(now) {
-            Some(delivery) => {
-                flow.queue_bytes -= delivery.cost();
-                self.memory.forget_queued(delivery.cost());
-                self.drop_expired(to, &delivery);
-                1
-            }
-            None => self.expire_in_tail(now, to),
-        }
-    }
-
-    /// A message that was taken from a queue has expired.
-    pub(crate) fn drop_expired(&mut self, to: SessionKey, delivery: &Delivery) {
-        let message: &MessageRef = &delivery.message;
-        self.reports().discard_for(Reason::MessageExpired, to, message);
-        let stored = self.sessions.get(to.0).and_then(|session| session.stored);
-        self.journal.forget_stored(stored, delivery.number);
-    }
-}
-
-impl Engine {
-    /// The time has come at which something in a session's queue has expired.
-    pub(crate) fn handle_expiry_timer(&mut self, now: Now, to: SessionKey) {
-        let flow = self.desk.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        // The timer of a session that is gone may name another one.
-        let Some(flow) = flow.filter(|flow| flow.expiry_timer.is_some_and(|at| at <= now.monotonic)) else { return };
-        flow.expiry_timer = None;
-        let (mut taken, mut done) = (0, false);
-        while !done && taken < EXPIRED_PER_TURN {
-            let more = self.desk.expire_next(now.monotonic, to);
-            (taken, done) = (taken + more, more == 0);
-        }
-        self.desk.after_refill(to);
-        if done {
-            self.desk.sessions.watch_expiry(&mut self.desk.timers, to);
-        } else if let Some(flow) = self.desk.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-            let next = now.monotonic.plus(1);
-            flow.expiry_timer = Some(next);
-            self.desk.timers.set(next, Timer::Expiry(to));
-        }
-        let session = self.desk.sessions.get_mut(to.0);
-        if let Some(session) = session.filter(|session| session.connection.is_none()) {
-            session.settle();
-        }
-    }
 }
 
 impl Sessions {

@@ -2,41 +2,42 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod ended;
+pub(crate) mod exchange;
 pub(crate) mod expiring;
 pub(crate) mod filters;
 pub(crate) mod overflow;
 pub(crate) mod packet_ids;
-pub(crate) mod priority;
+pub(crate) mod promise;
 pub(crate) mod queue;
-pub(crate) mod reading;
 pub(crate) mod reservations;
 pub(crate) mod table;
 pub(crate) mod tail;
+pub(crate) mod terms;
 
+use crate::hash::NameHasher;
+use crate::identity::Identity;
+use crate::ids::UPLINK_LISTENER;
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
+use crate::journal::Numbers;
+use crate::journal::keys::StoredSession;
+use crate::link::record::{GroupName, MemberOptions};
+use crate::message::DELIVERY_BYTES;
+use crate::message::{Message, MessageRef};
+use crate::now::Millis;
+use crate::session::exchange::Exchange;
+pub(crate) use crate::session::filters::FilterList;
+use crate::session::packet_ids::{Inflight, ReceivedIds};
+use crate::session::promise::Promise;
+use crate::session::queue::SessionQueue;
+use crate::session::tail::Tail;
+use crate::settings::Settings;
+use crate::settings::overflow::Bounds;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
-
 use tidegate_mqtt::{PacketId, QoS};
-
-use crate::cluster::exchanges::Exchange;
-use crate::connection::identity::Identity;
-use crate::durable::{Numbers, StoredSession};
-use crate::groups::kept::Promise;
-use crate::hash::NameHasher;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
-use crate::link::record::{GroupName, MemberOptions};
-use crate::message::{Message, MessageRef};
-use crate::now::Millis;
-use crate::orchestrator::uplink::UPLINK_LISTENER;
-pub(crate) use crate::session::filters::FilterList;
-use crate::session::overflow::Bounds;
-use crate::session::packet_ids::{Inflight, ReceivedIds};
-use crate::session::queue::SessionQueue;
-use crate::session::tail::Tail;
-use crate::settings::Settings;
 
 /// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
 #[derive(Debug)]
@@ -186,6 +187,8 @@ pub(crate) struct BlockedPublisher {
     pub shard: ShardId,
     pub connection: ConnectionKey,
 }
+
+const _: () = assert!(size_of::<Delivery>() <= DELIVERY_BYTES, "the cost of a message covers its place in a queue");
 
 /// A message as it is owed to one session.
 #[derive(Clone, Debug)]

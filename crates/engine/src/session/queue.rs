@@ -7,18 +7,13 @@
 //! keeps its own order and QoS 1 and 2 theirs ([MQTT-4.6.0-5]).
 
 mod lane;
-mod sorted;
-
-use std::collections::VecDeque;
-
-use tidegate_mqtt::QoS;
+pub(crate) mod sorted;
 
 use crate::now::Millis;
 use crate::session::Delivery;
 use crate::session::queue::sorted::SortedQueue;
-
-/// Highest priority of a message; 0 is the least and the ordinary one.
-pub(crate) const PRIORITY_MAX: u8 = 9;
+use std::collections::VecDeque;
+use tidegate_mqtt::QoS;
 
 /// The messages that wait for one session. As large as a plain queue while it is one.
 #[derive(Debug)]

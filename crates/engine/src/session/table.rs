@@ -1,20 +1,16 @@
 //! The sessions of a shard, by their number and by their client id.
 
-use crate::durable::Journal;
-use crate::durable::Key;
-use crate::durable::SessionRecord;
-use crate::durable::put_subscription;
 use crate::ids::Partitions;
 use crate::ids::SessionKey;
 use crate::ids::TenantId;
 use crate::ids::hash_name;
 use crate::ids::partition_of;
-use std::ops::Deref;
-
-use hashbrown::HashTable;
-
+use crate::journal::Journal;
+use crate::journal::keys::Key;
 use crate::session::Session;
 use crate::slab::Slab;
+use hashbrown::HashTable;
+use std::ops::Deref;
 
 /// All sessions of a shard.
 #[derive(Debug, Default)]
@@ -86,41 +82,6 @@ impl Sessions {
     /// Whether a session is that of the client whose id has this hash.
     pub(crate) fn is_named(&self, key: SessionKey, hash: u64) -> bool {
         self.get(key.0).is_some_and(|session| hash_name(session.tenant, &session.client_id) == hash)
-    }
-
-    /// Stores a session as it is now, if it is one that lasts and anything is stored at all; one that does not last any
-    /// more is forgotten by the store.
-    pub(crate) fn store_session(&mut self, journal: &mut Journal, key: SessionKey) {
-        if !journal.is_on() {
-            return;
-        }
-        let Some(session) = self.get_mut(key.0) else { return };
-        // What waits in the store alone can only be read as long as its session is there.
-        let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
-        if !session.lasts() && !reads {
-            if let Some(stored) = session.stored.take() {
-                journal.delete(Key::Session(stored));
-            }
-            return;
-        }
-        let stored = *session.stored.get_or_insert_with(|| journal.new_session());
-        let now = journal.now;
-        journal.put(Key::Session(stored), |out| SessionRecord::write_session(out, now, session));
-    }
-
-    /// Stores a subscription under the filter that its client gave.
-    pub(crate) fn store_subscription(
-        &mut self,
-        journal: &mut Journal,
-        key: SessionKey,
-        filter: &str,
-        options: u8,
-        subscription_id: u32,
-    ) {
-        let stored = self.get(key.0).and_then(|session| session.stored);
-        if let Some(stored) = stored {
-            journal.put(Key::Subscription(stored, filter), |out| put_subscription(out, options, subscription_id));
-        }
     }
 
     /// Forgets a subscription in the store.

@@ -5,21 +5,12 @@
 //! but the messages that it brings. Messages that are not simply the next ones stay in memory: those with a priority,
 //! those of which only the newest counts, and those of shared groups, which other members may get.
 
-mod runs;
+pub(crate) mod runs;
 
-use crate::desk::Desk;
-use crate::durable::{EntryRead, entries_from, read_entry};
-use crate::engine::Engine;
-use crate::event::{Event, LoadedQueue, WantedQueue};
 use crate::ids::{SessionKey, TenantId};
 use crate::memory::MemoryUse;
-use crate::message::Publication;
-use crate::now::{Millis, Now};
-use crate::session::reading::{Reading, reading};
+use crate::session::Flow;
 use crate::session::table::Sessions;
-use crate::session::{Delivery, Flow};
-use crate::telling::reason::Reason;
-
 use runs::Runs;
 
 /// The part of a queue that is in the store alone.
@@ -42,8 +33,6 @@ pub(crate) struct Tail {
     pub counted: u64,
 }
 
-/// Bytes asked for at once.
-const LOAD_BYTES: usize = 256 * 1024;
 impl Flow {
     /// Messages that wait, and their bytes, in memory or not.
     #[inline]
@@ -51,110 +40,6 @@ impl Flow {
         let tail = self.tail.as_ref().map_or((0, 0), |tail| (tail.messages as usize, tail.bytes));
         (self.queue.len() + tail.0, self.queue_bytes + tail.1)
     }
-}
-
-impl Desk {
-    /// Writes a message that a stored session is owed behind what its queue holds in memory, if it belongs there; says
-    /// whether it did.
-    pub(crate) fn enqueue_in_store(
-        &mut self,
-        publication: &mut Publication<'_>,
-        to: SessionKey,
-        terms: &crate::publish::deliver::Terms<'_>,
-        delivery: &Delivery,
-    ) -> bool {
-        let share = self.memory.queue_share();
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let Some(stored) = session.stored else { return false };
-        let Some(flow) = session.flow.as_mut() else { return false };
-        let cost = delivery.cost();
-        let stays = self.moving.has(crate::ids::partition_of(session.tenant, &session.client_id));
-        let beyond = flow.tail.is_some()
-            || (!stays && !flow.queue.is_empty() && flow.queue_bytes + cost > share && flow.queue.is_in_order());
-        if !beyond || !may_leave_memory(delivery) {
-            return false;
-        }
-        flow.keeps_qos0 |= publication.qos < delivery.qos;
-        let number = flow.number();
-        let batch = self.journal.sequence();
-        let tail = flow.tail.get_or_insert_with(|| Box::new(Tail { first: number, ..Tail::default() }));
-        tail.messages += 1;
-        tail.bytes += cost;
-        tail.batch = batch;
-        tail.runs.add(number, publication.expires_at, cost);
-        // What several sessions share is read by another key, so that such a message is written for each of them.
-        let wide = std::mem::replace(&mut publication.wide, false);
-        self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
-        publication.wide = wide;
-        self.memory.stored_messages += 1;
-        self.memory.stored_bytes += cost;
-        self.sessions.count_runs(&mut self.memory, to);
-        true
-    }
-
-    /// Asks for the next part of a queue when little of it is left in memory.
-    pub(crate) fn read_ahead(&mut self, to: SessionKey) {
-        let share = self.memory.queue_share();
-        let Some(session) = self.sessions.get(to.0) else { return };
-        let low = session.flow.as_ref().is_some_and(|flow| flow.queue_bytes <= share / 2);
-        if session.connection.is_some() && low {
-            self.load_tail(to);
-        }
-    }
-
-    /// Asks for the next part of a queue unless one is on its way.
-    pub(crate) fn load_tail(&mut self, to: SessionKey) {
-        let Some(session) = self.sessions.get_mut(to.0) else { return };
-        let Some(stored) = session.stored else { return };
-        let Some(flow) = session.flow.as_mut() else { return };
-        let Some(tail) = flow.tail.as_mut().filter(|tail| !tail.loading) else { return };
-        tail.loading = true;
-        tail.seen = tail.batch <= self.journal.committed();
-        let (from, to) = entries_from(stored, tail.first);
-        let wanted = WantedQueue {
-            tenant: session.tenant,
-            client_id: session.client_id.to_string(),
-            session: stored.0.get(),
-            from,
-            to,
-            max_bytes: LOAD_BYTES,
-        };
-        self.events.push_back(Event::ReadQueue(wanted));
-    }
-
-    /// Takes the messages that expired first out of the end of a queue, if any have; returns how many. They are
-    /// deleted unread, so that nobody but the counters is told.
-    pub(crate) fn expire_in_tail(&mut self, now: Millis, to: SessionKey) -> u64 {
-        let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
-        let stored = session.stored;
-        let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return 0 };
-        let Some(run) = tail.runs.pop_expired(now, tail.first) else { return 0 };
-        tail.first = tail.runs.remove(&run, tail.first);
-        let messages = (run.last - run.first + 1).min(tail.messages);
-        let bytes = if messages == tail.messages { tail.bytes } else { run.bytes.min(tail.bytes) };
-        tail.messages -= messages;
-        tail.bytes -= bytes;
-        let over = tail.messages == 0 && !tail.loading;
-        self.memory.stored_messages -= messages;
-        self.memory.stored_bytes -= bytes;
-        if over && let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.take()) {
-            self.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
-        }
-        self.sessions.count_runs(&mut self.memory, to);
-        self.counters.dropped[Reason::MessageExpired.number()] += messages;
-        for number in run.first..=run.last {
-            self.journal.forget_stored(stored, number);
-        }
-        messages
-    }
-}
-
-/// Whether a message may wait outside memory.
-fn may_leave_memory(delivery: &Delivery) -> bool {
-    delivery.qos != tidegate_mqtt::QoS::AtMostOnce
-        && delivery.group.is_none()
-        && !delivery.latest
-        && delivery.message.priority == 0
 }
 
 /// Why the end of a queue did not come.
@@ -166,140 +51,13 @@ pub enum ReadFailure {
     Lost,
 }
 
-impl Engine {
-    /// Takes a part of a queue that [`Event::ReadQueue`] asked for.
-    pub fn handle_read(&mut self, now: Now, loaded: &LoadedQueue) {
-        self.desk.journal.now = now;
-        let Some(key) = self.desk.sessions.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };
-        let mut taken = 0;
-        for (pair_key, value) in &loaded.entries {
-            match read_entry(pair_key, value, now, loaded.tenant) {
-                Some(read) if read.session.0.get() == loaded.session => {
-                    taken += reading!(self).take_read(now.monotonic, key, read);
-                }
-                _ => {
-                    reading!(self).give_up_tail(key);
-                    break;
-                }
-            }
-        }
-        self.desk.sessions.count_runs(&mut self.desk.memory, key);
-        self.go_on_after_read(now, key, taken);
-    }
-
-    /// A part of a queue cannot be read.
-    pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
-        let Some(key) = self.desk.sessions.wanted_by(tenant, client_id, session) else { return };
-        match failure {
-            ReadFailure::Busy => self.desk.read_later(key),
-            ReadFailure::Lost => reading!(self).give_up_tail(key),
-        }
-        self.after_frame(now);
-    }
-
-    fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
-        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
-        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
-        tail.loading = false;
-        // What was committed after the store had looked tells nothing about what it saw.
-        let (left, seen) = (tail.messages, tail.seen);
-        if left == 0 {
-            reading!(self).drop_tail(key);
-        } else if taken == 0 && seen {
-            // Everything is committed, and there is less than was written.
-            reading!(self).give_up_tail(key);
-        } else if taken == 0 {
-            self.desk.read_later(key);
-        }
-        self.desk.refill(now.monotonic, &mut self.layouts, key);
-        self.after_frame(now);
-    }
-}
-
-impl Reading<'_> {
-    /// Puts one message back into memory, or passes over one that is there; returns how many that were.
-    fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
-        let EntryRead { number, delivery, .. } = read;
-        let allowed =
-            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(self.desk, key, delivery.message.topic()));
-        let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
-        let desk = &mut *self.desk;
-        let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };
-        let stored = session.stored;
-        let Some(flow) = session.flow.as_mut() else { return 0 };
-        let Some(tail) = flow.tail.as_mut().filter(|tail| number >= tail.first && tail.messages > 0) else { return 0 };
-        tail.first = number + 1;
-        if tail.runs.is_gone(number) {
-            return 1;
-        }
-        let Some(delivery) = delivery else { return 1 };
-        let cost = delivery.cost();
-        tail.messages -= 1;
-        let out = cost.min(tail.bytes);
-        tail.bytes -= out;
-        desk.memory.stored_messages -= 1;
-        desk.memory.stored_bytes -= out;
-        if delivery.is_expired(now) {
-            desk.drop_expired(key, &delivery);
-            return 1;
-        }
-        if !allowed || !owed {
-            let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
-            desk.reports().drop_for(reason, key, delivery.message.topic());
-            desk.journal.forget_stored(stored, number);
-            return 1;
-        }
-        let expires_at = delivery.message.expires_at;
-        flow.queue.push_back(delivery);
-        flow.queue_bytes += cost;
-        desk.memory.queued_messages += 1;
-        desk.memory.queued_bytes += cost;
-        desk.memory.held += cost;
-        desk.note_expiry(key, expires_at);
-        1
-    }
-
-    fn give_up_tail(&mut self, key: SessionKey) {
-        if let Some(tail) = self.drop_tail(key) {
-            self.desk.counters.dropped[Reason::QueueLost.number()] += tail.messages;
-        }
-    }
-
-    fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
-        let tail = self.desk.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
-        // A part that was read may have cost a little more or less than it was reckoned with.
-        self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
-        Some(*tail)
-    }
-}
-
 impl Sessions {
     /// The session that waits for a part of its queue; a later one of the same client id does not.
-    fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
+    pub(crate) fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
         let key = self.find_session(tenant, client_id)?;
         let session = self.get(key.0)?;
         let waits = session.flow.as_ref()?.tail.as_ref()?.loading;
         (waits && session.stored.map(|stored| stored.0.get()) == Some(stored)).then_some(key)
-    }
-}
-
-impl Desk {
-    /// Asks again for a part of a queue, once what is being gathered is committed.
-    fn read_later(&mut self, key: SessionKey) {
-        let flow = self.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
-        if let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) {
-            tail.loading = false;
-            let batch = self.journal.awaited_batch();
-            self.to_read.push_back((batch, key));
-        }
-    }
-
-    /// Asks again for what could not be seen before a commit.
-    pub(crate) fn read_committed(&mut self, committed: u64) {
-        while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {
-            self.to_read.pop_front();
-            self.read_ahead(key);
-        }
     }
 }
 
@@ -316,7 +74,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durable::{Key, StoredSession};
+    use crate::journal::keys::{Key, StoredSession, entries_from};
 
     #[test]
     fn a_tail_counts_towards_what_waits() {

@@ -2,35 +2,24 @@
 
 pub(crate) mod refusals;
 pub(crate) mod steps;
-pub(crate) mod subscribing;
 
-use crate::connection::table::Connections;
-use crate::durable::{Journal, STORED_NAME_MAX};
-use crate::engine::Engine;
+use crate::ids::{SessionKey, TenantId};
+use crate::journal::Journal;
+use crate::link::envelope::Ticket;
 use crate::session::table::Sessions;
-use crate::subscribe::subscribing::Subscribing;
-use crate::topics::{FilterKey, Subscriber, SubscriberOptions, SubscriptionIndex, is_own_topic};
+use crate::topics::{SubscriberOptions, SubscriptionIndex};
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
-use crate::connection::FetchRequest;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
-use crate::link::envelope::Ticket;
-use crate::link::record::{MemberOptions, Record};
-use crate::now::Now;
-use crate::settings::Holding;
-use crate::settings::fleet_topics::is_too_long_at_brokers;
-use crate::telling::reason::Reason;
-
 /// One filter of a SUBSCRIBE packet.
-struct Request<'a> {
-    session: SessionKey,
-    tenant: TenantId,
-    filter: TopicFilter<'a>,
+pub(crate) struct Request<'a> {
+    pub(crate) session: SessionKey,
+    pub(crate) tenant: TenantId,
+    pub(crate) filter: TopicFilter<'a>,
     /// QoS, No Local and Retain As Published as granted.
-    options: SubscriberOptions,
-    retain_handling: RetainHandling,
-    subscription_id: u32,
-    ticket: Ticket,
+    pub(crate) options: SubscriberOptions,
+    pub(crate) retain_handling: RetainHandling,
+    pub(crate) subscription_id: u32,
+    pub(crate) ticket: Ticket,
 }
 
 /// What a SUBACK has to wait for.
@@ -39,9 +28,9 @@ pub(crate) struct SubAckWaits {
     /// Confirmations that other shards will send.
     pub confirmations: u32,
     /// Whether a filter was told to all other shards. Their confirmations say that all before has arrived, too.
-    announced: bool,
+    pub(crate) announced: bool,
     /// Whether a filter was not, since this shard was interested in it before.
-    known: bool,
+    pub(crate) known: bool,
 }
 
 impl SubAckWaits {
@@ -53,253 +42,8 @@ impl SubAckWaits {
     }
 }
 
-impl Engine {
-    fn maximum_qos(&self, key: ConnectionKey) -> QoS {
-        let listener =
-            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
-        listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
-    }
-}
-
-impl Connections {
-    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
-    fn wants_reasons(&self, key: ConnectionKey) -> bool {
-        let connection = self.get(key);
-        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
-    }
-}
-
-impl Subscribing<'_> {
-    /// Whether a filter is one that can be subscribed to, and that its client may.
-    fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
-        let max_levels = usize::from(self.desk.settings.limits.max_topic_levels);
-        let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
-        if !storable {
-            return Err(Reason::FilterTooLong);
-        }
-        if request.filter.levels().count() > max_levels {
-            return Err(Reason::FilterTooDeep);
-        }
-        self.desk.settings.check_filter_size(request.filter)?;
-        let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
-        let tenant = self.desk.sessions.get(request.session.0).map_or(TenantId::DEFAULT, |session| session.tenant);
-        let has_brokers = self.uplinks.brokers.config.is_on();
-        if has_brokers && is_too_long_at_brokers(&self.desk.settings, tenant, behind_share.as_str()) {
-            return Err(Reason::FilterTooLong);
-        }
-        let shared = request.filter.shared().is_some();
-        if !self.rules.may_subscribe(self.desk, request.session, behind_share.as_str(), request.options.qos(), shared) {
-            return Err(Reason::NotAuthorized);
-        }
-        Ok(())
-    }
-
-    /// Adds one subscription, and what its SUBACK has to wait for.
-    fn subscribe(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        fetches: &mut Vec<FetchRequest>,
-        waits: &mut SubAckWaits,
-    ) -> Result<(), Reason> {
-        self.check_subscription(request)?;
-        if let Some((share, filter)) = request.filter.shared() {
-            if !self.desk.settings.shared.available {
-                return Err(Reason::SharedNotSupported);
-            }
-            self.check_subscription_limit(request)?;
-            let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
-            let whole = request.filter.as_str();
-            self.desk.sessions.store_subscription(
-                &mut self.desk.journal,
-                request.session,
-                whole,
-                member.options,
-                member.subscription_id,
-            );
-            self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
-            self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
-            return Ok(());
-        }
-        let filter = request.filter.as_str();
-        self.check_subscription_limit(request)?;
-        let subscriber =
-            Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
-        let done = self.index.subscribe(request.tenant, filter, subscriber);
-        self.desk.sessions.store_subscription(
-            &mut self.desk.journal,
-            request.session,
-            filter,
-            request.options.bits(),
-            request.subscription_id,
-        );
-        if done.replaced.is_none()
-            && let Some(session) = self.desk.sessions.get_mut(request.session.0)
-        {
-            session.filters.push(done.entry);
-            self.desk.tenants.add(request.tenant, Holding::Subscriptions);
-        }
-        self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
-        let fetch = match request.retain_handling {
-            RetainHandling::SendAtSubscribe => true,
-            RetainHandling::SendIfNew => done.replaced.is_none(),
-            RetainHandling::DoNotSend => false,
-        };
-        if fetch && self.desk.settings.retained.available {
-            fetches.push(FetchRequest {
-                filter: filter.into(),
-                options: request.options.bits(),
-                subscription_id: request.subscription_id,
-            });
-        }
-        if done.first_local {
-            self.note_sys_interest(now, request.tenant, filter, true);
-            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
-        } else {
-            waits.add_told(0);
-        }
-        Ok(())
-    }
-
-    /// Removes one subscription; says whether there was one.
-    pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
-        if let Some((share, behind_share)) = filter.shared() {
-            let left = self.leave_group(now, key, share, behind_share.as_str());
-            if left {
-                self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
-            }
-            return left;
-        }
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
-        let tenant = session.tenant;
-        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
-        session.filters.remove(removed.entry);
-        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
-        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
-        self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
-        if removed.last_local {
-            self.announce_interest(tenant, filter.as_str(), false, None);
-            self.note_sys_interest(now, tenant, filter.as_str(), false);
-        }
-        true
-    }
-}
-
-impl Subscribing<'_> {
-    /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived,
-    /// too. Returns how many shards will confirm.
-    ///
-    /// Whoever asks homes of topics for retained messages (`asks_homes`) waits in any case: what another shard has sent
-    /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that
-    /// it has become. With two shards the home is one of them, and one link keeps the order by itself.
-    pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
-        if self.peers.interest_under_way == 0 && !(asks_homes && self.links.roster.count() > 2) {
-            return 0;
-        }
-        let mut told = u16::from(self.uplinks.wanted.wait_behind(self.links.place.shard, ticket));
-        for shard in self.links.roster.others() {
-            self.links.send(shard, Record::InterestBarrier { ticket });
-            told += 1;
-        }
-        self.peers.interest_under_way += u64::from(told);
-        told
-    }
-
-    /// What a client has already it may subscribe to again, also at its limit and when memory is short. When it may,
-    /// one of its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
-    fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
-        let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
-        if !self.index.has_subscription(&self.desk.sessions, request) {
-            return Err(refused);
-        }
-        self.desk.tenants.add(request.tenant, Holding::Subscriptions);
-        Ok(())
-    }
-
-    /// Why there cannot be one more subscription; without a reason, one of the tenant's is taken.
-    fn subscription_refusal(&mut self, request: &Request<'_>) -> Option<Reason> {
-        let max = self.desk.settings.limits.max_subscriptions_per_client as usize;
-        let session = self.desk.sessions.get(request.session.0)?;
-        if session.subscriptions() >= max {
-            return Some(Reason::TooManySubscriptions);
-        }
-        if self.desk.journal.full && session.stored.is_some() {
-            return Some(Reason::StoreFull);
-        }
-        if self.desk.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
-            return Some(Reason::MemoryCeiling);
-        }
-        let claimed = self.desk.tenants.claim(request.tenant, Holding::Subscriptions);
-        (!claimed).then_some(Reason::TenantSubscriptions)
-    }
-
-    /// Tells all other shards; returns how many will confirm.
-    pub(crate) fn announce_interest(
-        &mut self,
-        tenant: TenantId,
-        filter: &str,
-        present: bool,
-        ticket: Option<Ticket>,
-    ) -> u16 {
-        let mut told = 0;
-        for shard in self.links.roster.others_for(filter) {
-            self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
-            told += 1;
-        }
-        told += u16::from(self.uplinks.wanted.note_wanted(
-            self.desk,
-            &mut self.uplinks.brokers,
-            (tenant, filter),
-            self.links.place.shard,
-            present,
-            ticket,
-        ));
-        if ticket.is_none() {
-            return 0;
-        }
-        self.peers.interest_under_way += u64::from(told);
-        told
-    }
-
-    /// Removes all subscriptions of a session at once.
-    pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
-        let filters = std::mem::take(&mut session.filters);
-        let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
-        for filter in filters.iter() {
-            self.remove_subscription(now, key, filter);
-        }
-        for membership in memberships {
-            self.leave_home(now, key, &membership);
-        }
-    }
-
-    /// Removes a subscription that its session does not list any more.
-    pub(crate) fn remove_subscription(&mut self, now: Now, key: SessionKey, filter: FilterKey) {
-        let links = &mut *self.links;
-        let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
-        let mut noted = None;
-        self.index.unsubscribe_entry(filter, key, |tenant, filter| {
-            for shard in links.roster.others_for(filter) {
-                links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
-            }
-            if notes_unwanted || is_own_topic(filter) {
-                noted = Some((tenant, filter.to_owned()));
-            }
-        });
-        let Some((tenant, filter)) = noted else { return };
-        if is_own_topic(&filter) {
-            self.note_sys_interest(now, tenant, &filter, false);
-        } else {
-            let (brokers, here) = (&mut self.uplinks.brokers, self.links.place.shard);
-            self.uplinks.wanted.note_wanted(self.desk, brokers, (tenant, &filter), here, false, None);
-        }
-    }
-}
-
 impl SubscriptionIndex {
-    fn has_subscription(&self, sessions: &Sessions, request: &Request<'_>) -> bool {
+    pub(crate) fn has_subscription(&self, sessions: &Sessions, request: &Request<'_>) -> bool {
         if let Some((share, filter)) = request.filter.shared() {
             let session = sessions.get(request.session.0);
             let rare = session.and_then(|session| session.rare.as_ref());
@@ -328,12 +72,12 @@ impl SubscriptionIndex {
 }
 
 /// A bridge cannot ask for No Local and Retain As Published before MQTT 5.0, and means both.
-fn granted_options(options: SubscriptionOptions, max_qos: QoS, bridge: bool) -> SubscriberOptions {
+pub(crate) fn granted_options(options: SubscriptionOptions, max_qos: QoS, bridge: bool) -> SubscriberOptions {
     let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
     SubscriberOptions::new(qos.min(max_qos), no_local || bridge, retain_as_published || bridge)
 }
 
-fn granted_code(qos: QoS) -> ReasonCode {
+pub(crate) fn granted_code(qos: QoS) -> ReasonCode {
     match qos {
         QoS::AtMostOnce => ReasonCode::Success,
         QoS::AtLeastOnce => ReasonCode::GrantedQos1,

@@ -1,32 +1,36 @@
 //! Routes of the topics that are published to most.
 
-use std::sync::Arc;
-
-use crate::addresses::{is_address, is_for_applications, is_report};
-use crate::hash::hash_bytes;
-use crate::ids::{ObserverId, SessionKey, TenantId};
-use crate::observers::{ObservedTopics, ObserverSet};
-use crate::publish::origin::is_for_hub;
-use crate::publish::stages::{Stage, StageSet};
-use crate::session::overflow::may_reject;
-use crate::session::priority::TopicPriority;
-use crate::settings::Settings;
-use crate::settings::fleet_topics::{is_of_tenant, owner_of};
-use crate::topics::is_own_topic;
-
 use super::SubscriptionIndex;
 use super::route::Route;
+use crate::hash::hash_bytes;
+use crate::ids::{ObserverId, SessionKey, TenantId};
+use crate::settings::Settings;
+use crate::settings::fleet_topics::{is_of_tenant, owner_of};
+use crate::settings::overflow::may_reject;
+use crate::settings::priority::TopicPriority;
+use crate::topics::address_name::{is_address, is_for_applications, is_report};
+use crate::topics::is_own_topic;
+use crate::topics::observed::{ObservedTopics, ObserverSet};
+use crate::topics::origin::is_for_hub;
+use crate::topics::stages::Stage;
+use crate::topics::stages::StageSet;
+use std::sync::Arc;
 
 /// Topics whose routes are kept. A set of two holds any topic in either place.
 const SLOTS: usize = 1024;
+
 /// Place of the route that is used once and not kept.
 const UNCACHED: usize = SLOTS;
+
 /// Longer topics, in bytes, are matched anew each time.
 const TOPIC_LEN_MAX: usize = 1024;
+
 /// A route to more targets than this is large: to match it anew costs little beside serving them.
 const LARGE_TARGETS: usize = 10_000;
+
 /// Large routes kept at once; others are matched anew each time.
 const LARGE_ROUTES_MAX: usize = 4;
+
 /// Targets of all kept routes together, 12 bytes each. A route that does not fit, even after those that are out of date
 /// were given up, is matched anew each time.
 const TARGETS_MAX: usize = 1 << 20;
@@ -319,7 +323,7 @@ impl Cached {
                 .with_if(may_reject(settings, topic), Stage::Room),
             is_own,
             is_address: is_address(settings, topic),
-            is_for_hub: tenant == TenantId::DEFAULT && is_for_hub(settings, topic),
+            is_for_hub: is_for_hub(settings, tenant, topic),
             is_report,
             observers,
         };

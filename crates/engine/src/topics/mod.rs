@@ -1,12 +1,16 @@
 //! Who is interested in what: the subscription index of a shard, and the routes found in it.
 
+pub(crate) mod address_name;
 mod cache;
 mod entry;
 mod index;
 mod key_table;
+pub(crate) mod observed;
+pub(crate) mod origin;
 mod own;
 mod remote;
 mod route;
+pub(crate) mod stages;
 mod subscriber;
 mod trie;
 

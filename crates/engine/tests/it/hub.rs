@@ -1,6 +1,6 @@
 //! Sessions of the hub: who may be one, and what they are told beside the message.
 
-use tidegate_engine::{Accepted, HUB_CLIENT_PREFIX, ListenerSettings, ORIGIN_PROPERTY, Settings, Verdict};
+use tidegate_engine::{Accepted, HUB_CLIENT_PREFIX, ListenerSettings, ORIGIN_PROPERTY, Settings, TenantId, Verdict};
 use tidegate_mqtt::QoS::AtLeastOnce;
 use tidegate_mqtt::ReasonCode;
 
@@ -8,7 +8,7 @@ use crate::harness::*;
 
 /// The listener of the hub is the second one.
 fn with_hub(settings: &mut Settings) {
-    settings.hub_filters = vec!["plant/+/temp".to_owned()];
+    settings.hub_filters = vec![(TenantId::DEFAULT, "plant/+/temp".to_owned())];
     settings.listeners.push(ListenerSettings { name: "hub".into(), for_hub: true, ..ListenerSettings::default() });
 }
 

@@ -42,6 +42,7 @@ mod races;
 mod records;
 mod refusals;
 mod rejecting;
+mod reserved_ids;
 mod retained;
 mod review;
 mod round_trips;

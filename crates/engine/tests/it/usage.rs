@@ -12,7 +12,7 @@ const OTHER: TenantId = TenantId(7);
 
 /// The second listener leads to another tenant, the third one is for pipelines.
 fn three_listeners(settings: &mut Settings) {
-    settings.hub_filters = vec!["t".to_owned()];
+    settings.hub_filters = vec![(TenantId::DEFAULT, "t".to_owned())];
     settings.listeners.push(ListenerSettings { tenant: OTHER, name: "other".into(), ..Default::default() });
     settings.listeners.push(ListenerSettings { name: "hub".into(), for_hub: true, ..Default::default() });
 }

@@ -6,7 +6,7 @@ mod status;
 mod tests;
 mod worker;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -167,7 +167,7 @@ struct State {
     /// Names of the paused pipelines.
     paused: BTreeSet<String>,
     /// Deliveries of runs that have ended.
-    ended_deliveries: u64,
+    ended_deliveries: BTreeMap<String, u64>,
 }
 
 impl State {
@@ -176,7 +176,14 @@ impl State {
         let (ended, ending) = std::mem::take(&mut self.ending).into_iter().partition(Pipeline::has_ended);
         self.ending = ending;
         let ended: Vec<Pipeline> = ended;
-        self.ended_deliveries += ended.iter().map(Pipeline::sink_deliveries).sum::<u64>();
+        self.keep_deliveries(&ended);
+    }
+
+    /// Keeps the deliveries of runs that have ended, by the name of their pipeline.
+    fn keep_deliveries(&mut self, ended: &[Pipeline]) {
+        for pipeline in ended {
+            *self.ended_deliveries.entry(pipeline.name.clone()).or_default() += pipeline.sink_deliveries();
+        }
     }
 }
 
@@ -267,11 +274,15 @@ impl Hub {
         self.state().running.iter().map(of).collect()
     }
 
-    /// Messages that sinks have confirmed since the start of the process, each counted for each sink.
-    pub fn sink_deliveries(&self) -> u64 {
+    /// Messages that sinks have confirmed since the start of the process, each counted for each sink, by the name of the
+    /// pipeline.
+    pub fn sink_deliveries(&self) -> BTreeMap<String, u64> {
         let state = self.state();
-        let runs = state.running.iter().chain(&state.ending);
-        state.ended_deliveries + runs.map(Pipeline::sink_deliveries).sum::<u64>()
+        let mut sums = state.ended_deliveries.clone();
+        for pipeline in state.running.iter().chain(&state.ending) {
+            *sums.entry(pipeline.name.clone()).or_default() += pipeline.sink_deliveries();
+        }
+        sums
     }
 
     /// Pauses or resumes a pipeline: messages wait at the broker meanwhile. A pipeline that starts here later, too, is
@@ -322,7 +333,7 @@ impl Hub {
                 "not all pipelines have ended within the time for stopping; unacknowledged messages come again"
             );
         }
-        self.state().ended_deliveries += ending.iter().map(Pipeline::sink_deliveries).sum::<u64>();
+        self.state().keep_deliveries(&ending);
     }
 }
 

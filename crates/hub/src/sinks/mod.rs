@@ -2,6 +2,7 @@
 
 mod amqp;
 mod file;
+mod history;
 mod http;
 mod influxdb;
 mod kafka;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 pub use self::amqp::AmqpSettings;
 pub use self::file::{FileFormat, FileSettings, FileSinks};
+pub use self::history::{HistoryQuery, HistorySettings, read_history};
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
 pub use self::kafka::{KafkaSettings, SaslMechanism};
@@ -105,6 +107,8 @@ pub enum SinkKind {
     Amqp(AmqpSettings),
     /// Objects of S3.
     S3(S3Settings),
+    /// The last messages, for clients of HTTP.
+    History(HistorySettings),
     /// The log of a pipeline on the bus.
     Log(LogSettings),
 }
@@ -112,7 +116,7 @@ pub enum SinkKind {
 impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::Log(_))
+        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::History(_) | Self::Log(_))
     }
 
     /// The key whose value is of no use, and why, as far as that is known without files and servers.
@@ -139,6 +143,7 @@ impl SinkSettings {
         let ids = place::Ids::new(place, &self.name);
         Ok(match &self.kind {
             SinkKind::File(settings) => Box::new(files.open(settings)),
+            SinkKind::History(settings) => Box::new(history::HistorySink::new(settings, place.pipeline)),
             SinkKind::Http(settings) => Box::new(http::HttpSink::new(settings, ids)?),
             SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings, place.lane)?),
             SinkKind::Postgres(settings) => Box::new(postgres::PostgresSink::new(settings, ids)?),

@@ -7,6 +7,7 @@ use tidegate_engine::{TenantId, Tenants};
 use tidegate_node::proxy_protocol::RelayedTenant;
 
 use tidegate_config::Config;
+use tidegate_config::hub::hub_listener;
 
 /// What is known of a client when its tenant is looked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +76,8 @@ impl TenantMap {
             map.users.add(&tenant.users.0, number, prefix);
             map.hosts.add(&lower(&tenant.sni.0), number, subdomain);
             map.listeners.add(&tenant.listeners.0, number, |_| None);
+            // Pipelines of the tenant come in by a listener of their own, which no file names.
+            map.listeners.add(&[hub_listener(&tenant.name)], number, |_| None);
         }
         let longest_first =
             |patterns: &mut Patterns| patterns.partial.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));

@@ -7,7 +7,7 @@ mod run;
 
 use std::process::ExitCode;
 
-use tidegate_access_cli::{acl, cert, passwd};
+use tidegate_access_cli::{acl, cert, key, passwd};
 use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
 use tidegate_fleet_cli::{dns, fleet, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
@@ -40,6 +40,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Manager(args)) => manager::run(&args).into(),
         Some(Command::Store(command)) => tidegate_store_cli::run(&command).into(),
         Some(Command::Passwd(args)) => passwd::run(&args).into(),
+        Some(Command::Key(command)) => key::run(&command).into(),
         Some(Command::Reload(args)) => reload::run(&args).into(),
         Some(Command::Config(command)) => tidegate_config_cli::command::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),

@@ -2,6 +2,7 @@
 
 mod http;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -20,7 +21,7 @@ use tidegate_administration::metering::Metering;
 use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
 use tidegate_cluster_node::{ClusterNode, Joining, NotJoined};
 use tidegate_config::Config;
-use tidegate_config::hub::HUB_LISTENER;
+use tidegate_config::hub::is_hub_listener;
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
 use tidegate_config_cli::args::ConfigArgs;
@@ -157,7 +158,7 @@ fn start_metering(
     config: &Config,
     tenancy: Tenancy,
     node: &Node,
-    sink_deliveries: impl Fn() -> u64 + Send + Sync + 'static,
+    sink_deliveries: impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static,
     status: &BrokerStatus,
 ) -> Result<Metering, StartError> {
     let metering = Metering::start(config, tenancy, node.handle(), sink_deliveries)?;
@@ -447,8 +448,10 @@ fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, http: &[Str
         node.socket_of(|listener| usize::from(listener.0) == at).map(LocalAddress::Tcp)
     };
     // Only other orchestrators or nodes connect to the relay, and only pipelines of this process to their listener.
-    let (relay, hub) = (socket(RELAY_LISTENER), socket(HUB_LISTENER));
-    for address in node.local_addresses().iter().filter(|address| hub.as_ref() != Some(*address)) {
+    let relay = socket(RELAY_LISTENER);
+    let names = config.listeners.iter().map(|listener| listener.name.as_str());
+    let hub: Vec<LocalAddress> = names.filter(|name| is_hub_listener(name)).filter_map(socket).collect();
+    for address in node.local_addresses().iter().filter(|address| !hub.contains(address)) {
         let is_tcp = matches!(address, LocalAddress::Tcp(_));
         let before = if relay.as_ref() == Some(address) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp)] };
         let _ = write!(line, " {before}{address}");

@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "bridge", ours: &["client"], tests: &[], others: None },
     Layer { name: "hub", ours: &["client", "context", "bus"], tests: &[], others: None },
-    Layer { name: "http", ours: &["client"], tests: &[], others: None },
+    Layer { name: "http", ours: &["client", "units"], tests: &[], others: None },
     Layer { name: "node", ours: &["mqtt", "engine", "store"], tests: &["client", "mirror", "bus"], others: None },
     Layer { name: "store", ours: &[], tests: &[], others: None },
     Layer { name: "auth", ours: &["panics"], tests: &[], others: None },

@@ -9,7 +9,7 @@ use clap::Args;
 
 use self::link::{Link, State};
 use crate::accounts;
-use crate::checks;
+use crate::checks::{self, Look};
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
 use crate::member::Member;
@@ -17,7 +17,7 @@ use crate::peers;
 use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
-use crate::world::{Mood, World};
+use crate::world::{Mood, Size, World};
 
 /// How long a broker or the link is away, in milliseconds.
 const AWAY: std::ops::Range<u64> = 50..3_000;
@@ -81,7 +81,9 @@ pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, ports: &mut P
     write_bridge(&folder.join("near.toml"), arguments, settings.size.publishers, link_port)?;
     let near = Member::new("near".to_owned(), arguments.near.clone(), port, folder.join("near"))?;
     let far = Member::new("far".to_owned(), far_command, far_port, folder.join("data"))?;
-    let mut world = World::new(settings.size, vec![port, far_port], settings.seed)?;
+    // The members of a group would be at both sides, and each side has groups of its own.
+    let size = Size { members: 0, ..settings.size };
+    let mut world = World::new(size, vec![port, far_port], settings.seed)?;
     // A message that a bridge sends again may come behind later ones.
     world.ledger.keeps_order = false;
     for (place, publisher) in world.publishers.iter_mut().enumerate() {
@@ -89,7 +91,11 @@ pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, ports: &mut P
     }
     for (place, subscriber) in world.subscribers.iter_mut().enumerate() {
         // Each kind of filter at each side.
-        subscriber.session.home = Some((place + place / 2) % 2);
+        let is_watcher = place >= usize::from(settings.size.subscribers);
+        subscriber.session.home = Some(if is_watcher { NEAR } else { (place + place / 2) % 2 });
+    }
+    for mortal in &mut world.mortals {
+        mortal.session.home = Some(NEAR);
     }
     let strikes = strikes(arguments.far.starts_with("mosquitto"));
     let rng = Rng::new(settings.seed ^ 0xb41d);
@@ -254,7 +260,8 @@ impl BridgeRun {
         accounts::settle(&mut self.world, self.round, patience, &mut || tend(members, link).map(|()| false))?;
         for side in [NEAR, FAR] {
             let name = format!("visitor-{}", self.world.ledger.tick());
-            if !checks::retained(&mut self.world, name, Some(side), self.settings.start_limit, patience)? {
+            let look = Look::BehindABridge(side);
+            if checks::retained(&mut self.world, name, look, self.settings.start_limit, patience)?.is_none() {
                 let text = format!("round {}: a new client gets no retained values at side {side}", self.round);
                 self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
             }

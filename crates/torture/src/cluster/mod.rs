@@ -10,12 +10,13 @@ use clap::{Args, ValueEnum};
 use self::nodes::Nodes;
 use self::observer::Observers;
 use crate::accounts;
-use crate::checks;
+use crate::checks::{self, Look};
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
 use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
+use crate::workload;
 use crate::world::{Mood, World};
 
 /// A node that stands still does so for a part of its lease between these, in percent: most faults of leases lie close
@@ -208,15 +209,29 @@ impl Rounds {
         let patience = self.settings.patience;
         let nodes = &mut self.nodes;
         accounts::settle(&mut self.world, self.round, patience, &mut || nodes.tend().map(|()| false))?;
-        let name = format!("visitor-{}", self.world.ledger.tick());
-        if !checks::retained(&mut self.world, name, None, self.settings.start_limit, patience)? {
-            let text = format!("round {}: a new client gets no retained values", self.round);
-            self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
-        }
+        self.look_at_retained(patience)?;
         let name = format!("prober-{}", self.round);
         checks::subscriptions(&mut self.world, name, patience)?;
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark(clock, format!("round {}: accounts settled", self.round));
         Ok(true)
+    }
+
+    /// Compares the retained values at each node with the books, and with each other.
+    fn look_at_retained(&mut self, patience: Duration) -> Result<(), Failure> {
+        let mut seen = Vec::new();
+        for place in 0..self.nodes.count() {
+            let name = format!("visitor-{}", self.world.ledger.tick());
+            let limit = self.settings.start_limit;
+            match checks::retained(&mut self.world, name, Look::At(place), limit, patience)? {
+                Some(values) => seen.push(values),
+                None => {
+                    let text = format!("round {}: a new client gets no retained values at node {place}", self.round);
+                    self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
+                }
+            }
+        }
+        self.world.ledger.compare_retained(&seen, workload::retained_name);
+        Ok(())
     }
 }

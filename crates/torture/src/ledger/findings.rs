@@ -16,8 +16,20 @@ pub(crate) enum Finding {
     LostQos2,
     /// A message of QoS 2 reached a subscriber of QoS 2 twice.
     Twice,
+    /// The will of a client that was killed never reached a durable watcher.
+    WillMissed,
+    /// A will of QoS 2 reached a watcher of QoS 2 twice.
+    WillTwice,
+    /// An acknowledged message reached no member of a durable group.
+    GroupLost,
+    /// A message of QoS 2 reached a group twice.
+    GroupTwice,
+    /// The connection that a client had before still stands after it was accepted anew.
+    Takeover,
     /// A retained value is older than the last acknowledged one.
     Retained,
+    /// Two nodes give different values of one retained topic.
+    Disagreement,
     /// An acknowledged subscription does not work, or one that was ended does.
     Subscription,
     /// CONNACK did not know a session that the broker had confirmed.
@@ -33,12 +45,18 @@ pub(crate) enum Finding {
 }
 
 /// The checks with the names of their rows, in their order.
-pub(crate) const CHECKS: [(Finding, &str); 11] = [
+pub(crate) const CHECKS: [(Finding, &str); 17] = [
     (Finding::Restart, "restart"),
     (Finding::LostQos1, "QoS 1 lost"),
     (Finding::LostQos2, "QoS 2 lost"),
     (Finding::Twice, "QoS 2 twice"),
+    (Finding::WillMissed, "wills missed"),
+    (Finding::WillTwice, "wills twice"),
+    (Finding::GroupLost, "group lost"),
+    (Finding::GroupTwice, "group twice"),
+    (Finding::Takeover, "takeovers"),
     (Finding::Retained, "retained values"),
+    (Finding::Disagreement, "nodes disagree"),
     (Finding::Subscription, "subscriptions"),
     (Finding::Session, "sessions"),
     (Finding::Order, "order"),
@@ -58,6 +76,12 @@ pub(crate) struct Totals {
     /// Acknowledged messages times the subscriptions that they were for.
     pub(crate) owed_qos1: u64,
     pub(crate) owed_qos2: u64,
+    /// Wills of clients that were killed, times the watchers.
+    pub(crate) owed_wills: u64,
+    /// Acknowledged messages for a group.
+    pub(crate) owed_groups: u64,
+    /// Times that a client connected while its connection before stood.
+    pub(crate) takeovers: u64,
     pub(crate) delivered: u64,
     /// Allowed repetitions: QoS 1, or QoS 2 to a subscription of QoS 1.
     pub(crate) repeated: u64,
@@ -153,7 +177,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 24] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 27] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -162,6 +186,9 @@ impl Totals {
             ("acknowledged at QoS 2", self.acknowledged_qos2),
             ("owed deliveries at QoS 1", self.owed_qos1),
             ("owed deliveries at QoS 2", self.owed_qos2),
+            ("owed wills", self.owed_wills),
+            ("owed deliveries to groups", self.owed_groups),
+            ("takeovers", self.takeovers),
             ("delivered", self.delivered),
             ("repeated as allowed", self.repeated),
             ("late", self.late),
@@ -190,6 +217,9 @@ impl Totals {
         self.acknowledged_qos2 += other.acknowledged_qos2;
         self.owed_qos1 += other.owed_qos1;
         self.owed_qos2 += other.owed_qos2;
+        self.owed_wills += other.owed_wills;
+        self.owed_groups += other.owed_groups;
+        self.takeovers += other.takeovers;
         self.delivered += other.delivered;
         self.repeated += other.repeated;
         self.late += other.late;

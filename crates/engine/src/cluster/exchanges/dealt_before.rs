@@ -4,38 +4,14 @@
 //! whoever goes on with the node's partitions tells the home in its place: the publisher of such a message may be about
 //! to send it again.
 
-use super::{ExchangeName, Got};
 use crate::cluster::exchanges::Exchanges;
-use crate::engine::Engine;
 use crate::ids::Partitions;
-use crate::link::transfer_word::{put_partitions, read_partitions};
-use crate::publish::deciding::Deciding;
-use crate::wire::{WireError, WireReader, WireWrite};
+use crate::link::exchange_word::ExchangeName;
+use crate::link::transfer_word::put_partitions;
+use crate::wire::WireWrite;
 
 /// Messages, and to groups of which partitions they were dealt.
 pub(crate) type DealtBefore = Vec<(ExchangeName, Partitions)>;
-
-impl Engine {
-    /// Reads what `put_dealt_before` has written.
-    pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
-        let count = reader.u32("a number of messages that were dealt")?;
-        (0..count).map(|_| Ok((ExchangeName::read(reader)?, read_partitions(reader)?))).collect()
-    }
-}
-
-impl Deciding<'_> {
-    /// Takes note of it, and tells those who are the homes of the groups by now.
-    pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
-        let left = Partitions::that(|partition| !self.links.is_taken_over_elsewhere(partition));
-        for (name, groups) in all {
-            let groups = groups.among(left);
-            if !groups.is_empty() {
-                self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, Got { groups, ..Got::NOBODY });
-                self.links.tell_homes(self.desk, name, groups);
-            }
-        }
-    }
-}
 
 impl Exchanges {
     /// Writes which messages groups of some partitions were dealt here.

@@ -5,18 +5,13 @@
 //! the commit of what has become of it is known there, and is dealt to the same member again if its node dies before:
 //! whoever has taken that node's place knows by the name that the member has it.
 
-use crate::cluster::exchanges::Exchanges;
-use crate::cluster::transfer::Transfers;
-use crate::durable::{Journal, Key};
-use crate::groups::Groups;
 use crate::ids::{PartitionId, Partitions, Place, ShardId};
-use crate::publish::deciding::Deciding;
+use crate::journal::Journal;
+use crate::journal::keys::Key;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use std::collections::{BTreeMap, VecDeque};
-
 use tidegate_mqtt::QoS;
-
-use super::{ExchangeName, Got};
-use crate::link::exchange_word::ExchangeWord;
 
 /// Lives of shards of which something is remembered; that of the one that has been silent longest is forgotten.
 const ORIGINS_MAX: usize = 256;
@@ -30,11 +25,11 @@ const DEALS: u64 = 0;
 
 /// What is remembered of one message.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+pub(crate) struct Mark {
     /// Who has got it.
-    by: Got,
+    pub(crate) by: Got,
     /// The shards under whose number it is stored, one bit each.
-    stored: u64,
+    pub(crate) stored: u64,
 }
 
 /// What is remembered of the messages of one life of a shard.
@@ -97,7 +92,7 @@ impl Marks {
         all.filter(|(_, groups)| !groups.is_empty())
     }
 
-    fn add(&mut self, name: ExchangeName, by: Got, stored: u64) -> Mark {
+    pub(crate) fn add(&mut self, name: ExchangeName, by: Got, stored: u64) -> Mark {
         self.words += 1;
         let origin = self.origins.entry(name.origin).or_default();
         origin.heard = self.words;
@@ -116,7 +111,7 @@ impl Marks {
     }
 
     /// Forgets what nobody asks for any more; returns it with the shards under whose number it is stored.
-    fn forget_below(&mut self, origin: u64, done_below: u64) -> Vec<(ExchangeName, u64)> {
+    pub(crate) fn forget_below(&mut self, origin: u64, done_below: u64) -> Vec<(ExchangeName, u64)> {
         let Some(marks) = self.origins.get_mut(&origin) else { return Vec::new() };
         if marks.by_number.first_key_value().is_none_or(|(first, _)| *first >= done_below) {
             return Vec::new();
@@ -127,7 +122,7 @@ impl Marks {
     }
 
     /// Forgets the origin that has been silent longest, where there are too many.
-    fn forget_silent(&mut self) -> Vec<(ExchangeName, u64)> {
+    pub(crate) fn forget_silent(&mut self) -> Vec<(ExchangeName, u64)> {
         if self.origins.len() <= ORIGINS_MAX {
             return Vec::new();
         }
@@ -140,20 +135,20 @@ impl Marks {
     }
 
     /// Forgets what a group has dealt under an id; returns the shards under whose number it is stored.
-    fn forget_deal(&mut self, id: u64) -> u64 {
+    pub(crate) fn forget_deal(&mut self, id: u64) -> u64 {
         let mark = self.origins.get_mut(&DEALS).and_then(|deals| deals.by_number.remove(&id));
         mark.map_or(0, |mark| mark.stored)
     }
 
     /// It is forgotten, and may come again.
-    fn give_up_deal(&mut self, id: u64) -> u64 {
+    pub(crate) fn give_up_deal(&mut self, id: u64) -> u64 {
         self.deals.retain(|other| *other != id);
         self.forget_deal(id)
     }
 
     /// Sessions of these partitions have got nothing here any more. Returns what was noted of them, as it is from now
     /// on.
-    fn leave(&mut self, partitions: Partitions) -> Vec<(ExchangeName, Mark)> {
+    pub(crate) fn leave(&mut self, partitions: Partitions) -> Vec<(ExchangeName, Mark)> {
         let mut changed = Vec::new();
         for (origin, marks) in &mut self.origins {
             marks.by_number.retain(|number, mark| {
@@ -169,96 +164,15 @@ impl Marks {
     }
 
     /// The one of them that came first, where there are too many.
-    fn pop_deal(&mut self) -> Option<u64> {
+    pub(crate) fn pop_deal(&mut self) -> Option<u64> {
         if self.deals.len() > DEALS_MAX { self.deals.pop_front() } else { None }
-    }
-}
-
-impl Deciding<'_> {
-    /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
-    #[cold]
-    pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
-        let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
-        let got = self.desk.exchanges.got_here(self.groups, from);
-        self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, word.name, got);
-        self.groups.tell_next_homes(self.desk, self.links, word.name, got.groups);
-        self.desk.transfers.note_name(from, word.name);
-        let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
-        let silent = self.desk.exchanges.marks.forget_silent();
-        for (name, stored) in done.into_iter().chain(silent) {
-            self.desk.journal.delete_marks(self.place, name, stored);
-        }
-        known
-    }
-}
-
-impl Exchanges {
-    /// Who gets a message of a shard here: the sessions that are here, and the groups that are dealt for here.
-    pub(super) fn got_here(&self, groups: &Groups, from: ShardId) -> Got {
-        Got { sessions: self.here(), groups: groups.dealers.all_dealt_for(from) }
-    }
-
-    /// Notes that these have got a message. What nobody has got is noted as long as this process lives.
-    pub(crate) fn put_mark(&mut self, place: Place, journal: &mut Journal, name: ExchangeName, by: Got) {
-        let own = 1 << place.shard.0;
-        let stored = if journal.is_on() && !by.is_nobody() { own } else { 0 };
-        let mark = self.marks.add(name, by, stored);
-        if stored != 0 {
-            journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
-        }
-    }
-
-    /// Notes that a message was taken that a group keeps under an id: its receiver's session, which is in the store, or
-    /// its group goes along with a partition. What is kept for the case that it did not arrive is given again when a
-    /// link comes back, by another node that goes on with what a dead one kept, or to another node that does.
-    pub(crate) fn note_taken(
-        &mut self,
-        place: Place,
-        transfers: &mut Transfers,
-        journal: &mut Journal,
-        qos: QoS,
-        id: u64,
-        owner: Option<PartitionId>,
-    ) {
-        if qos != QoS::ExactlyOnce || id == 0 {
-            return;
-        }
-        let sessions = owner.map_or(Partitions::NONE, Partitions::of);
-        if let Some(owner) = owner {
-            transfers.note_deal(owner, ExchangeName::of_deal(id));
-        }
-        self.put_mark(place, journal, ExchangeName::of_deal(id), Got { sessions, ..Got::NOBODY });
-        while let Some(id) = self.marks.pop_deal() {
-            let stored = self.marks.forget_deal(id);
-            journal.delete_marks(place, ExchangeName::of_deal(id), stored);
-        }
-    }
-
-    /// A message goes back to whoever keeps it: it may be given to this shard again.
-    pub(crate) fn give_up_deal(&mut self, place: Place, journal: &mut Journal, id: u64) {
-        if id != 0 {
-            let stored = self.marks.give_up_deal(id);
-            journal.delete_marks(place, ExchangeName::of_deal(id), stored);
-        }
-    }
-
-    /// Partitions have left, or never came in the end: what their sessions have got is known where they are.
-    pub(crate) fn leave_marks(&mut self, place: Place, journal: &mut Journal, partitions: Partitions) {
-        let own = 1 << place.shard.0;
-        for (name, mark) in self.marks.leave(partitions) {
-            if mark.by.is_nobody() {
-                journal.delete_marks(place, name, mark.stored);
-            } else if mark.stored & own != 0 {
-                journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
-            }
-        }
     }
 }
 
 impl Journal {
     /// Of what an earlier process has stored under the numbers of several shards each has all, and one of this
     /// process's deletes it.
-    fn delete_marks(&mut self, place: Place, name: ExchangeName, stored: u64) {
+    pub(crate) fn delete_marks(&mut self, place: Place, name: ExchangeName, stored: u64) {
         let its = |shard: u16| stored >> shard & 1 != 0 && shard % place.shards == place.shard.0;
         for shard in (0..crate::ids::MAX_SHARDS).filter(|shard| its(*shard)) {
             self.delete(Key::Mark(name, ShardId(shard)));

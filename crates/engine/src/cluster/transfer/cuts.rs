@@ -1,163 +1,24 @@
 //! Shards say from where on their messages are for the new home of partitions.
 
+use super::Stage;
 use crate::cluster::transfer::Transfers;
-use crate::groups::dealing::Dealing;
-use crate::image::leaving::{Moving, moving};
-use crate::link::Links;
-use std::collections::BTreeSet;
-
-use super::{Aside, Coming, Cut, Leaving, Stage};
-use crate::cluster::roster::{Roster, Shards};
-use crate::engine::Engine;
+use crate::cluster::transfer::error::ImageError;
 use crate::ids::{PartitionId, Partitions, ShardId};
-use crate::image::ImageError;
+use crate::link::Links;
 use crate::link::record::Record;
 use crate::link::transfer_word::TransferWord;
-use crate::now::Now;
-
-impl Engine {
-    /// Whether every shard has said that its messages are for the new home.
-    pub fn is_cut(&self, id: u64) -> bool {
-        self.desk.transfers.is_cut(id)
-    }
-
-    /// Begins to note what arrives for partitions whose images this shard has just given out, in the same turn. `id` is
-    /// that of the move.
-    pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
-        let uncut = self.links.roster.all();
-        for partition in self.place.own(partitions) {
-            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
-            self.desk.transfers.leaving.insert(partition, leaving);
-        }
-    }
-
-    /// Asks all shards to send what is for these partitions here, in the turn in which their images were taken in. What they send from their
-    /// cuts on is set aside until [`Engine::finish_transfer`].
-    pub fn begin_coming(&mut self, now: Now, id: u64, partitions: Partitions) {
-        self.desk.journal.now = now;
-        let uncut = self.links.roster.all();
-        let mut own = Partitions::NONE;
-        for partition in self.place.own(partitions) {
-            own.add(partition);
-            let coming = Coming {
-                id,
-                uncut,
-                aside: Vec::new(),
-                aside_bytes: 0,
-                failed: None,
-                stage: Stage::Collecting,
-                touched: BTreeSet::new(),
-            };
-            self.desk.transfers.coming.insert(partition, coming);
-        }
-        if own.is_empty() {
-            return;
-        }
-        for shard in self.links.roster.others() {
-            self.links.send_transfer(shard, TransferWord::Ask { id, partitions: own });
-        }
-        self.finish_fan_outs(now);
-        moving!(self).cut(self.place.shard, id, own);
-        self.after_frame(now);
-    }
-}
-
-impl Moving<'_> {
-    /// Takes a word about a transfer.
-    pub(crate) fn handle_transfer(&mut self, from: ShardId, word: TransferWord) {
-        match word {
-            TransferWord::Ask { id, partitions } => self.cut(from, id, partitions),
-            TransferWord::Cut { id, partitions } => self.desk.transfers.note_cut(from, id, partitions),
-            TransferWord::End { id } => {
-                self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
-                self.fetches.wake_moved();
-            }
-        }
-    }
-
-    /// What this shard sends from now on is for the new home of these partitions.
-    fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
-        // One who asks late, for a move that was called off, takes nothing from the next.
-        let cuts = &mut self.desk.transfers.cuts;
-        let later = cuts.iter().filter(|cut| cut.id > id);
-        let later = later.fold(Partitions::NONE, |all, cut| all.with(cut.partitions));
-        let own = partitions.without(later);
-        for cut in cuts.iter_mut() {
-            cut.partitions = cut.partitions.without(own);
-        }
-        cuts.push(Cut { id, partitions: own, to });
-        cuts.retain(|cut| !cut.partitions.is_empty());
-        for shard in self.links.roster.others() {
-            self.links.send_transfer(shard, TransferWord::Cut { id, partitions });
-        }
-        self.desk.transfers.note_cut(self.place.shard, id, partitions);
-    }
-
-    /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.
-    pub(crate) fn release_transfers(&mut self, now: Now, partitions: Partitions) {
-        let transfers = &mut self.desk.transfers;
-        let stay: Partitions =
-            transfers.leaving.keys().copied().filter(|partition| partitions.has(*partition)).collect();
-        transfers.leaving.retain(|partition, _| !partitions.has(*partition));
-        let mut aside = Vec::new();
-        for (_, coming) in transfers.coming.iter_mut().filter(|(partition, _)| partitions.has(**partition)) {
-            if coming.stage == Stage::Complete {
-                aside.append(&mut coming.aside);
-            }
-            coming.stage = Stage::Served;
-        }
-        self.deliver_aside(now, aside);
-        self.desk.transfers.settle_transfers();
-        self.groups.announce_members_that_stay(self.desk, self.links, stay);
-    }
-
-    /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.
-    #[must_use]
-    pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
-        self.desk.transfers.leaving.retain(|partition, _| !partitions.has(*partition));
-        let mut ids = BTreeSet::new();
-        let mut all = Vec::new();
-        for partition in partitions.iter() {
-            let Some(mut coming) = self.desk.transfers.coming.remove(&partition) else { continue };
-            ids.insert(coming.id);
-            all.append(&mut coming.aside);
-        }
-        for id in ids {
-            let own = self.place.shard;
-            self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, own));
-            for shard in self.links.roster.others() {
-                self.links.send_transfer(shard, TransferWord::End { id });
-            }
-        }
-        self.fetches.wake_moved();
-        all
-    }
-}
-
-impl Dealing<'_> {
-    /// What groups have dealt to sessions that were to come goes back to them. The sessions have been forgotten by now, all of them: a group whose
-    /// home is here would else deal it to the next one that goes.
-    pub(crate) fn give_back_aside(&mut self, now: Now, all: Vec<Aside>) {
-        for aside in all {
-            if let Some(group) = &aside.delivery.group {
-                let message = &aside.delivery.message;
-                if !self.keeps_for_dead(now, group, message, aside.client) {
-                    self.give_back(now, group, aside.to, &mut message.publication());
-                }
-            }
-        }
-    }
-}
+use crate::roster::Roster;
+use crate::roster::Shards;
 
 impl Transfers {
     /// Whether every shard has said that its messages are for the new home.
-    fn is_cut(&self, id: u64) -> bool {
+    pub(crate) fn is_cut(&self, id: u64) -> bool {
         let leaving = self.leaving.values().filter(|leaving| leaving.id == id);
         leaving.map(|leaving| leaving.uncut).all(|uncut| uncut == Shards::default())
     }
 
     /// What comes from a shard from now on is for the new home.
-    fn note_cut(&mut self, from: ShardId, id: u64, partitions: Partitions) {
+    pub(crate) fn note_cut(&mut self, from: ShardId, id: u64, partitions: Partitions) {
         for partition in partitions.iter() {
             if let Some(leaving) = self.leaving.get_mut(&partition).filter(|it| it.id == id) {
                 leaving.uncut = leaving.uncut.without(Shards::of(from));
@@ -224,14 +85,14 @@ impl Transfers {
     }
 
     /// What comes late of a shard that has not cut yet is not for those who have come, also when they are served already.
-    fn settle_transfers(&mut self) {
+    pub(crate) fn settle_transfers(&mut self) {
         let coming = &mut self.coming;
         coming.retain(|_, coming| coming.stage < Stage::Served || coming.uncut != Shards::default());
     }
 }
 
 impl Links {
-    fn send_transfer(&mut self, shard: ShardId, word: TransferWord) {
+    pub(crate) fn send_transfer(&mut self, shard: ShardId, word: TransferWord) {
         self.send(shard, Record::Transfer(word));
     }
 }

@@ -1,163 +1,25 @@
 //! The rest: given out by the old home, delivered by the new one.
 
-use crate::image::leaving::{Moving, moving};
-use crate::session::table::Sessions;
-use std::rc::Rc;
-
-use super::{Aside, DEALT, NAME, RETAINED, Stage, TO_SESSION, too_much};
-use crate::cluster::exchanges::{ExchangeName, Got};
-use crate::engine::Engine;
-use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
-use crate::image::{ImageError, begin_image, open_image, read_delivery, read_publication, seal_image};
+use super::{DEALT, NAME, RETAINED, TO_SESSION};
+use crate::ids::{PartitionId, TenantId};
+use crate::link::exchange_word::ExchangeName;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::publish::deliver::Terms;
-use crate::session::{Delivery, Membership};
+use crate::records::image::{read_delivery, read_message as read_publication};
+use crate::session::Delivery;
+use crate::session::table::Sessions;
 use crate::wire::{WireError, WireReader};
 
 /// Something of a rest.
-enum Entry {
+pub(crate) enum Entry {
     ToSession { tenant: TenantId, client_id: String, delivery: Delivery },
     Retained(MessageRef),
     Name(ExchangeName),
     Dealt(ExchangeName),
 }
 
-impl Engine {
-    /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked
-    /// for when [`Engine::is_cut`]; from then on nothing is noted.
-    ///
-    /// # Errors
-    /// When it was more than is kept, or the link to a shard was lost before it had cut.
-    pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
-        let mut rest = begin_image();
-        for leaving in self.desk.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
-            if leaving.full {
-                return Err(too_much());
-            }
-            if leaving.link_lost {
-                return Err(ImageError::LinkLost);
-            }
-            rest.append(&mut leaving.noted);
-        }
-        Ok(seal_image(rest))
-    }
-
-    /// Delivers the rests of all shards of the old home to those who are at home on this shard, and then what was set
-    /// aside here. Says how many messages there were. The partitions stay held until they are released.
-    ///
-    /// # Errors
-    /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions
-    /// are to be forgotten then.
-    pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
-        self.desk.journal.now = now;
-        let mut aside = Vec::new();
-        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
-            if let Some(failed) = coming.failed.clone() {
-                return Err(failed);
-            }
-            coming.stage = Stage::Complete;
-            // What groups have dealt waits on: it goes back if the session does not stay.
-            aside.extend(coming.aside.extract_if(.., |aside| aside.delivery.group.is_none()));
-        }
-        let mut messages = aside.len() as u64;
-        for rest in rests {
-            let mut reader = open_image(rest)?;
-            while !reader.is_empty() {
-                let (partition, entry) = self.desk.sessions.read_entry(&mut reader, now)?;
-                if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
-                    messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
-                    moving!(self).take_entry(now, partition, entry);
-                }
-            }
-        }
-        moving!(self).deliver_aside(now, aside);
-        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
-            coming.touched.clear();
-        }
-        self.after_frame(now);
-        Ok(messages)
-    }
-}
-
-impl Moving<'_> {
-    fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
-        match entry {
-            Entry::ToSession { tenant, client_id, delivery } => {
-                // A session may have expired since.
-                if let Some(key) = self.desk.sessions.find_session(tenant, &client_id) {
-                    self.deliver_late(now, key, &delivery);
-                }
-            }
-            Entry::Name(name) => {
-                self.desk.exchanges.put_mark(
-                    self.place,
-                    &mut self.desk.journal,
-                    name,
-                    Got { sessions: Partitions::of(partition), ..Got::NOBODY },
-                );
-            }
-            Entry::Dealt(name) => {
-                self.desk.exchanges.put_mark(
-                    self.place,
-                    &mut self.desk.journal,
-                    name,
-                    Got { groups: Partitions::of(partition), ..Got::NOBODY },
-                );
-            }
-            Entry::Retained(message) => {
-                let coming = self.desk.transfers.coming.get(&partition);
-                let name = (message.tenant, Box::from(message.topic()));
-                if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
-                    self.retained.keep_retained(
-                        now,
-                        &self.links.roster,
-                        self.desk,
-                        self.homes,
-                        &self.uplinks.brokers.config,
-                        &mut message.publication(),
-                    );
-                }
-            }
-        }
-    }
-
-    /// Delivers what was set aside.
-    pub(super) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
-        for aside in all {
-            if self.desk.sessions.is_named(aside.to, aside.client) {
-                self.deliver_late(now, aside.to, &aside.delivery);
-            }
-        }
-    }
-
-    fn deliver_late(&mut self, now: Now, to: SessionKey, delivery: &Delivery) {
-        let mut publication = delivery.message.publication();
-        // What is stored with the session is the group's no longer, which hears of it when the last promise is gone.
-        let stored = self.desk.sessions.get(to.0).filter(|session| session.stored.is_some());
-        let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
-        let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();
-        let plain = delivery.group.as_ref().and_then(same);
-        let dealt = delivery.group.as_ref().filter(|_| plain.is_some()).map_or(0, |group| group.promised_id());
-        let owner = self.desk.sessions.get(to.0).map(|session| partition_of(session.tenant, &session.client_id));
-        let terms = Terms::of(delivery);
-        let terms = Terms { group: plain.as_ref().or(terms.group), ..terms };
-        self.desk.transfers.late = true;
-        self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
-        self.desk.transfers.late = false;
-        self.desk.exchanges.note_taken(
-            self.place,
-            &mut self.desk.transfers,
-            &mut self.desk.journal,
-            delivery.message.qos,
-            dealt,
-            owner,
-        );
-    }
-}
-
 impl Sessions {
-    fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
+    pub(crate) fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
         let kind = reader.u8("a kind")?;
         let partition = PartitionId(reader.u16("a partition")?);
         let tenant = TenantId(reader.u16("a tenant")?);

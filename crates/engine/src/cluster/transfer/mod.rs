@@ -11,32 +11,37 @@
 //! go the same way: from its cut on, a shard sends them to both homes, until its table says which one it is.
 
 mod cuts;
-mod finish;
+pub(crate) mod error;
+pub(crate) mod finish;
 
+use crate::cluster::transfer::error::ImageError;
 use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, hash_name, partition_of};
-use crate::session::table::Sessions;
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::cluster::exchanges::ExchangeName;
-use crate::cluster::roster::{Roster, Shards};
-use crate::image::{ImageError, put_delivery};
+use crate::link::exchange_word::ExchangeName;
 use crate::message::Publication;
 use crate::now::Now;
-use crate::publish::deliver::Terms;
+use crate::records::image::put_delivery;
+use crate::roster::Roster;
+use crate::roster::Shards;
 use crate::session::Delivery;
+use crate::session::table::Sessions;
+use crate::session::terms::Terms;
 use crate::wire::WireWrite;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes noted or set aside on a shard for one partition, beyond which its move is given up.
 const NOTED_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// A delivery to a session, in a rest.
-const TO_SESSION: u8 = 0;
+pub(crate) const TO_SESSION: u8 = 0;
+
 /// A retained value that was set or cleared, in a rest.
-const RETAINED: u8 = 1;
+pub(crate) const RETAINED: u8 = 1;
+
 /// The name of a message of another node that has come, in a rest.
-const NAME: u8 = 2;
+pub(crate) const NAME: u8 = 2;
+
 /// The name of such a message that groups were dealt, in a rest.
-const DEALT: u8 = 3;
+pub(crate) const DEALT: u8 = 3;
 
 /// Partitions that leave, come, or are cut, as one shard sees them.
 #[derive(Debug)]
@@ -46,10 +51,10 @@ pub(crate) struct Transfers {
     /// The shard whose group deals the message, where that is another one.
     pub(crate) dealer: Option<ShardId>,
     /// Whether what is being delivered was noted or set aside.
-    late: bool,
-    leaving: BTreeMap<PartitionId, Leaving>,
-    coming: BTreeMap<PartitionId, Coming>,
-    cuts: Vec<Cut>,
+    pub(crate) late: bool,
+    pub(crate) leaving: BTreeMap<PartitionId, Leaving>,
+    pub(crate) coming: BTreeMap<PartitionId, Coming>,
+    pub(crate) cuts: Vec<Cut>,
     /// Those for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
     undecided: Vec<Cut>,
     /// From where partitions have moved, as far as this shard has cut them: who was their home may not know yet that it is none.
@@ -58,34 +63,34 @@ pub(crate) struct Transfers {
 
 /// A partition of which images were given out.
 #[derive(Debug)]
-struct Leaving {
-    id: u64,
+pub(crate) struct Leaving {
+    pub(crate) id: u64,
     /// Shards whose messages are still to be noted.
-    uncut: Shards,
-    noted: Vec<u8>,
-    full: bool,
+    pub(crate) uncut: Shards,
+    pub(crate) noted: Vec<u8>,
+    pub(crate) full: bool,
     /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
-    link_lost: bool,
+    pub(crate) link_lost: bool,
 }
 
 /// A partition of which images were taken in.
 #[derive(Debug)]
-struct Coming {
-    id: u64,
+pub(crate) struct Coming {
+    pub(crate) id: u64,
     /// Shards whose messages the old home still notes.
-    uncut: Shards,
-    aside: Vec<Aside>,
-    aside_bytes: u64,
+    pub(crate) uncut: Shards,
+    pub(crate) aside: Vec<Aside>,
+    pub(crate) aside_bytes: u64,
     /// Why it cannot come.
-    failed: Option<ImageError>,
-    stage: Stage,
+    pub(crate) failed: Option<ImageError>,
+    pub(crate) stage: Stage,
     /// Retained values that were set here and are newer than those of the rest.
-    touched: BTreeSet<(TenantId, Box<str>)>,
+    pub(crate) touched: BTreeSet<(TenantId, Box<str>)>,
 }
 
 /// How far a partition has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+pub(crate) enum Stage {
     /// What arrives is set aside.
     Collecting,
     /// The rest has been delivered, and so is what arrives, but for what groups deal.
@@ -97,18 +102,18 @@ enum Stage {
 /// What is delivered when the rest has been.
 #[derive(Debug)]
 pub(crate) struct Aside {
-    to: SessionKey,
+    pub(crate) to: SessionKey,
     /// Hash of the client id.
-    client: u64,
-    delivery: Delivery,
+    pub(crate) client: u64,
+    pub(crate) delivery: Delivery,
 }
 
 /// Partitions of which this shard has said that its messages are for their new home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cut {
-    id: u64,
-    partitions: Partitions,
-    to: ShardId,
+pub(crate) struct Cut {
+    pub(crate) id: u64,
+    pub(crate) partitions: Partitions,
+    pub(crate) to: ShardId,
 }
 
 impl Transfers {
@@ -238,7 +243,7 @@ impl Transfers {
                 out.put_u8(RETAINED);
                 out.put_u16(partition.0);
                 out.put_u16(publication.tenant.0);
-                crate::image::put_publication(out, now, publication);
+                crate::records::image::put_publication(out, now, publication);
             });
         }
         if let Some(coming) = self.coming.get_mut(&partition).filter(|it| it.stage == Stage::Collecting) {
@@ -248,7 +253,7 @@ impl Transfers {
 }
 
 /// More came for a partition than is kept.
-fn too_much() -> ImageError {
+pub(crate) fn too_much() -> ImageError {
     let max_bytes = NOTED_MAX_BYTES as u64;
     ImageError::TooLarge { bytes: max_bytes, max_bytes }
 }
@@ -310,7 +315,7 @@ impl Sessions {
 
 impl<'a> Terms<'a> {
     /// Those of a delivery.
-    fn of(delivery: &'a Delivery) -> Self {
+    pub(crate) fn of(delivery: &'a Delivery) -> Self {
         Self {
             qos: delivery.qos,
             retain: delivery.retain,

@@ -1,134 +1,19 @@
 //! QoS 2 messages of groups that only one client may get, since it may have them already.
 
-use crate::desk::Desk;
-use crate::groups::dealing::Dealing;
-use crate::groups::kept::Kept;
-use crate::ids::Place;
-use tidegate_mqtt::QoS;
-
 use super::{Doubt, WAIT_MS};
+use crate::desk::Desk;
+use crate::groups::kept::Kept;
 use crate::groups::{Groups, Receiver};
-use crate::ids::{SessionKey, partition_of, partition_of_hash};
-use crate::link::record::{GroupName, MemberOptions, Record};
-use crate::message::{MessageRef, Publication};
+use crate::ids::Place;
+use crate::ids::SessionKey;
 use crate::now::Now;
-use crate::publish::dispatch::Source;
-use crate::session::Membership;
 use crate::topics::GroupKey;
-
-impl Dealing<'_> {
-    /// The only client that may get a message has had no seat for long: the shard where its session is or was knows
-    /// whether it has got it there. If not, the message comes back for anybody. Says whether another shard is asked.
-    pub(super) fn asks_home_of(
-        &mut self,
-        now: Now,
-        client: u64,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        id: u64,
-    ) -> bool {
-        let home = self.links.roster.home_of(partition_of_hash(client));
-        if home == self.links.place.shard {
-            return false;
-        }
-        let id = self.groups.kept.keep_deal(
-            now,
-            self.desk,
-            publication,
-            (group.share, group.filter),
-            (home, client),
-            source.hops,
-            id,
-        );
-        self.groups.kept.set_doubt(id, Doubt::Asked);
-        let envelope = source.envelope(self.desk, 0, publication, None);
-        let member = MemberOptions { options: 0, subscription_id: 0 };
-        let deal = Record::Deal { session: u32::MAX, client, group, member, insists: false, id, envelope };
-        self.links.send_deal(home, deal, false);
-        true
-    }
-
-    /// Keeps a message that a shard has kept for one client, under the same id: that client's shard knows by it whether
-    /// the client has the message. The client gets it when it has a seat here.
-    pub(in crate::groups) fn keep_for_client(
-        &mut self,
-        now: Now,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-        (client, id): (u64, u64),
-    ) {
-        let message = publication.keep();
-        self.groups.kept.keep_left(now, self.desk, &message, (group.share, group.filter), client, id);
-        self.deal_kept(now, id, false);
-    }
-
-    /// What a group has dealt is not for this shard, since its receiver does not come. If whoever kept it is gone,
-    /// whoever goes on for that one deals it to the same client, as nobody has heard what became of it. So at QoS 2 it
-    /// is kept under the same id for that client, and is taken once. Says whether it is so.
-    pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
-        let keeper = group.promised().filter(|(keeper, _)| !self.links.roster.has(*keeper));
-        let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
-        self.groups.kept.keep_left(now, self.desk, message, (&group.share, &group.filter), client, id);
-        self.deal_kept(now, id, false);
-        true
-    }
-
-    /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this
-    /// shard has it, for whoever gives it here once more.
-    pub(super) fn hand_to_client(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        place: usize,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        id: u64,
-    ) {
-        let receiver = self.groups.receiver_at(key, place);
-        self.hand(now, key, place, publication, source, id);
-        let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.links.place.shard) else { return };
-        let owner = self.desk.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
-        self.desk.exchanges.note_taken(
-            self.links.place,
-            &mut self.desk.transfers,
-            &mut self.desk.journal,
-            publication.qos,
-            id,
-            owner,
-        );
-    }
-
-    /// Its session is or was on this shard itself: whoever is there gets the message, unless the client has.
-    pub(super) fn give_up_client(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        id: u64,
-    ) {
-        self.groups.kept.forget_deal(self.desk, id);
-        if !self.desk.exchanges.marks.has_deal(publication.qos, id) {
-            // Whoever gives it here once more is told that it is dealt.
-            self.desk.exchanges.note_taken(
-                self.links.place,
-                &mut self.desk.transfers,
-                &mut self.desk.journal,
-                publication.qos,
-                id,
-                self.groups.partition_of(key),
-            );
-            self.deal_to(now, key, publication, source, None);
-        }
-    }
-}
 
 impl Kept {
     /// A message comes back that was given under an id. Where it may have come to its client before, at a shard that is
     /// gone, it goes on waiting for that client: what came back may be from a session that was about to come there, and
     /// has not. Says whether that is so.
-    pub(in crate::groups) fn stays_bound(&mut self, now: Now, desk: &mut Desk, of: u64) -> bool {
+    pub(crate) fn stays_bound(&mut self, now: Now, desk: &mut Desk, of: u64) -> bool {
         let deal = self.deals.get(&of);
         if deal.is_none_or(|deal| deal.client == 0 || deal.doubt != Doubt::Open) {
             return false;
@@ -144,7 +29,7 @@ impl Kept {
 impl Groups {
     /// The place of a client among the members of a group. What its session gets here that is about to leave is
     /// forgotten with it.
-    pub(super) fn place_of_client(&self, place: Place, desk: &Desk, key: GroupKey, client: u64) -> Option<usize> {
+    pub(crate) fn place_of_client(&self, place: Place, desk: &Desk, key: GroupKey, client: u64) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
             *shard != place.shard || !desk.sessions.has_left(&desk.transfers, SessionKey(*session), *shard)
         };
@@ -153,7 +38,7 @@ impl Groups {
 }
 
 impl Groups {
-    fn receiver_at(&self, key: GroupKey, place: usize) -> Option<Receiver> {
+    pub(crate) fn receiver_at(&self, key: GroupKey, place: usize) -> Option<Receiver> {
         self.dealt.get(key.0)?.members.members().get(place).map(|member| member.receiver)
     }
 

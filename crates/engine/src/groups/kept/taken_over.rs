@@ -5,48 +5,27 @@
 //! it still keeps for them goes along with what it was home to until then, to whoever goes on with that, and from there
 //! to the groups' home.
 
-use crate::cluster::roster::Roster;
+use super::group_partition;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::groups::kept::Kept;
+use crate::ids::{PartitionId, Partitions};
 use crate::link::Links;
-use tidegate_mqtt::QoS;
-
-use super::group_partition;
-use crate::cluster::roster::Shards;
-use crate::engine::Engine;
-use crate::ids::{PartitionId, Partitions, TenantId};
-use crate::image::{put_publication, read_publication};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::wire::{WireError, WireReader, WireWrite};
+use crate::records::image::put_publication;
+use crate::roster::Roster;
+use crate::roster::Shards;
+use crate::wire::WireWrite;
 
 /// A message that a group keeps.
 pub(crate) struct KeptImage {
-    share: Box<str>,
-    filter: Box<str>,
+    pub(crate) share: Box<str>,
+    pub(crate) filter: Box<str>,
     /// Hash of the client id of the only member that may get it; 0 for any.
-    client: u64,
-    id: u64,
-    message: MessageRef,
-}
-
-impl Engine {
-    /// Reads what `put_kept` has written.
-    pub(crate) fn read_kept(reader: &mut WireReader<'_>, now: Now) -> Result<Vec<KeptImage>, WireError> {
-        let mut all = Vec::new();
-        for _ in 0..reader.u32("a number of messages of groups")? {
-            let tenant = TenantId(reader.u16("a tenant")?);
-            let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
-            let (client, id) = (reader.u64("a client")?, reader.u64("a number of a message")?);
-            let message = read_publication(reader, now, tenant)?;
-            if id == 0 || message.qos == QoS::AtMostOnce {
-                return Err(WireError { reading: "a message of a group" });
-            }
-            all.push(KeptImage { share: share.into(), filter: filter.into(), client, id, message });
-        }
-        Ok(all)
-    }
+    pub(crate) client: u64,
+    pub(crate) id: u64,
+    pub(crate) message: MessageRef,
 }
 
 impl Kept {

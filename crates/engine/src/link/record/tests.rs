@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::ids::{PartitionId, Partitions};
 use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::now::Millis;
 
 /// Everything that any record can carry.

@@ -1,25 +1,19 @@
 //! Connections of dead orchestrators that this one goes on with.
 
-use tidegate_mqtt::{PublishProperties, RawPublish};
-
-use super::id::{MessageId, PROPERTY, SeenIds};
-use super::{Brokers, UplinkKey};
-use crate::ids::{Partitions, TenantId};
-use crate::image::leaving::moving;
-use crate::message::Publication;
-use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::uplinking::Uplinking;
+use super::Brokers;
+use super::id::SeenIds;
+use crate::ids::Partitions;
 
 /// What is known of a dead orchestrator.
 #[derive(Debug)]
-pub(super) struct Adopted {
+pub(crate) struct Adopted {
     /// By which the broker knows it.
-    pub(super) client_id: String,
+    pub(crate) client_id: String,
     /// By which its partitions were taken over.
-    pub(super) transfer: u64,
+    pub(crate) transfer: u64,
     /// These partitions, and the messages that had come here before they did.
-    partitions: Partitions,
-    before: SeenIds,
+    pub(crate) partitions: Partitions,
+    pub(crate) before: SeenIds,
 }
 
 impl Brokers {
@@ -34,35 +28,5 @@ impl Brokers {
         if let Some(uplink) = self.find(name).and_then(|key| self.all.get_mut(&key)) {
             uplink.adopted = Some(Box::new(Adopted { client_id, transfer, partitions, before }));
         }
-    }
-}
-
-impl Uplinking<'_> {
-    /// A message has come for the sessions of a dead orchestrator that had come here before these sessions were taken
-    /// over: it is delivered to them.
-    pub(super) fn deliver_to_taken_over(
-        &mut self,
-        now: Now,
-        uplink: UplinkKey,
-        raw: &RawPublish<'_>,
-        properties: &PublishProperties<'_>,
-        id: &MessageId,
-    ) {
-        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
-        let Some(adopted) = adopted.filter(|_| !raw.retain) else { return };
-        let wanted = self.handover.is_wanted(adopted.transfer, id);
-        if !wanted.unwrap_or_else(|| adopted.before.contains(id)) {
-            return;
-        }
-        let partitions = adopted.partitions;
-        let Ok(topic) = std::str::from_utf8(raw.topic) else { return };
-        let mut forwarded = Vec::new();
-        properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
-        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
-        let (tenant, publisher) = (TenantId::DEFAULT, id.publisher);
-        let mut own =
-            Publication::new(tenant, topic, raw.qos, id.retain, &forwarded, expires_at, raw.payload, publisher);
-        let message = own.keep();
-        moving!(self).deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(partitions)));
     }
 }

@@ -49,7 +49,7 @@ fn valid(changes: &[Change]) -> impl Iterator<Item = TopicFilter<'_>> {
 }
 
 /// A SUBSCRIBE packet for these filters; says whether it could be encoded.
-pub(super) fn put_subscribe(
+pub(crate) fn put_subscribe(
     version: Version,
     packet_id: PacketId,
     subscription_identifier: Option<u32>,
@@ -70,7 +70,7 @@ pub(super) fn put_subscribe(
 }
 
 /// An UNSUBSCRIBE packet for these filters; says whether it could be encoded.
-pub(super) fn put_unsubscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {
+pub(crate) fn put_unsubscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {
     let filters: Vec<_> = valid(changes).collect();
     let user_properties = UserProperties::EMPTY;
     Unsubscribe { packet_id, user_properties, topic_filters: TopicFilters::new(&filters) }.encode(version, out).is_ok()

@@ -18,7 +18,7 @@ use crate::session::InFlight;
 
 /// Messages that have come back and that other shards have not confirmed. Bounded by what brokers may have under way.
 #[derive(Debug, Default)]
-pub(super) struct Confirming {
+pub(crate) struct Confirming {
     by_packet: BTreeMap<(ConnectionKey, PacketId), MessageId>,
     /// What is to be forgotten then, and which broker owed it.
     settled: BTreeMap<MessageId, Vec<(SessionKey, InFlight)>>,
@@ -33,7 +33,7 @@ impl Confirming {
     }
 
     /// A broker is removed, and all that is stored of it.
-    pub(super) fn forget_session(&mut self, session: SessionKey) {
+    pub(crate) fn forget_session(&mut self, session: SessionKey) {
         for settled in self.settled.values_mut() {
             settled.retain(|(of, _)| *of != session);
         }
@@ -50,7 +50,7 @@ impl super::Uplinks {
 
 impl Settlement {
     /// A message has come back in this packet, which is answered when other shards have it.
-    pub(super) fn begin_confirming(&mut self, desk: &mut Desk, key: ConnectionKey, packet: PacketId, id: &MessageId) {
+    pub(crate) fn begin_confirming(&mut self, desk: &mut Desk, key: ConnectionKey, packet: PacketId, id: &MessageId) {
         if !desk.journal.is_on() {
             return;
         }
@@ -77,7 +77,7 @@ impl Settlement {
     }
 
     /// The connection on which messages came has ended: nothing will be answered on it.
-    pub(super) fn end_confirming(
+    pub(crate) fn end_confirming(
         &mut self,
         desk: &mut Desk,
         layouts: &mut Layouts,

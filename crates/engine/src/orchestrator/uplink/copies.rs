@@ -6,22 +6,23 @@
 
 use super::Uplink;
 use super::UplinkCounters;
-use crate::connection::input::Refused;
-use crate::desk::Desk;
-use crate::telling::reason::Reason;
-use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
-
 use super::Uplinks;
 use super::id::MessageId;
-use crate::durable::{Key, StoredSession};
+use crate::desk::Desk;
 use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
+use crate::journal::keys::{Key, StoredSession};
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
 use crate::wire::{WireError, WireReader, WireWrite};
+use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 
 /// Ids kept for each broker: more than it may have under way to the orchestrator.
 const KEPT_IDS: u16 = 1024;
+
 /// Messages above QoS 0 that a broker may have under way to the orchestrator.
-pub(super) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
+pub(crate) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
+
 /// Unacknowledged messages above QoS 0 that a broker may send when it ignores [`RECEIVE_MAXIMUM`], as Mosquitto 2.0 does
 /// when it resumes a session: as many as there are packet identifiers. Beyond it the connection ends. A lower bound would
 /// end the connection before anything is acknowledged, and the broker would send the same again on the next one.
@@ -30,7 +31,7 @@ pub(super) const UNACKNOWLEDGED_MAX: usize = u16::MAX as usize;
 impl UplinkCounters {
     /// One more message has come from a broker that has so many unacknowledged, where it is above QoS 0. Beyond
     /// [`RECEIVE_MAXIMUM`] it is counted, beyond [`UNACKNOWLEDGED_MAX`] refused.
-    pub(super) fn note_received(&mut self, unacknowledged: Option<usize>) -> Result<(), Refused> {
+    pub(crate) fn note_received(&mut self, unacknowledged: Option<usize>) -> Result<(), Refused> {
         let unacknowledged = unacknowledged.unwrap_or(0);
         if unacknowledged >= UNACKNOWLEDGED_MAX {
             let detail = format!("the broker has {UNACKNOWLEDGED_MAX} messages under way to the orchestrator");
@@ -46,7 +47,7 @@ impl UplinkCounters {
 const LITERAL: u32 = 1;
 
 /// The subscription identifier of a filter: the same in each process, since a broker may remember it.
-pub(super) fn subscription_identifier(filter: &str) -> u32 {
+pub(crate) fn subscription_identifier(filter: &str) -> u32 {
     if !filter.contains(['+', '#']) {
         return LITERAL;
     }
@@ -56,7 +57,7 @@ pub(super) fn subscription_identifier(filter: &str) -> u32 {
 
 /// The last message of a broker that had no id.
 #[derive(Debug, Default)]
-pub(super) struct LastMessage {
+pub(crate) struct LastMessage {
     hash: u64,
     /// Subscriptions whose copies have come.
     subscriptions: Vec<u32>,
@@ -64,7 +65,7 @@ pub(super) struct LastMessage {
 
 impl LastMessage {
     /// Whether a message is a copy of the last one, for another subscription.
-    pub(super) fn is_copy(&mut self, raw: &RawPublish<'_>, properties: &PublishProperties<'_>) -> bool {
+    pub(crate) fn is_copy(&mut self, raw: &RawPublish<'_>, properties: &PublishProperties<'_>) -> bool {
         let mut forwarded = Vec::new();
         properties.copy_forwardable(&mut forwarded);
         let hash = hash_bytes(hash_bytes(hash_bytes(raw.qos as u64, raw.topic), raw.payload), &forwarded);
@@ -84,14 +85,14 @@ impl LastMessage {
 
 /// Where the next id of a broker is kept.
 #[derive(Debug, Default)]
-pub(super) struct KeptIds {
+pub(crate) struct KeptIds {
     /// Counts the ids that were kept, over restarts.
     next: u64,
 }
 
 impl Uplink {
     /// Keeps the id of an exactly-once message in the batch that holds what became of it.
-    pub(super) fn keep_id(&mut self, desk: &mut Desk, session: SessionKey, qos: QoS, id: &MessageId) {
+    pub(crate) fn keep_id(&mut self, desk: &mut Desk, session: SessionKey, qos: QoS, id: &MessageId) {
         let stored = desk.sessions.get(session.0).and_then(|session| session.stored);
         let (Some(stored), QoS::ExactlyOnce) = (stored, qos) else { return };
         let number = self.kept.next;
@@ -121,7 +122,7 @@ impl Uplinks {
     }
 
     /// Where a broker whose session was restored goes on keeping ids.
-    pub(super) fn kept_ids_of(&mut self, session: Option<StoredSession>) -> KeptIds {
+    pub(crate) fn kept_ids_of(&mut self, session: Option<StoredSession>) -> KeptIds {
         KeptIds { next: session.and_then(|session| self.settlement.restored_ids.remove(&session)).unwrap_or(0) }
     }
 }

@@ -7,8 +7,9 @@ use crate::orchestrator::uplink::Brokers;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::{Uplink, UplinkKey, Uplinks};
+use super::{Uplink, Uplinks};
 use crate::ids::SessionKey;
+use crate::ids::UplinkKey;
 
 /// Topics remembered for a connection whose messages the broker took and did not bring back. When there are more, all
 /// are forgotten and found out again.
@@ -67,7 +68,7 @@ impl Uplinks {
 
 impl Brokers {
     /// Notes whether a broker had better not get everything.
-    pub(super) fn note_flaws(&mut self, key: UplinkKey) {
+    pub(crate) fn note_flaws(&mut self, key: UplinkKey) {
         let Some(uplink) = self.all.get(&key) else { return };
         if uplink.is_flawed() {
             self.flawed.insert(uplink.session.0);
@@ -77,7 +78,7 @@ impl Brokers {
     }
 
     /// A broker has taken messages of a topic again and again and brought none back.
-    pub(super) fn note_kept_back(&mut self, key: UplinkKey, topic: &str) {
+    pub(crate) fn note_kept_back(&mut self, key: UplinkKey, topic: &str) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let kept_back = &mut uplink.filters.kept_back;
         if kept_back.len() >= KEPT_BACK_MAX {
@@ -92,7 +93,7 @@ impl Brokers {
 
     /// A broker brings a message of a topic.
     #[inline]
-    pub(super) fn note_brought(&mut self, key: UplinkKey, topic: &[u8]) {
+    pub(crate) fn note_brought(&mut self, key: UplinkKey, topic: &[u8]) {
         if self.flawed.is_empty() {
             return;
         }

@@ -8,8 +8,8 @@ use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::filters::WantedFilters;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::UplinkKey;
 use super::filters::Change;
+use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 
 /// How often a filter has to be under way alone when the broker closes the connection until it is not asked for any
@@ -22,7 +22,7 @@ const ASK_ENDING_AGAIN_MS: u64 = 600_000;
 
 /// The filters of a broker that may end its connections, and those that do.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     /// Unanswered when a connection was closed, each with how often it was so alone.
     suspects: BTreeMap<Box<str>, u8>,
     /// Those that end connections, in the order in which they are tried again.
@@ -54,7 +54,7 @@ impl Ending {
     }
 
     /// The broker has answered for a filter.
-    pub(super) fn note_answered(&mut self, filter: &str) {
+    pub(crate) fn note_answered(&mut self, filter: &str) {
         self.suspects.remove(filter);
     }
 
@@ -77,7 +77,7 @@ impl Ending {
 
     /// The broker has closed the connection while these were unanswered. Returns the filter that ends connections, once
     /// it is found.
-    pub(super) fn note_closed<'a>(
+    pub(crate) fn note_closed<'a>(
         &mut self,
         mut asked: impl Iterator<Item = &'a Change>,
         now: Millis,
@@ -115,7 +115,7 @@ impl Ending {
 
 impl Brokers {
     /// A broker is asked once more for a filter that has ended its connections: it may have become another one.
-    pub(super) fn ask_ending_again(&mut self, now: Now, desk: &mut Desk, wanted: &WantedFilters, key: UplinkKey) {
+    pub(crate) fn ask_ending_again(&mut self, now: Now, desk: &mut Desk, wanted: &WantedFilters, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &wanted.filters) else {
             return;

@@ -1,107 +1,104 @@
 //! Each filter of this process once at each broker (BRK-24), however many clients and shards want it.
 
-use crate::desk::Desk;
-use crate::groups::dealing::dealing;
-use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::uplinking::Uplinking;
-use crate::publish::answering::answering;
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use tidegate_mqtt::{Frame, PacketId, PacketType, ReasonCode, SubAck, UnsubAck};
-
+use super::Stage;
 use super::asking::{put_subscribe, put_unsubscribe};
 use super::copies::subscription_identifier;
 use super::ending::Ending;
 use super::refusal::Verdict;
-use super::{Stage, UplinkKey};
-use crate::connection::input::Refused;
-use crate::ids::{ConnectionKey, ShardId, TenantId};
+use crate::desk::Desk;
+use crate::ids::UplinkKey;
+use crate::ids::{ShardId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::Brokers;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
 use crate::topics::is_own_topic;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tidegate_mqtt::{PacketId, PacketType, ReasonCode, SubAck};
 
 /// Packets that wait for their answer at once, under packet ids that no message of an uplink gets.
-pub(super) const PACKETS_UNDER_WAY: u16 = 8;
+pub(crate) const PACKETS_UNDER_WAY: u16 = 8;
+
 /// Filters remembered that a broker that is away still holds; beyond it it sends in vain what nobody wants.
-const GONE_MAX: usize = 100_000;
+pub(crate) const GONE_MAX: usize = 100_000;
 
 /// What the clients of this process want, and who waits until the brokers know of it.
 #[derive(Debug, Default)]
 pub(crate) struct WantedFilters {
     /// The shards that want a filter, one bit each.
     pub(super) filters: BTreeMap<Box<str>, u64>,
-    pub(super) waits: BTreeMap<u64, Waiter>,
+    pub(crate) waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
     /// Those who wait until all waits up to one have ended, in order.
-    pub(super) behind: VecDeque<(u64, ShardId, Ticket)>,
+    pub(crate) behind: VecDeque<(u64, ShardId, Ticket)>,
     /// Waits that end with the packet at hand, since no broker has to be asked.
-    pub(super) decided: Vec<u64>,
+    pub(crate) decided: Vec<u64>,
 }
 
 /// Somebody whose SUBACK waits for the brokers.
 #[derive(Debug)]
-pub(super) struct Waiter {
-    shard: ShardId,
-    pub(super) ticket: Ticket,
+pub(crate) struct Waiter {
+    pub(crate) shard: ShardId,
+    pub(crate) ticket: Ticket,
     /// Brokers that have not answered.
-    left: u32,
-    pub(super) verdict: Verdict,
+    pub(crate) left: u32,
+    pub(crate) verdict: Verdict,
 }
 
 impl WantedFilters {
     /// How many filters the clients of this process want.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.filters.len()
     }
 }
 
 /// One filter that a broker is asked for, or to forget.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) filter: Box<str>,
-    pub(super) subscribe: bool,
+pub(crate) struct Change {
+    pub(crate) filter: Box<str>,
+    pub(crate) subscribe: bool,
     /// Whose wait it ends, 0 for nobody's.
-    pub(super) wait: u64,
+    pub(crate) wait: u64,
 }
 
 /// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it
 /// has kept.
-pub(super) const SUB_ACK_PROBES: u64 = 6;
+pub(crate) const SUB_ACK_PROBES: u64 = 6;
+
 /// After how long a broker is asked again for filters that it has refused, milliseconds.
 const ASK_AGAIN_MS: u64 = 60_000;
 
 /// What one broker holds of the filters.
 #[derive(Debug)]
-pub(super) struct FilterSync {
+pub(crate) struct FilterSync {
     /// To be asked for, in order.
-    pub(super) queue: VecDeque<Change>,
+    pub(crate) queue: VecDeque<Change>,
     /// Asked for and not answered.
-    pub(super) asked: VecDeque<(PacketId, Vec<Change>)>,
+    pub(crate) asked: VecDeque<(PacketId, Vec<Change>)>,
     /// Since when it has answered for none of these.
-    pub(super) asked_since: Millis,
+    pub(crate) asked_since: Millis,
     /// How many of the first round are not confirmed.
-    first_left: u64,
+    pub(crate) first_left: u64,
     /// How many of the first round it was not even asked for.
-    first_unasked: u64,
+    pub(crate) first_unasked: u64,
     /// Filters that it holds.
-    held: u64,
+    pub(crate) held: u64,
     /// Whether subscriptions may have identifiers.
-    pub(super) identifies: bool,
+    pub(crate) identifies: bool,
     /// Filters that nobody wants any more, and that it may hold still.
-    gone: BTreeSet<Box<str>>,
+    pub(crate) gone: BTreeSet<Box<str>>,
     /// Filters that it has refused.
-    pub(super) refused: BTreeSet<Box<str>>,
+    pub(crate) refused: BTreeSet<Box<str>>,
     /// Those that it had refused and is to forget all the same.
-    not_held: BTreeSet<Box<str>>,
+    pub(crate) not_held: BTreeSet<Box<str>>,
     /// When it is asked for these again.
-    ask_again_at: Millis,
+    pub(crate) ask_again_at: Millis,
     /// Filters that end its connections.
-    pub(super) ending: Ending,
+    pub(crate) ending: Ending,
     /// Topics whose messages it takes and does not bring back, although it has granted the filters.
-    pub(super) kept_back: BTreeSet<Box<str>>,
+    pub(crate) kept_back: BTreeSet<Box<str>>,
 }
 
 impl Default for FilterSync {
@@ -140,12 +137,12 @@ impl FilterSync {
     }
 
     /// Whether it was asked for all that there was when it came, so that what it is given now comes back.
-    pub(super) fn are_asked(&self) -> bool {
+    pub(crate) fn are_asked(&self) -> bool {
         self.first_unasked == 0 && self.ending.suspects_nothing()
     }
 
     /// Whether it has answered all that it was asked for.
-    pub(super) fn nothing_asked(&self) -> bool {
+    pub(crate) fn nothing_asked(&self) -> bool {
         self.asked.is_empty()
     }
 
@@ -165,12 +162,12 @@ impl FilterSync {
         answer.min(self.ask_again_at).min(self.ending.again_at)
     }
 
-    pub(super) fn answer_due(&self, timeout: u64) -> Millis {
+    pub(crate) fn answer_due(&self, timeout: u64) -> Millis {
         self.asked_since.plus(timeout.saturating_mul(SUB_ACK_PROBES))
     }
 
     /// Whether it holds all that there was when it came.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.first_left == 0
     }
 }
@@ -180,119 +177,9 @@ fn for_brokers<'a>(settings: &Settings, tenant: TenantId, filter: &'a str) -> Op
     if is_own_topic(filter) { None } else { at_brokers(settings, tenant, filter) }
 }
 
-impl Uplinking<'_> {
-    /// A broker is gone: nobody waits for its answers. What was unanswered when it closed the connection may be why.
-    pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey, closed: bool) {
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        let filters = &mut uplink.filters;
-        let asked = filters.asked.iter().filter(|_| closed).flat_map(|(_, changes)| changes);
-        if let Some(filter) = filters.ending.note_closed(asked, now.monotonic) {
-            uplink.last_error = format!("the broker closes the connection when it is asked for the filter {filter:?}");
-            uplink.suspicion.told = true;
-            // The next connection will do better.
-            uplink.backoff_ms = 0;
-        }
-        let changes = filters.asked.drain(..).flat_map(|(_, changes)| changes).chain(filters.queue.drain(..));
-        let changes: Vec<Change> = changes.collect();
-        filters.held = 0;
-        filters.asked_since = Millis::NEVER;
-        filters.first_unasked = 0;
-        filters.refused.clear();
-        filters.not_held.clear();
-        filters.ask_again_at = Millis::NEVER;
-        filters.kept_back.clear();
-        let unsubscribed = changes.iter().filter(|change| !change.subscribe).map(|change| change.filter.clone());
-        filters.gone.extend(unsubscribed.take(GONE_MAX));
-        self.uplinks.brokers.note_flaws(key);
-        for change in changes {
-            self.end_wait(now, change.wait);
-        }
-    }
-
-    pub(super) fn handle_sub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
-        let Some((uplink, version)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
-        let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
-        self.uplinks.brokers.note_refused(now, &self.uplinks.wanted, uplink, &ack);
-        self.uplinks.wanted.note_verdicts(&self.uplinks.brokers, uplink, &ack);
-        self.pass_refusals_on(now, uplink, &ack);
-        self.note_answered(now, uplink, ack.packet_id);
-        Ok(())
-    }
-
-    pub(super) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
-        let Some((uplink, version)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
-        let ack = UnsubAck::decode(version, frame.first_byte, frame.body)?;
-        self.note_answered(now, uplink, ack.packet_id);
-        Ok(())
-    }
-
-    /// A broker has answered for some filters.
-    fn note_answered(&mut self, now: Now, key: UplinkKey, id: PacketId) {
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        let filters = &mut uplink.filters;
-        let Some(at) = filters.asked.iter().position(|(asked, _)| *asked == id) else { return };
-        let Some((_, changes)) = filters.asked.remove(at) else { return };
-        filters.asked_since = if filters.asked.is_empty() { Millis::NEVER } else { now.monotonic };
-        let asked_before = filters.are_asked();
-        for change in &changes {
-            filters.ending.note_answered(&change.filter);
-            if change.subscribe {
-                filters.not_held.remove(&change.filter);
-                filters.held += u64::from(!filters.refused.contains(&change.filter));
-            } else if !filters.not_held.remove(&change.filter) {
-                filters.held = filters.held.saturating_sub(1);
-            }
-        }
-        let before = filters.first_left;
-        filters.first_left = before.saturating_sub(changes.len() as u64);
-        let complete = before > 0 && filters.first_left == 0;
-        for change in changes {
-            self.end_wait(now, change.wait);
-        }
-        self.uplinks.brokers.send_filters(self.desk, key);
-        if !asked_before && self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
-            self.uplinks.brokers.note_flaws(key);
-            dealing!(self).keep_order(now);
-            self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
-        }
-        self.uplinks.brokers.set_uplink_timer(self.desk, key);
-        if complete {
-            self.uplinks.brokers.begin_serving(now, self.desk, key);
-        }
-    }
-
-    /// One broker less is waited for.
-    pub(super) fn end_wait(&mut self, now: Now, wait: u64) {
-        let wanted = &mut self.uplinks.wanted;
-        let Some(waiter) = wanted.waits.get_mut(&wait) else { return };
-        waiter.left = waiter.left.saturating_sub(1);
-        if waiter.left > 0 {
-            return;
-        }
-        let Some(Waiter { shard, ticket, verdict, .. }) = wanted.waits.remove(&wait) else { return };
-        self.pass_verdict_on(now, shard, ticket, &verdict);
-        self.confirm_wait(now, shard, ticket);
-        while let Some((last, shard, ticket)) = self.uplinks.wanted.behind.front().copied() {
-            if self.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {
-                break;
-            }
-            self.uplinks.wanted.behind.pop_front();
-            self.confirm_wait(now, shard, ticket);
-        }
-    }
-
-    fn confirm_wait(&mut self, now: Now, shard: ShardId, ticket: Ticket) {
-        if shard == self.place.shard {
-            answering!(self).handle_interest_seen(now, ticket);
-        } else {
-            self.links.confirm_interest(shard, ticket);
-        }
-    }
-}
-
 impl Brokers {
     /// A broker is there: it is asked for everything that is wanted.
-    pub(super) fn begin_filters(
+    pub(crate) fn begin_filters(
         &mut self,
         desk: &mut Desk,
         wanted: &WantedFilters,
@@ -317,7 +204,7 @@ impl Brokers {
     }
 
     /// Sends as many SUBSCRIBE and UNSUBSCRIBE packets as may be under way.
-    pub(super) fn send_filters(&mut self, desk: &mut Desk, key: UplinkKey) {
+    pub(crate) fn send_filters(&mut self, desk: &mut Desk, key: UplinkKey) {
         let now = desk.journal.now.monotonic;
         loop {
             let Some(uplink) = self.all.get_mut(&key) else { return };
@@ -346,7 +233,7 @@ impl Brokers {
 
     /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from
     /// it.
-    fn note_refused(&mut self, now: Now, wanted: &WantedFilters, key: UplinkKey, ack: &SubAck<'_>) {
+    pub(crate) fn note_refused(&mut self, now: Now, wanted: &WantedFilters, key: UplinkKey, ack: &SubAck<'_>) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         let Some((_, changes)) = filters.asked.iter().find(|(id, _)| *id == ack.packet_id) else { return };
@@ -372,7 +259,7 @@ impl Brokers {
     }
 
     /// A broker is asked once more for what it has refused: its rules may have changed.
-    pub(super) fn ask_filters_again(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+    pub(crate) fn ask_filters_again(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         if filters.ask_again_at > now.monotonic {

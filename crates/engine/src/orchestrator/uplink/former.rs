@@ -1,12 +1,9 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
-use crate::cluster::ending::ending;
-use crate::desk::{Desk, Timer};
-use crate::engine::Engine;
-use crate::ids::SessionKey;
+use crate::desk::Desk;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
-use crate::telling::reason::Reason;
+use crate::timers::Timer;
 
 /// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who
 /// manages a fleet names them one after the other.
@@ -14,7 +11,7 @@ const NAMED_WITHIN_MS: u64 = 10_000;
 
 /// What is known of the brokers of an earlier process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Former {
+pub(crate) enum Former {
     /// Nobody has looked for their sessions.
     #[default]
     Unknown,
@@ -22,34 +19,6 @@ pub(super) enum Former {
     Awaited(Millis),
     /// There are none, or they were given up.
     Settled,
-}
-
-impl Engine {
-    /// Their time is over.
-    pub(crate) fn handle_former_timer(&mut self, now: Now) {
-        self.uplinks.brokers.former = Former::Unknown;
-        self.forget_other_uplinks(now);
-    }
-
-    /// All brokers have been named: others get what those owe that an earlier process knew and that are not among them.
-    /// Where there is none at all it waits in the store until there is.
-    pub fn forget_other_uplinks(&mut self, now: Now) {
-        self.desk.journal.now = now;
-        if let Former::Awaited(until) = std::mem::take(&mut self.uplinks.brokers.former) {
-            self.desk.timers.cancel(until, Timer::FormerUplinks);
-        }
-        if self.uplinks.brokers.all.is_empty() {
-            return;
-        }
-        self.uplinks.brokers.former = Former::Settled;
-        let known = &self.uplinks.brokers.by_session;
-        let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
-        let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
-        for session in others {
-            ending!(self).end_session(now, session, Reason::SessionDiscarded);
-        }
-        self.after_frame(now);
-    }
 }
 
 impl Brokers {

@@ -26,91 +26,83 @@
 //!   a while.
 //! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
-mod adopted;
-mod asking;
-mod confirm;
-mod connection;
-mod copies;
+pub(crate) mod adopted;
+pub(crate) mod asking;
+pub(crate) mod confirm;
+pub(crate) mod connection;
+pub(crate) mod copies;
 mod coverage;
-mod ending;
-mod filters;
-mod former;
-mod here;
+pub(crate) mod ending;
+pub(crate) mod filters;
+pub(crate) mod former;
 pub(crate) mod id;
 mod leave;
-mod life;
-mod order;
-mod packet_limits;
-mod quarantine;
-mod quota;
-mod receive;
-mod refusal;
-mod removals;
+pub(crate) mod life;
+pub(crate) mod order;
+pub(crate) mod packet_limits;
+pub(crate) mod quarantine;
+pub(crate) mod quota;
+pub(crate) mod receive;
+pub(crate) mod refusal;
+pub(crate) mod removals;
 mod report;
-mod route;
-mod settle;
-mod settled;
-mod suspects;
-pub(crate) mod uplinking;
+pub(crate) mod route;
+pub(crate) mod settle;
+pub(crate) mod settled;
+pub(crate) mod suspects;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use tidegate_mqtt::{QoS, ReasonCode, Version};
-
-use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, Place, SessionKey};
+pub(crate) use crate::ids::UPLINK_PREFIX;
+use crate::ids::UplinkKey;
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey};
+use crate::journal::Numbers;
+use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
-use adopted::Adopted;
-use confirm::Confirming;
-use copies::{KeptIds, LastMessage};
-use filters::{FilterSync, WantedFilters};
-use former::Former;
-use id::{MessageId, SeenIds};
-use order::Hold;
-use packet_limits::PacketLimit;
-use quarantine::Quarantine;
-use quota::Pause;
-use removals::Removals;
-use settle::Resends;
-use suspects::{Blames, Suspicion};
-
 pub use crate::settings::uplinks::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
+use adopted::Adopted;
+use confirm::Confirming;
+use copies::{KeptIds, LastMessage};
+pub(crate) use filters::{FilterSync, WantedFilters};
+use former::Former;
+use id::{MessageId, SeenIds};
+pub(crate) use order::Hold;
+use packet_limits::PacketLimit;
+use quarantine::Quarantine;
+pub(crate) use quota::Pause;
+use removals::Removals;
 pub(crate) use route::Gate;
+use settle::Resends;
 pub use settled::Settling;
+use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use suspects::{Blames, Suspicion};
+use tidegate_mqtt::{QoS, ReasonCode, Version};
 
-/// Stands where the sessions of clients have the listener that they came through.
-pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
-pub(crate) use crate::ids::UPLINK_PREFIX;
 /// The share name of the group that all uplinks are in.
 pub(crate) const UPLINK_SHARE: &str = "$uplink";
+
 /// The filter of that group.
 pub(crate) const UPLINK_FILTER: &str = "#";
-
-/// An uplink of this shard; numbers of removed ones are not used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct UplinkKey(pub u32);
 
 /// The brokers of a fleet on a shard, and what every shard of an orchestrator needs.
 #[derive(Debug, Default)]
 pub(crate) struct Uplinks {
     /// The number of this shard's message ids, different in each process.
-    origin: u64,
+    pub(crate) origin: u64,
     next_number: u64,
     /// Whether the fleet takes messages.
-    gate: Gate,
+    pub(crate) gate: Gate,
     /// Messages since the gate was looked at.
-    unchecked: u32,
+    pub(crate) unchecked: u32,
     /// Topics that brokers deny.
     pub(crate) quarantine: Quarantine,
     /// The longest packet that any broker takes, bytes.
-    largest: u32,
+    pub(crate) largest: u32,
     /// Publishers that wait until it does.
-    waiting: BTreeSet<ConnectionKey>,
+    pub(crate) waiting: BTreeSet<ConnectionKey>,
     pub(crate) brokers: Brokers,
     pub(crate) settlement: Settlement,
     pub(crate) wanted: WantedFilters,
@@ -120,18 +112,18 @@ pub(crate) struct Uplinks {
 #[derive(Debug, Default)]
 pub(crate) struct Brokers {
     pub(crate) config: FleetConfig,
-    all: BTreeMap<UplinkKey, Uplink>,
-    next_key: u32,
-    next_attempt: u64,
-    by_session: BTreeMap<u32, UplinkKey>,
-    by_connection: BTreeMap<ConnectionKey, UplinkKey>,
+    pub(crate) all: BTreeMap<UplinkKey, Uplink>,
+    pub(crate) next_key: u32,
+    pub(crate) next_attempt: u64,
+    pub(crate) by_session: BTreeMap<u32, UplinkKey>,
+    pub(crate) by_connection: BTreeMap<ConnectionKey, UplinkKey>,
     /// Sessions of brokers that are better not given every message at present.
-    flawed: BTreeSet<u32>,
+    pub(crate) flawed: BTreeSet<u32>,
     /// Whether any broker has a limit to the length of a packet.
     limited: bool,
     /// Brokers that wait for others, so that topics keep their order.
-    held: BTreeSet<UplinkKey>,
-    former: Former,
+    pub(crate) held: BTreeSet<UplinkKey>,
+    pub(crate) former: Former,
     /// The process stops: no broker is dialed any more.
     pub(crate) stopping: bool,
 }
@@ -148,97 +140,97 @@ pub(crate) struct FleetConfig {
 #[derive(Debug, Default)]
 pub(crate) struct Settlement {
     /// How often messages were sent again that did not come back.
-    resends: Resends,
+    pub(crate) resends: Resends,
     /// How often messages were under way when brokers closed the connection.
-    blames: Blames,
+    pub(crate) blames: Blames,
     /// Brokers that need no care any more, since the packet at hand.
-    trusted: Vec<UplinkKey>,
+    pub(crate) trusted: Vec<UplinkKey>,
     /// Messages that no broker brings back, at the end of the packet at hand.
-    for_here: Vec<(UplinkKey, MessageRef)>,
-    seen: SeenIds,
-    confirming: Confirming,
-    removals: Removals,
+    pub(crate) for_here: Vec<(UplinkKey, MessageRef)>,
+    pub(crate) seen: SeenIds,
+    pub(crate) confirming: Confirming,
+    pub(crate) removals: Removals,
     /// Messages that brokers have acknowledged in the packet at hand.
-    acknowledged: Vec<(SessionKey, InFlight)>,
+    pub(crate) acknowledged: Vec<(SessionKey, InFlight)>,
     /// Messages that brokers will never take, in the packet at hand, where somebody waits for one.
-    denied: Vec<MessageId>,
+    pub(crate) denied: Vec<MessageId>,
     /// Messages that brokers have answered with an error, in the packet at hand.
-    refused: Vec<Declined>,
-    unreturned_bytes: u64,
+    pub(crate) refused: Vec<Declined>,
+    pub(crate) unreturned_bytes: u64,
     /// Where brokers whose sessions were restored go on keeping ids.
     restored_ids: BTreeMap<StoredSession, u64>,
 }
 
 /// A message that a broker has answered with an error.
 #[derive(Debug)]
-struct Declined {
-    session: SessionKey,
-    code: ReasonCode,
-    in_flight: InFlight,
+pub(crate) struct Declined {
+    pub(crate) session: SessionKey,
+    pub(crate) code: ReasonCode,
+    pub(crate) in_flight: InFlight,
 }
 
 /// One uplink.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
-struct Uplink {
-    name: Box<str>,
-    options: UplinkOptions,
-    session: SessionKey,
-    connection: Option<ConnectionKey>,
-    stage: Stage,
+pub(crate) struct Uplink {
+    pub(crate) name: Box<str>,
+    pub(crate) options: UplinkOptions,
+    pub(crate) session: SessionKey,
+    pub(crate) connection: Option<ConnectionKey>,
+    pub(crate) stage: Stage,
     /// Since when it is in its present state, Unix milliseconds.
-    since: u64,
+    pub(crate) since: u64,
     /// The version of the present connection, or the one that is tried next.
-    version: Version,
+    pub(crate) version: Version,
     /// The version that was accepted last.
-    accepted: Option<Version>,
+    pub(crate) accepted: Option<Version>,
     /// Whether it has said that it does not know MQTT 5.0.
-    refuses_v5: bool,
+    pub(crate) refuses_v5: bool,
     /// Whether the end of this connection could mean that it does not know the version: it has said nothing so far.
-    silent: bool,
-    draining: Option<Drain>,
-    filters: FilterSync,
+    pub(crate) silent: bool,
+    pub(crate) draining: Option<Drain>,
+    pub(crate) filters: FilterSync,
     /// In flight, but for others to deliver: only the packet ids are to be released.
-    released: u64,
+    pub(crate) released: u64,
     /// Until when it is given nothing, since it had no room.
-    pause: Pause,
+    pub(crate) pause: Pause,
     /// What others have to settle before it is given anything.
-    hold: Hold,
+    pub(crate) hold: Hold,
     /// What is known of the connections that it has closed.
-    suspicion: Suspicion,
+    pub(crate) suspicion: Suspicion,
     /// Acknowledged and not come back.
-    unreturned: BTreeMap<MessageId, Unreturned>,
+    pub(crate) unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
-    timer: Millis,
+    pub(crate) timer: Millis,
     /// When a dead broker's messages go to others.
-    reassign_at: Millis,
+    pub(crate) reassign_at: Millis,
     /// How long the next attempt waits.
-    backoff_ms: u64,
+    pub(crate) backoff_ms: u64,
     /// Packets in flight as the broker allows.
-    window: u16,
+    pub(crate) window: u16,
     /// The longest packet that it takes.
-    limit: PacketLimit,
+    pub(crate) limit: PacketLimit,
     /// The highest QoS that the broker takes.
-    max_qos: QoS,
-    probe: Probe,
+    pub(crate) max_qos: QoS,
+    pub(crate) probe: Probe,
     /// The last message that had no id.
-    last: LastMessage,
-    kept: KeptIds,
+    pub(crate) last: LastMessage,
+    pub(crate) kept: KeptIds,
     /// What is known of the dead orchestrator whose connection this goes on with.
-    adopted: Option<Box<Adopted>>,
-    counters: UplinkCounters,
-    last_error: String,
+    pub(crate) adopted: Option<Box<Adopted>>,
+    pub(crate) counters: UplinkCounters,
+    pub(crate) last_error: String,
     /// Whether the log was told that the broker is away.
-    told_away: bool,
+    pub(crate) told_away: bool,
     /// Whether the log was ever told that it serves.
-    told_serving: bool,
+    pub(crate) told_serving: bool,
     /// Whether its connection ends because it was asked to.
-    ends: bool,
+    pub(crate) ends: bool,
 }
 
 /// How far the connection of an uplink is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+pub(crate) enum Stage {
     /// The shell opens a transport.
     Dialing(DialAttempt),
     /// CONNECT was sent.
@@ -251,35 +243,35 @@ enum Stage {
 
 /// Whether the broker lives.
 #[derive(Clone, Copy, Debug, Default)]
-struct Probe {
+pub(crate) struct Probe {
     /// When the unanswered PINGREQ was sent.
-    asked: Option<Millis>,
+    pub(crate) asked: Option<Millis>,
     /// When the next one is due.
-    next: Millis,
+    pub(crate) next: Millis,
     /// PINGRESP packets taken on this connection.
-    answered: u64,
+    pub(crate) answered: u64,
 }
 
 impl Probe {
     /// When the broker is lost that has sent its last packet at `seen`. A slow one may have much to do before it comes
     /// to the probe: whatever it sends shows that it lives.
-    fn due(&self, seen: Millis, timeout: u64) -> Option<Millis> {
+    pub(crate) fn due(&self, seen: Millis, timeout: u64) -> Option<Millis> {
         self.asked.map(|asked| asked.max(seen).plus(timeout))
     }
 }
 
 /// A broker that is given nothing any more.
 #[derive(Clone, Copy, Debug)]
-struct Drain {
+pub(crate) struct Drain {
     /// The answer that shows that the broker has worked off all it was given: one to a PINGREQ sent behind it.
-    answers_wanted: u64,
+    pub(crate) answers_wanted: u64,
 }
 
 /// A message that a broker has acknowledged and that is to come back.
 #[derive(Debug)]
-struct Unreturned {
-    in_flight: InFlight,
-    since: Millis,
+pub(crate) struct Unreturned {
+    pub(crate) in_flight: InFlight,
+    pub(crate) since: Millis,
 }
 
 impl Uplinks {
@@ -365,7 +357,7 @@ impl Brokers {
         uplink.map(|uplink| uplink.timer = due).is_some()
     }
 
-    fn find(&self, name: &str) -> Option<UplinkKey> {
+    pub(crate) fn find(&self, name: &str) -> Option<UplinkKey> {
         self.all.iter().find(|(_, uplink)| &*uplink.name == name).map(|(key, _)| *key)
     }
 }
@@ -412,6 +404,6 @@ impl Settlement {
 }
 
 /// The client id of a broker's uplink in its tenant.
-fn session_name(broker: &str) -> String {
+pub(crate) fn session_name(broker: &str) -> String {
     format!("{UPLINK_PREFIX}{broker}")
 }

@@ -4,30 +4,28 @@
 //! with them. What these have under way does not, and would be overtaken by what the new ones are given: so a new one
 //! is given nothing until that is settled, for a limited time.
 
+use super::id::MessageId;
 use crate::desk::Desk;
 use crate::groups::Groups;
-use crate::groups::dealing::Dealing;
+use crate::ids::SessionKey;
+use crate::ids::UplinkKey;
+use crate::message::MessageRef;
+use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
-use std::collections::BTreeSet;
-
-use super::id::MessageId;
-use super::settle::Whereto;
-use super::{RoutingPolicy, UplinkKey};
-use crate::ids::SessionKey;
-use crate::message::MessageRef;
-use crate::now::{Millis, Now};
 use crate::session::{Delivery, InFlight};
+use std::collections::BTreeSet;
 
 /// How long a broker waits at most until others have settled what they have of its topics, milliseconds.
 const ORDER_WAIT_MAX_MS: u64 = 2_000;
+
 /// Of the messages that wait for a broker so many, the oldest, are looked at for the place of one that is dealt anew.
 const PLACE_AMONG_MAX: usize = 4_096;
 
 /// What others have to settle before a broker is given anything.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(crate) struct Hold {
     /// When it waits no longer, [`Millis::NEVER`] where it does not wait.
     pub(super) until: Millis,
     waits_for: BTreeSet<MessageId>,
@@ -54,55 +52,13 @@ fn id_of(delivery: &Delivery) -> Option<MessageId> {
     MessageId::at_end_of(delivery.message.properties())
 }
 
-impl Dealing<'_> {
-    /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
-    /// ones.
-    pub(super) fn keep_order(&mut self, now: Now) {
-        let by_topic =
-            self.uplinks.brokers.config.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
-        if !by_topic || self.uplinks.brokers.all.len() < 2 {
-            return;
-        }
-        // First, since what moves may be sent at once.
-        self.uplinks.wait_for_moved(now, self.desk, self.groups);
-        let keys: Vec<UplinkKey> = self.uplinks.brokers.all.keys().copied().collect();
-        for key in keys {
-            self.move_queue(now, key);
-        }
-    }
-
-    /// What waits for a broker goes to those that have its topics now.
-    fn move_queue(&mut self, now: Now, key: UplinkKey) {
-        let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        let moves = |delivery: &Delivery| {
-            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
-        };
-        if !flow.is_some_and(|flow| flow.queue.iter().any(moves)) {
-            return;
-        }
-        let queue = super::settle::take_queue(&mut self.desk.sessions, session);
-        let moves = |delivery: &Delivery| {
-            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
-        };
-        let (go, stay): (Vec<Delivery>, Vec<Delivery>) = queue.into_iter().partition(moves);
-        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
-            flow.queue_bytes = stay.iter().map(Delivery::cost).sum();
-            flow.queue = stay.into_iter().collect();
-        }
-        self.deal_queue(now, key, go, Whereto::Elsewhere);
-        // What waited behind it may go without a window.
-        self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
-    }
-}
-
 impl Uplinks {
-    fn broker_of(&self, groups: &Groups, message: &MessageRef) -> Option<SessionKey> {
+    pub(crate) fn broker_of(&self, groups: &Groups, message: &MessageRef) -> Option<SessionKey> {
         groups.broker_of_topic(self, super::life::group(), message.topic())
     }
 
     /// Lets brokers wait that have topics now of which others have messages under way.
-    fn wait_for_moved(&mut self, now: Now, desk: &mut Desk, groups: &Groups) {
+    pub(crate) fn wait_for_moved(&mut self, now: Now, desk: &mut Desk, groups: &Groups) {
         let mut moved: Vec<(SessionKey, MessageId)> = Vec::new();
         for uplink in self.brokers.all.values() {
             let flow = desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
@@ -140,7 +96,7 @@ impl Brokers {
     }
 
     /// Brokers that waited for a message do not any more.
-    pub(super) fn wait_no_longer_for(&mut self, desk: &mut Desk, layouts: &mut Layouts, id: &MessageId) {
+    pub(crate) fn wait_no_longer_for(&mut self, desk: &mut Desk, layouts: &mut Layouts, id: &MessageId) {
         let held: Vec<UplinkKey> = self.held.iter().copied().collect();
         for key in held {
             let Some(uplink) = self.all.get_mut(&key) else { continue };
@@ -151,7 +107,7 @@ impl Brokers {
     }
 
     /// A broker has waited long enough for others.
-    pub(super) fn end_long_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn end_long_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
         let waited = self.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
         if waited {
             self.end_hold(now, desk, layouts, key);
@@ -165,7 +121,7 @@ impl Brokers {
     }
 
     /// A broker waits for nobody, as when it is away.
-    pub(super) fn forget_hold(&mut self, key: UplinkKey) {
+    pub(crate) fn forget_hold(&mut self, key: UplinkKey) {
         self.held.remove(&key);
         if let Some(uplink) = self.all.get_mut(&key) {
             uplink.hold.forget();
@@ -173,7 +129,7 @@ impl Brokers {
     }
 
     /// A message that was dealt anew waits behind younger ones of its topic: it goes before them.
-    pub(super) fn put_in_its_place(&mut self, desk: &mut Desk, message: &MessageRef) {
+    pub(crate) fn put_in_its_place(&mut self, desk: &mut Desk, message: &MessageRef) {
         let Some(id) = MessageId::at_end_of(message.properties()) else { return };
         let age = (id.entered, id.number);
         let is_it = |delivery: &Delivery| id_of(delivery) == Some(id);

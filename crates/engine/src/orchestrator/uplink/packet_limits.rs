@@ -7,9 +7,9 @@ const LEARNED_MS: u64 = 600_000;
 
 /// The longest packet that a broker takes, bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PacketLimit {
+pub(crate) struct PacketLimit {
     /// As the broker's last CONNACK says.
-    pub(super) announced: u32,
+    pub(crate) announced: u32,
     /// As it has shown by refusing a packet of one byte more.
     learned: u32,
     learned_until: Millis,
@@ -22,12 +22,12 @@ impl Default for PacketLimit {
 }
 
 impl PacketLimit {
-    pub(super) fn bytes(self) -> u32 {
+    pub(crate) fn bytes(self) -> u32 {
         self.announced.min(self.learned)
     }
 
     /// The broker has refused a packet of this length.
-    pub(super) fn learn(&mut self, now: Millis, refused: usize) {
+    pub(crate) fn learn(&mut self, now: Millis, refused: usize) {
         self.learned = u32::try_from(refused.saturating_sub(1)).unwrap_or(u32::MAX).min(self.learned);
         self.learned_until = now.plus(LEARNED_MS);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tidegate_mqtt::ReasonCode;
 
-use super::UplinkKey;
+use crate::ids::UplinkKey;
 use crate::now::Millis;
 
 /// Topics remembered. When there are more, the one that ends first makes room.
@@ -59,12 +59,12 @@ impl Quarantine {
 
     /// A broker has denied a message of a topic without a word about the topic. Returns whether the topic is refused from
     /// now on.
-    pub(super) fn note_denied(&mut self, topic: &str, now: Millis) -> bool {
+    pub(crate) fn note_denied(&mut self, topic: &str, now: Millis) -> bool {
         self.note(topic, now, |denied| denied.times = denied.times.saturating_add(1))
     }
 
     /// A broker, of so many that serve, has said that it denies a topic. Returns whether the topic is refused from now on.
-    pub(super) fn note_denied_by(&mut self, topic: &str, now: Millis, broker: UplinkKey, able: usize) -> bool {
+    pub(crate) fn note_denied_by(&mut self, topic: &str, now: Millis, broker: UplinkKey, able: usize) -> bool {
         self.note(topic, now, |denied| {
             if !denied.by.contains(&broker) && denied.by.len() < BROKERS_ENOUGH {
                 denied.by.push(broker);
@@ -96,7 +96,7 @@ impl Quarantine {
     }
 
     /// A broker has taken a message of a topic: an earlier denial was about that message alone.
-    pub(super) fn note_taken(&mut self, topic: &str) {
+    pub(crate) fn note_taken(&mut self, topic: &str) {
         if self.topics.get(topic).is_some_and(|denied| denied.times < DENIALS) {
             self.topics.remove(topic);
         }
@@ -112,7 +112,7 @@ impl Quarantine {
 }
 
 /// Whether a broker that gives this reason denies the topic, not only this message.
-pub(super) fn is_about_topic(code: ReasonCode) -> bool {
+pub(crate) fn is_about_topic(code: ReasonCode) -> bool {
     matches!(code, ReasonCode::NotAuthorized | ReasonCode::TopicNameInvalid)
 }
 

@@ -2,20 +2,7 @@
 
 use super::{Drain, Stage, Uplink, UplinkReport, UplinkState};
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::now::Millis;
-
-impl Engine {
-    /// How all uplinks are.
-    pub fn uplinks(&self) -> Vec<UplinkReport> {
-        self.uplinks.brokers.all.values().map(|uplink| uplink.report(&self.desk)).collect()
-    }
-
-    /// Filters that the clients of this process want of brokers.
-    pub fn wanted_filters(&self) -> u64 {
-        self.uplinks.wanted.len() as u64
-    }
-}
 
 impl Uplink {
     /// Whether its broker holds all filters, and is not drained.
@@ -24,12 +11,12 @@ impl Uplink {
     }
 
     /// Whether its broker is given messages: it is not drained, and it is there or was away for a short time only.
-    pub(super) fn keeps_its_share(&self, now: Millis) -> bool {
+    pub(crate) fn keeps_its_share(&self, now: Millis) -> bool {
         let is_there = self.stage == Stage::Open;
         self.draining.is_none() && (is_there || self.reassign_at != Millis::NEVER && self.reassign_at > now)
     }
 
-    pub(super) fn report(&self, desk: &Desk) -> UplinkReport {
+    pub(crate) fn report(&self, desk: &Desk) -> UplinkReport {
         let (queued, in_flight) = desk.sessions.owed_by(self.session);
         let in_flight = in_flight.saturating_sub(self.released);
         let unreturned = self.unreturned.len() as u64;

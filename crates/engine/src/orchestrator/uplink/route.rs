@@ -1,28 +1,16 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
-use crate::groups::dealing::Dealing;
-use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
-use crate::orchestrator::uplink::uplinking::Uplinking;
-use crate::orchestrator::uplink::{FleetConfig, Uplinks};
-use crate::publish::publishing::Publishing;
-use crate::session::BlockedPublisher;
-use tidegate_mqtt::{PublishProperties, QoS, Version};
-
 use super::RoutingPolicy;
-use super::id::{MessageId, PROPERTY};
+use super::id::MessageId;
 use crate::desk::Desk;
-use crate::engine::Engine;
-use crate::link::fleet_word::FleetWord;
-use crate::link::record::Record;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
-use crate::publish::deliver::Terms;
-use crate::publish::dispatch::Source;
+use crate::orchestrator::uplink::{FleetConfig, Uplinks};
 use crate::publish::layouts::{Shape, packet_len};
 use crate::settings::SharedStrategy;
-use crate::settings::fleet_topics::at_brokers;
-use crate::telling::reason::Reason;
-use crate::topics::{SubscriberOptions, is_own_topic};
+use crate::topics::is_own_topic;
+use tidegate_mqtt::Version;
 
 /// Whether the fleet takes messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,124 +40,6 @@ impl Gate {
     }
 }
 
-/// Messages after which the gate is looked at.
-const UNCHECKED_MAX: u32 = 32;
-
-/// The gate opens again when no more than this part of what may be owed is.
-const OPENS_AT: u64 = 2;
-
-impl Uplinking<'_> {
-    /// The same, but only for one message of many: what may be owed is more than those in between.
-    pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
-        if !self.uplinks.settlement.for_here.is_empty() {
-            self.deliver_all_here(now);
-        }
-        self.uplinks.unchecked += 1;
-        // Those who wait at a closed gate shall not wait for messages that they keep from coming.
-        if self.uplinks.unchecked >= UNCHECKED_MAX || self.uplinks.gate != Gate::Open {
-            self.uplinks.unchecked = 0;
-            self.check_gate(now);
-        }
-    }
-
-    /// Opens or closes the gate by what the fleet owes, and tells the other shards.
-    pub(crate) fn check_gate(&mut self, now: Now) {
-        if !self.uplinks.brokers.config.has_uplinks_here() {
-            return;
-        }
-        let Some(settings) = self.uplinks.brokers.config.settings() else { return };
-        let (max_messages, max_bytes) = (settings.max_owed_messages, settings.max_owed_bytes);
-        let (mut messages, mut bytes) = (0, self.uplinks.settlement.unreturned_bytes);
-        for uplink in self.uplinks.brokers.all.values() {
-            let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
-            messages += uplink.unreturned.len() as u64;
-            if let Some(flow) = flow {
-                messages += (flow.queue.len() + flow.inflight.len()) as u64 - uplink.released;
-                bytes += flow.queue_bytes + flow.inflight_bytes;
-            }
-        }
-        let part = if self.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
-        let room = messages <= max_messages / part && bytes <= max_bytes / part;
-        let gate = match room {
-            _ if self.uplinks.brokers.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
-            true => Gate::Open,
-            false => Gate::Full,
-        };
-        let largest = self.uplinks.brokers.note_limits(now.monotonic);
-        if largest != self.uplinks.largest {
-            self.uplinks.largest = largest;
-            for shard in self.place.others() {
-                self.links.send(shard, Record::Fleet(FleetWord::Limit { largest }));
-            }
-        }
-        if gate == self.uplinks.gate {
-            return;
-        }
-        for shard in self.place.others() {
-            self.links.send(shard, Record::Fleet(FleetWord::Room { gate: gate.number() }));
-        }
-        self.set_gate(gate);
-    }
-
-    /// The gate is this from now on.
-    pub(crate) fn set_gate(&mut self, gate: Gate) {
-        self.uplinks.gate = gate;
-        if gate == Gate::Open {
-            for key in std::mem::take(&mut self.uplinks.waiting).into_iter().rev() {
-                let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
-                if let Some(extra) = extra {
-                    // The next time that it has to wait its time begins anew.
-                    extra.withheld_until = Millis::NEVER;
-                }
-                self.desk.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
-            }
-        }
-    }
-}
-
-impl Engine {
-    /// Whether the fleet takes messages.
-    pub fn fleet_is_open(&self) -> bool {
-        self.uplinks.gate == Gate::Open
-    }
-}
-
-impl Publishing<'_> {
-    /// A message that no packet brought, such as a will, goes to the fleet as well.
-    pub(crate) fn publish_inside_to_fleet(
-        &mut self,
-        now: Now,
-        publication: &Publication<'_>,
-        session: Option<SessionKey>,
-    ) {
-        let Some(topic) = at_brokers(&self.desk.settings, publication.tenant, publication.topic) else {
-            return self.route_inside(now, &mut publication.clone(), session);
-        };
-        if self.uplinks.quarantine.holds(&topic, now.monotonic) {
-            self.desk.reports().discard_publication(Reason::TopicDenied, &mut publication.clone());
-            return;
-        }
-        let mut properties = Vec::new();
-        if let Ok(given) = PublishProperties::decode(publication.properties) {
-            // A will may bring an id that its client has made up.
-            given.copy_forwardable_without(&[PROPERTY], &mut properties);
-        }
-        self.uplinks.next_message_id(now, self.desk, session, publication.retain).append(&mut properties);
-        let mut own = Publication::new(
-            TenantId::UPLINK,
-            &topic,
-            publication.qos,
-            publication.retain,
-            &properties,
-            publication.expires_at,
-            publication.payload,
-            publication.publisher,
-        );
-        own.priority = publication.priority;
-        self.route_inside(now, &mut own, session);
-    }
-}
-
 impl Uplinks {
     /// The id of the next message of a client.
     pub(crate) fn next_message_id(
@@ -190,39 +60,6 @@ impl FleetConfig {
     /// Whether what the broker itself publishes goes to the fleet.
     pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
         self.is_on() && publication.tenant != TenantId::UPLINK && !is_own_topic(publication.topic)
-    }
-}
-
-impl Dealing<'_> {
-    /// Gives a message to an uplink, which is in one group only.
-    #[inline]
-    pub(crate) fn deliver_to_uplink(
-        &mut self,
-        now: Now,
-        session: SessionKey,
-        publication: &mut Publication<'_>,
-        source: &Source,
-    ) {
-        if publication.qos == QoS::AtMostOnce && self.uplinks.keeps_back(session, publication.topic) {
-            // No acknowledgement says when the broker has it.
-            self.uplinks.deliver_later(session, publication.keep());
-        }
-        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
-        let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
-        let terms = Terms {
-            qos: SubscriberOptions::from_bits(membership.member.options).qos(),
-            retain: publication.retain,
-            subscription_ids: &[],
-            group: Some(&membership),
-            publisher: source.publisher(),
-            // The gate of the fleet bounds what waits for brokers.
-            metered: true,
-        };
-        if publication.qos.min(terms.qos) == QoS::AtMostOnce {
-            self.uplinks.brokers.note_given(session);
-        }
-        self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
     }
 }
 
@@ -278,7 +115,7 @@ impl super::Uplinks {
     }
 
     /// A broker gets a message now that it will not bring back.
-    fn deliver_later(&mut self, session: SessionKey, message: MessageRef) {
+    pub(crate) fn deliver_later(&mut self, session: SessionKey, message: MessageRef) {
         if let Some(key) = self.brokers.by_session.get(&session.0) {
             self.settlement.for_here.push((*key, message));
         }
@@ -292,7 +129,7 @@ impl super::Uplinks {
 
 impl super::Brokers {
     /// A broker is given a QoS 0 message, which it does not acknowledge.
-    fn note_given(&mut self, session: SessionKey) {
+    pub(crate) fn note_given(&mut self, session: SessionKey) {
         let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get_mut(key));
         if let Some(uplink) = uplink {
             uplink.counters.sent += 1;
@@ -300,7 +137,7 @@ impl super::Brokers {
     }
 
     /// Notes what limits there are; returns the longest packet that any broker takes which has been there.
-    pub(super) fn note_limits(&mut self, now: Millis) -> u32 {
+    pub(crate) fn note_limits(&mut self, now: Millis) -> u32 {
         let mut largest = None;
         self.limited = false;
         for uplink in self.all.values_mut() {
@@ -340,7 +177,7 @@ impl FleetConfig {
 }
 
 /// The length of a message's packet for a broker of MQTT 5, bytes.
-pub(super) fn len_for_broker(publication: &Publication<'_>, now: Millis) -> usize {
+pub(crate) fn len_for_broker(publication: &Publication<'_>, now: Millis) -> usize {
     let shape = Shape {
         version: Version::V5,
         qos: publication.qos,

@@ -6,10 +6,10 @@
 
 use super::copies::RECEIVE_MAXIMUM;
 use super::id::MessageId;
-use super::{Stage, Uplink, UplinkKey};
+use super::{Stage, Uplink};
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::ids::ConnectionKey;
+use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::Brokers;
 
@@ -19,12 +19,12 @@ const BUSY: u64 = RECEIVE_MAXIMUM as u64 / 2;
 /// What is still to come from brokers, for [`Engine::settle`].
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
-    awaited: Vec<Awaited>,
+    pub(crate) awaited: Vec<Awaited>,
 }
 
 /// What one broker has to say.
 #[derive(Clone, Debug)]
-struct Awaited {
+pub(crate) struct Awaited {
     key: UplinkKey,
     connection: ConnectionKey,
     /// The answer to a PINGREQ that was sent behind the moment.
@@ -37,50 +37,9 @@ struct Awaited {
     unreturned: Option<Vec<MessageId>>,
 }
 
-impl Engine {
-    /// Begins to find out whether all has come that brokers gave out before now. Brokers that are away are left out:
-    /// what they have comes, if at all, on another connection.
-    pub fn begin_settling(&mut self, now: Now) -> Settling {
-        self.desk.journal.now = now;
-        let open: Vec<UplinkKey> = self
-            .uplinks
-            .brokers
-            .all
-            .iter()
-            .filter(|(_, uplink)| uplink.stage == Stage::Open)
-            .map(|(key, _)| *key)
-            .collect();
-        let awaited =
-            open.into_iter().filter_map(|key| self.uplinks.brokers.await_uplink(now, &mut self.desk, key)).collect();
-        self.after_frame(now);
-        Settling { awaited }
-    }
-
-    /// The same for one broker.
-    pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
-        self.desk.journal.now = now;
-        let key = self.uplinks.brokers.find(broker);
-        let asked = key.and_then(|key| self.uplinks.brokers.await_uplink_or_its_connection(now, &mut self.desk, key));
-        self.after_frame(now);
-        Settling { awaited: asked.into_iter().collect() }
-    }
-
-    /// Whether all of it has come. Brokers that have said all are not asked again.
-    pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
-        self.desk.journal.now = now;
-        let awaited = std::mem::take(&mut settling.awaited);
-        settling.awaited = awaited
-            .into_iter()
-            .filter_map(|awaited| self.uplinks.brokers.still_awaited(now, &mut self.desk, awaited))
-            .collect();
-        self.after_frame(now);
-        settling.awaited.is_empty()
-    }
-}
-
 impl Brokers {
     /// What an uplink has to say from now on; `None` when it is away.
-    fn await_uplink(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) -> Option<Awaited> {
+    pub(crate) fn await_uplink(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) -> Option<Awaited> {
         let uplink = self.all.get_mut(&key)?;
         let connection = uplink.connection?;
         uplink.probe.next = now.monotonic;
@@ -96,15 +55,20 @@ impl Brokers {
     }
 
     /// The same for one that may be away: it is waited for.
-    fn await_uplink_or_its_connection(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) -> Option<Awaited> {
-        let nowhere = ConnectionKey { index: u32::MAX, generation: 0 };
-        let waits =
-            Awaited { key, connection: nowhere, answers_wanted: u64::MAX, received: 0, sent: 0, unreturned: None };
-        let is_open = self.all.get(&key)?.stage == Stage::Open;
-        if is_open { self.await_uplink(now, desk, key) } else { Some(waits) }
+    pub(crate) fn await_uplink_or_its_connection(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        key: UplinkKey,
+    ) -> Option<Awaited> {
+        if self.all.get(&key)?.stage == Stage::Open {
+            return self.await_uplink(now, desk, key);
+        }
+        let connection = ConnectionKey { index: u32::MAX, generation: 0 };
+        Some(Awaited { key, connection, answers_wanted: u64::MAX, received: 0, sent: 0, unreturned: None })
     }
 
-    fn still_awaited(&mut self, now: Now, desk: &mut Desk, mut awaited: Awaited) -> Option<Awaited> {
+    pub(crate) fn still_awaited(&mut self, now: Now, desk: &mut Desk, mut awaited: Awaited) -> Option<Awaited> {
         // One that was taken out gives nothing any more.
         let uplink = self.all.get(&awaited.key)?;
         let (_, in_flight) = desk.sessions.owed_by(uplink.session);

@@ -8,48 +8,39 @@
 //! often enough. A broker that says why it closes (MQTT 5) is believed: one connection less, and one blame is enough.
 //! As long as the broker answers other messages, the next connection begins at once: others do not wait for a back-off.
 
+use super::Uplink;
+use super::id::MessageId;
 use crate::desk::Desk;
-use crate::groups::dealing::{Dealing, dealing};
+use crate::ids::UplinkKey;
+use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::uplinking::Uplinking;
 use crate::publish::layouts::Layouts;
 use std::collections::BTreeMap;
-
-use tidegate_mqtt::{QoS, ReasonCode};
-
-use super::id::MessageId;
-use super::quarantine::is_about_topic;
-use super::route::len_for_broker;
-use super::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
-use super::{Declined, Uplink, UplinkKey};
-use crate::event::{Event, LogEvent};
-use crate::link::fleet_word::FleetWord;
-use crate::link::record::Record;
-use crate::message::MessageRef;
-use crate::now::{Millis, Now};
-use crate::session::packet_ids::{InflightEntry, State};
-use crate::session::{Delivery, Flow, InFlight};
-use crate::telling::reason::Reason;
+use tidegate_mqtt::ReasonCode;
 
 /// Connections in a row that a broker has closed soon, from which on it is given one message at a time.
-const CLOSED_BEFORE_CARE: u8 = 2;
+pub(crate) const CLOSED_BEFORE_CARE: u8 = 2;
+
 /// How often a message has to be under way alone when a broker closes the connection until it is set aside.
 const BLAMED_MAX: u8 = 3;
+
 /// Messages whose blames are counted. Where there are more, the oldest are counted anew.
 const BLAMES_COUNTED_MAX: usize = 1_024;
+
 /// Connections in a row that begin at once after the broker has closed one over something that it was sent. It has to
 /// answer a message until there are as many again.
 const AT_ONCE_MAX: u8 = 8;
+
 /// How long a broker has to serve until its earlier troubles are forgotten, milliseconds.
 pub(super) const STEADY_AFTER_MS: u64 = 5_000;
 
 /// How often messages were under way alone when brokers closed the connection.
 #[derive(Debug, Default)]
-pub(super) struct Blames(BTreeMap<MessageId, u8>);
+pub(crate) struct Blames(BTreeMap<MessageId, u8>);
 
 impl Blames {
     /// Counts one more; says whether it was often enough.
-    fn is_enough(&mut self, id: &MessageId) -> bool {
+    pub(crate) fn is_enough(&mut self, id: &MessageId) -> bool {
         if self.0.len() >= BLAMES_COUNTED_MAX && !self.0.contains_key(id) {
             self.0.pop_first();
         }
@@ -65,33 +56,33 @@ impl Blames {
     }
 
     /// A broker has answered the message, or it is set aside.
-    pub(super) fn forget(&mut self, id: &MessageId) {
+    pub(crate) fn forget(&mut self, id: &MessageId) {
         self.0.remove(id);
     }
 }
 
 /// What is known of the connections that a broker has closed.
 #[derive(Debug)]
-pub(super) struct Suspicion {
+pub(crate) struct Suspicion {
     /// Connections in a row that it closed before it had served for long.
-    closed: u8,
+    pub(crate) closed: u8,
     /// The same, whoever has closed them.
-    lost: u8,
+    pub(crate) lost: u8,
     /// Messages in flight when the last one ended.
-    under_way: usize,
+    pub(crate) under_way: usize,
     /// How many messages are still to be answered one at a time; 0 where it gets as many as its window takes.
     careful: usize,
     /// The answered probe that would show that the broker has outlived the message under way: one to a PINGREQ sent
     /// behind it.
-    outlived_at: u64,
+    pub(crate) outlived_at: u64,
     /// With which code the broker has ended the present connection.
-    pub(super) said: Option<ReasonCode>,
+    pub(crate) said: Option<ReasonCode>,
     /// Connections that began at once since it has answered a message.
     at_once: u8,
     /// When it has served for long, [`Millis::NEVER`] where it does not serve or has.
-    pub(super) steady_at: Millis,
+    pub(crate) steady_at: Millis,
     /// Whether `last_error` tells of something that the next connection does not mend.
-    pub(super) told: bool,
+    pub(crate) told: bool,
 }
 
 impl Default for Suspicion {
@@ -113,12 +104,12 @@ impl Default for Suspicion {
 impl Suspicion {
     /// Whether the broker gets one message at a time.
     #[inline]
-    pub(super) fn is_careful(&self) -> bool {
+    pub(crate) fn is_careful(&self) -> bool {
         self.careful > 0
     }
 
     /// Whether the next connection begins at once; counts it.
-    fn may_retry_at_once(&mut self) -> bool {
+    pub(crate) fn may_retry_at_once(&mut self) -> bool {
         let may = self.at_once < AT_ONCE_MAX;
         self.at_once += u8::from(may);
         may
@@ -131,7 +122,7 @@ impl Suspicion {
 }
 
 /// Whether a broker that gives this reason closes the connection because of what it was sent, as far as one can tell.
-pub(super) fn is_about_packets(code: ReasonCode) -> bool {
+pub(crate) fn is_about_packets(code: ReasonCode) -> bool {
     !matches!(
         code,
         ReasonCode::Success
@@ -145,19 +136,6 @@ pub(super) fn is_about_packets(code: ReasonCode) -> bool {
             | ReasonCode::ServerMoved
             | ReasonCode::ConnectionRateExceeded
             | ReasonCode::MaximumConnectTime
-    )
-}
-
-/// Whether a broker that gives this reason denies a message.
-fn is_about_message(code: ReasonCode) -> bool {
-    matches!(
-        code,
-        ReasonCode::NotAuthorized
-            | ReasonCode::TopicNameInvalid
-            | ReasonCode::PacketTooLarge
-            | ReasonCode::PayloadFormatInvalid
-            | ReasonCode::RetainNotSupported
-            | ReasonCode::QosNotSupported
     )
 }
 
@@ -176,236 +154,9 @@ impl Uplink {
     }
 }
 
-impl Uplinking<'_> {
-    /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
-    /// Returns whether the next attempt comes at once: the broker is well, and only denies something.
-    pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) -> bool {
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
-        let suspicion = &mut uplink.suspicion;
-        let said = suspicion.said.take();
-        suspicion.steady_at = Millis::NEVER;
-        suspicion.lost = suspicion.lost.saturating_add(1);
-        let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
-        suspicion.under_way = flow.map_or(0, |flow| flow.inflight.len());
-        if !closed {
-            return false;
-        }
-        suspicion.closed = suspicion.closed.saturating_add(1);
-        if said.is_some_and(is_about_message) {
-            suspicion.closed = suspicion.closed.max(CLOSED_BEFORE_CARE);
-        }
-        let outlived = uplink.probe.answered > suspicion.outlived_at;
-        let nothing_asked = uplink.filters.nothing_asked();
-        // A connection that ends on its first packets is more likely a broker in trouble.
-        let unanswered = nothing_asked && flow.is_some_and(|flow| flow.inflight.len() > flow.to_resend);
-        let at_once = unanswered && suspicion.may_retry_at_once();
-        if said == Some(ReasonCode::PacketTooLarge) {
-            BrokerRefusals(dealing!(self)).learn_limit(now, key);
-            self.check_gate(now);
-            return at_once;
-        }
-        if !suspicion.is_careful() || outlived || !nothing_asked {
-            return at_once;
-        }
-        let Some(id) = flow.and_then(|flow| alone_under_way(flow)) else { return at_once };
-        // A code of the broker makes further attempts needless.
-        if self.uplinks.settlement.blames.is_enough(&id) || said.is_some_and(is_about_message) {
-            BrokerRefusals(dealing!(self)).set_aside(now, key, &id, said);
-            self.check_gate(now);
-        }
-        at_once
-    }
-}
-
-/// Acts on refusals of brokers: a message goes to another broker, or is dropped and its topic noted.
-pub(super) struct BrokerRefusals<'e>(pub(super) Dealing<'e>);
-
-impl BrokerRefusals<'_> {
-    /// Decides about what brokers have refused in the packet at hand.
-    pub(super) fn settle(&mut self, now: Now) {
-        while let Some(Declined { session, code, in_flight }) = self.0.uplinks.settlement.refused.pop() {
-            let key = self.0.uplinks.brokers.by_session.get(&session.0).copied();
-            let Some((key, delivery)) = key.zip(in_flight.delivery.as_ref()) else {
-                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
-                continue;
-            };
-            match code {
-                ReasonCode::QuotaExceeded => {
-                    self.0.begin_pause(now, key);
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
-                }
-                ReasonCode::PacketTooLarge => self.give_too_large_away(now, key, &in_flight),
-                _ if is_about_topic(code) && !self.is_denied_by(now, key, &delivery.message) => {
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
-                }
-                _ => self.0.desk.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
-            }
-            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
-        }
-    }
-
-    /// Takes messages in flight away from a broker, selected by their place and entry.
-    pub(super) fn take_in_flight(
-        &mut self,
-        key: UplinkKey,
-        is_taken: impl Fn(usize, &InflightEntry<InFlight>) -> bool,
-    ) -> Vec<InFlight> {
-        let Some(session) = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else {
-            return Vec::new();
-        };
-        let flow = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
-        let Some(flow) = flow else { return Vec::new() };
-        // The messages at the end have not been sent on this connection.
-        let sent = flow.inflight.len() - flow.to_resend;
-        let entries: Vec<_> = flow.inflight.drain().collect();
-        let mut taken = Vec::new();
-        for (place, entry) in entries.into_iter().enumerate() {
-            if !is_taken(place, &entry) {
-                keep_in_flight(&mut self.0.desk.sessions, session, entry);
-                continue;
-            }
-            let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
-            // An exactly-once message stays as a packet id to release, which is sent again in its place.
-            let is_gone = entry.state != State::AwaitPubRec;
-            if let Some(flow) = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
-                flow.inflight_bytes -= cost;
-                flow.to_resend -= usize::from(is_gone && place >= sent);
-            }
-            self.0.desk.memory.held -= cost;
-            if is_gone {
-                taken.push(entry.item);
-                continue;
-            }
-            // The broker may hold the packet id of an exactly-once message.
-            let (sessions, journal) = (&mut self.0.desk.sessions, &mut self.0.desk.journal);
-            taken.push(leave_to_release(sessions, journal, session, entry));
-            if let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) {
-                uplink.released += 1;
-            }
-        }
-        taken
-    }
-
-    /// A message is given to no broker any more.
-    fn set_aside(&mut self, now: Now, key: UplinkKey, id: &MessageId, said: Option<ReasonCode>) {
-        for in_flight in self.take_in_flight(key, |place, _| place == 0) {
-            let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };
-            let session = uplink.session;
-            if let Some(delivery) = &in_flight.delivery {
-                uplink.counters.set_aside += 1;
-                uplink.suspicion.told = true;
-                // The next connection will do better.
-                uplink.backoff_ms = 0;
-                let topic = delivery.message.topic();
-                let why = said.map_or_else(String::new, |code| format!(" ({code})"));
-                uplink.last_error = format!(
-                    "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
-                );
-                if !said.is_some_and(is_about_topic) {
-                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
-                    self.0.uplinks.settlement.resends.forget(id);
-                    let is_refused = self.0.uplinks.quarantine.note_denied(topic, now.monotonic);
-                    self.refuse_topic(key, topic, is_refused);
-                } else if self.is_denied_by(now, key, &delivery.message) {
-                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
-                } else {
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
-                }
-            }
-            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
-        }
-        self.0.uplinks.settlement.blames.forget(id);
-    }
-
-    /// A broker has said that it denies the topic of a message. Returns whether the message is given up: the topic is
-    /// refused, or the message was given to brokers often enough. Else it goes to another broker.
-    fn is_denied_by(&mut self, now: Now, key: UplinkKey, message: &MessageRef) -> bool {
-        let topic = message.topic();
-        // The broker itself may have closed its connection. Another one may be away for a moment.
-        let brokers = self.0.uplinks.brokers.all.iter();
-        let able = brokers.filter(|(other, uplink)| **other == key || uplink.keeps_its_share(now.monotonic)).count();
-        let is_refused = self.0.uplinks.quarantine.note_denied_by(topic, now.monotonic, key, able);
-        self.refuse_topic(key, topic, is_refused);
-        let id = MessageId::at_end_of(message.properties());
-        let resends = &mut self.0.uplinks.settlement.resends;
-        let is_over =
-            self.0.uplinks.quarantine.holds(topic, now.monotonic) || id.is_none_or(|id| resends.is_enough(&id));
-        if is_over && let Some(id) = id {
-            resends.forget(&id);
-        }
-        is_over
-    }
-
-    /// Tells other shards and the log that a topic is refused from now on.
-    fn refuse_topic(&mut self, key: UplinkKey, topic: &str, is_refused: bool) {
-        if !is_refused {
-            return;
-        }
-        for shard in self.0.links.place.others() {
-            self.0.links.send(shard, Record::Fleet(FleetWord::Denied { topic }));
-        }
-        let broker = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.name.to_string()).unwrap_or_default();
-        self.0.desk.events.push_back(Event::Log(LogEvent::TopicDenied { broker, topic: topic.to_owned() }));
-    }
-
-    /// A broker has ended the connection since a packet was too long. If it was not the longest that is under way,
-    /// then that one is too long as well.
-    pub(super) fn learn_limit(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
-        let flow = self.0.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
-        let longest = flow.and_then(|flow| {
-            let sent = flow.inflight.len() - flow.to_resend;
-            flow.inflight.iter().take(sent).map(|entry| len_in_flight(entry, now.monotonic)).max()
-        });
-        if let Some(longest) = longest.filter(|longest| *longest > 0) {
-            self.note_refused_length(now, key, longest);
-        }
-    }
-
-    /// A broker has refused a packet of this length: messages of this length go to others.
-    fn note_refused_length(&mut self, now: Now, key: UplinkKey, len: usize) {
-        let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };
-        uplink.limit.learn(now.monotonic, len);
-        uplink.suspicion.told = true;
-        uplink.last_error = format!("the broker takes no packet of {len} bytes; other brokers get such messages");
-        self.0.uplinks.brokers.note_limits(now.monotonic);
-        self.move_too_large(now, key);
-    }
-
-    /// A broker has answered a message with the code of a packet that is too long.
-    pub(super) fn give_too_large_away(&mut self, now: Now, key: UplinkKey, in_flight: &InFlight) {
-        let Some(delivery) = &in_flight.delivery else { return };
-        let len = len_of(delivery, QoS::AtLeastOnce, now.monotonic);
-        self.note_refused_length(now, key, len);
-        self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
-    }
-
-    /// Messages of a broker that are longer than its limit go to others.
-    pub(super) fn move_too_large(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
-        let (session, limit) = (uplink.session, uplink.limit.bytes() as usize);
-        let Some(flow) = self.0.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
-        let is_too_large = |entry: &InflightEntry<InFlight>| len_in_flight(entry, now.monotonic) > limit;
-        let queued = |flow: &Flow| flow.queue.iter().any(|it| len_of(it, it.qos, now.monotonic) > limit);
-        let waits = limit != u32::MAX as usize && queued(flow);
-        if limit != u32::MAX as usize && flow.inflight.iter().any(is_too_large) {
-            for in_flight in self.take_in_flight(key, |_, entry| is_too_large(entry)) {
-                if let Some(delivery) = &in_flight.delivery {
-                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
-                }
-                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
-            }
-        }
-        if waits {
-            let queue = take_queue(&mut self.0.desk.sessions, session);
-            self.0.deal_queue(now, key, queue, Whereto::Anywhere);
-        }
-    }
-}
-
 impl Brokers {
     /// What was to go alone has been answered: the broker gets as much as its window takes.
-    pub(super) fn end_care(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn end_care(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
         let session = self.all.get(&key).map(|uplink| uplink.session);
         let session = session.and_then(|session| desk.sessions.get_mut(session.0));
         if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
@@ -415,7 +166,7 @@ impl Brokers {
     }
 
     /// A broker may have served for long.
-    pub(super) fn check_steady(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn check_steady(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         if uplink.suspicion.steady_at > now.monotonic {
             return;
@@ -439,7 +190,7 @@ impl Brokers {
 
 impl Uplink {
     /// A connection begins: what was under way goes alone, where the broker has closed connections again and again.
-    pub(super) fn begin_with_care(&mut self, desk: &mut Desk) {
+    pub(crate) fn begin_with_care(&mut self, desk: &mut Desk) {
         let flow = desk.sessions.get_mut(self.session.0).and_then(|session| session.flow.as_mut());
         let suspicion = &mut self.suspicion;
         suspicion.outlived_at = 0;
@@ -455,7 +206,7 @@ impl Uplink {
     }
 
     /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
-    pub(super) fn note_probe_sent(&mut self, desk: &Desk) {
+    pub(crate) fn note_probe_sent(&mut self, desk: &Desk) {
         if !self.suspicion.is_careful() {
             return;
         }
@@ -469,23 +220,4 @@ impl Uplink {
     pub(super) fn begin_steady_time(&mut self, now: Now) {
         self.suspicion.steady_at = now.monotonic.plus(STEADY_AFTER_MS);
     }
-}
-
-/// The message that is under way, if there is only one, and it is all that was sent.
-fn alone_under_way(flow: &Flow) -> Option<MessageId> {
-    let sent = flow.inflight.len() - flow.to_resend;
-    let first = flow.inflight.iter().next().filter(|entry| sent == 1 && entry.state != State::AwaitPubComp)?;
-    MessageId::at_end_of(first.item.delivery.as_ref()?.message.properties())
-}
-
-/// The same for a message that a broker was given at a QoS.
-fn len_of(delivery: &Delivery, qos: QoS, now: Millis) -> usize {
-    let mut publication = delivery.message.publication();
-    publication.qos = qos;
-    len_for_broker(&publication, now)
-}
-
-fn len_in_flight(entry: &InflightEntry<InFlight>, now: Millis) -> usize {
-    let delivery = entry.item.delivery.as_ref().filter(|_| entry.state != State::AwaitPubComp);
-    delivery.map_or(0, |delivery| len_of(delivery, QoS::AtLeastOnce, now))
 }

@@ -4,8 +4,8 @@
 //! fetch waits until somebody does.
 
 use super::{FetchState, Fetches};
-use crate::cluster::roster::Roster;
 use crate::ids::{Partitions, ShardId, partition_of};
+use crate::roster::Roster;
 use crate::topics::is_own_topic;
 
 /// The partitions of which values are fetched at first, and those that are left for the end. A filter without wildcards
@@ -28,7 +28,7 @@ impl Fetches {
 
 impl Fetches {
     /// Whether all that a fetch has yet to ask for is in partitions that nobody serves.
-    pub(super) fn waits_for_dead(&mut self, roster: &Roster, id: u32) -> bool {
+    pub(crate) fn waits_for_dead(&mut self, roster: &Roster, id: u32) -> bool {
         let missed = roster.missed_partitions();
         let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
             return false;

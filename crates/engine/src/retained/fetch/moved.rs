@@ -6,10 +6,10 @@
 //! has heard of the cut, which is behind the question. What the old home had not been asked by then is asked of the new one.
 
 use super::{Fetch, FetchState, Fetches};
-use crate::cluster::roster::Roster;
 use crate::cluster::transfer::Transfers;
 use crate::ids::{PartitionId, Partitions, ShardId, partition_of};
 use crate::message::Publication;
+use crate::roster::Roster;
 use crate::topics::is_own_topic;
 
 impl Fetch {
@@ -52,7 +52,7 @@ impl Fetches {
 
 impl Fetches {
     /// Whether a fetch can ask nobody for now, since it is not known which of two homes has what it may want.
-    pub(super) fn waits_for_moves(&mut self, roster: &Roster, transfers: &Transfers, id: u32) -> bool {
+    pub(crate) fn waits_for_moves(&mut self, roster: &Roster, transfers: &Transfers, id: u32) -> bool {
         if !transfers.have_cuts() {
             return false;
         }
@@ -72,7 +72,7 @@ impl Fetches {
     }
 
     /// The shard that a fetch asks next; none when it has asked all.
-    pub(super) fn next_to_ask(&mut self, roster: &Roster, id: u32) -> Option<ShardId> {
+    pub(crate) fn next_to_ask(&mut self, roster: &Roster, id: u32) -> Option<ShardId> {
         let missed = roster.missed_partitions();
         let fetch = self.by_id.get_mut(&id)?;
         if fetch.is_of_one_topic() {
@@ -112,7 +112,7 @@ impl Fetches {
 
 impl Transfers {
     /// Whether a value is not taken from the shard that has told it: its home tells it, or has.
-    pub(super) fn is_value_told_elsewhere(
+    pub(crate) fn is_value_told_elsewhere(
         &self,
         roster: &Roster,
         fetch: &Fetch,

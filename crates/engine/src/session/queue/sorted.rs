@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use tidegate_mqtt::QoS;
 
+use crate::message::PRIORITY_MAX;
 use crate::now::Millis;
 use crate::session::Delivery;
+use crate::session::queue::Turns;
 use crate::session::queue::lane::Lane;
-use crate::session::queue::{PRIORITY_MAX, Turns};
 
 /// Messages of one priority that need a window, or of one that do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

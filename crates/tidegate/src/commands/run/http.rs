@@ -1,18 +1,23 @@
 //! The listeners of a broker for HTTP, and the way of their clients to the node.
 
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
+use tidegate_connectors::hub::{HistoryQuery, read_history};
 use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
 use tidegate_http::{
-    Caller, DoorSettings, Gateway, ProtocolVersion, ReadError, RetainedMessage, Running, TlsSession, TlsStart,
+    Caller, DoorSettings, Gateway, HistoryQuestion, ProtocolVersion, ReadError, RetainedMessage, Running, TlsSession,
+    TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
 use tidegate_node::{Door, Inlet, Node, TlsFacts, TlsVersion};
@@ -23,6 +28,8 @@ use tidegate_identity::authentication::{Visitor, Visitors};
 
 /// HTTP connections of a listener that names no limit. Each holds three files.
 const MAX_CONNECTIONS: u32 = 256;
+/// Topics whose rights are remembered while a history is read.
+const MAX_RIGHTS: usize = 10_000;
 /// Client ids that are drawn for one whose home is here. A node that serves one partition of 64 misses it once in ten
 /// million times.
 const MAX_DRAWS: usize = 1_024;
@@ -36,6 +43,8 @@ struct ToNode {
     asked: bool,
     /// Whether other nodes serve clients, too.
     shared: bool,
+    /// The histories of each tenant, by its name; the default tenant has an empty one.
+    histories: BTreeMap<String, Vec<(PathBuf, Duration)>>,
 }
 
 impl ToNode {
@@ -118,6 +127,42 @@ impl Gateway for ToNode {
         }
     }
 
+    fn user_of_key(&self, token: &[u8]) -> Option<String> {
+        KeyName::of_key(token).map(|name| name.user.to_owned())
+    }
+
+    fn who(&self, caller: &Caller, client_id: &str) -> Option<Who> {
+        let (principal, _) = self.principal(caller, client_id)?;
+        let user_name = principal.identity.and_then(|identity| identity.user_name.clone());
+        Some(Who { tenant: principal.tenant.0, user_name })
+    }
+
+    fn history(&self, caller: &Caller, client_id: &str, question: &HistoryQuestion) -> Result<Vec<Value>, ReadError> {
+        let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
+        let histories = self.histories.get(&self.tenancy.name(principal.tenant)).ok_or(ReadError::Missing)?;
+        let query = HistoryQuery { filters: question.filters.clone(), from: question.from, limit: question.limit };
+        let mut rights: HashMap<String, bool> = HashMap::new();
+        let mut may = |topic: &str| {
+            if let Some(known) = rights.get(topic) {
+                return *known;
+            }
+            // Who may read the retained message of a topic may read its history.
+            let read = match &door {
+                Some(door) => door.retained(&principal, topic),
+                None => self.node.retained(&principal, topic),
+            };
+            let may = matches!(read, Ok(Ok(_)));
+            if rights.len() < MAX_RIGHTS {
+                rights.insert(topic.to_owned(), may);
+            }
+            may
+        };
+        read_history(histories, &query, &mut may).map_err(|error| {
+            tracing::warn!(%error, "a history cannot be read");
+            ReadError::Unavailable
+        })
+    }
+
     fn left(&self, client_id: &str) {
         self.visitors.forget(client_id);
     }
@@ -172,7 +217,10 @@ impl HttpListeners {
         let asked = config.needs_authentication();
         let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
         let shared = clustered || config.orchestrator.enabled;
-        let gateway = ToNode { node, visitors, tenancy, asked, shared };
+        let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
+        let histories = tenants.map(|tenant| (tenant.to_owned(), config.histories(tenant)));
+        let histories = histories.filter(|(_, histories)| !histories.is_empty()).collect();
+        let gateway = ToNode { node, visitors, tenancy, asked, shared, histories };
         let running = tidegate_http::start(doors, Arc::new(gateway)).map_err(|error| error.to_string())?;
         Ok(Self(Some(running)))
     }

@@ -1,0 +1,4 @@
+//! Mobile nodes: calls of the engine.
+
+mod groups;
+mod tally;

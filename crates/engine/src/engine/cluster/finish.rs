@@ -1,0 +1,66 @@
+//! The rest of a partition that moves between shards is taken, and the move ends.
+
+use crate::cluster::transfer::error::ImageError;
+use crate::cluster::transfer::finish::Entry;
+use crate::cluster::transfer::{Stage, too_much};
+use crate::engine::Engine;
+use crate::flows::image::leaving::moving;
+use crate::image::{begin as begin_image, open as open_image, seal as seal_image};
+use crate::now::Now;
+
+impl Engine {
+    /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked
+    /// for when [`Engine::is_cut`]; from then on nothing is noted.
+    ///
+    /// # Errors
+    /// When it was more than is kept, or the link to a shard was lost before it had cut.
+    pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
+        let mut rest = begin_image();
+        for leaving in self.desk.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
+            if leaving.full {
+                return Err(too_much());
+            }
+            if leaving.link_lost {
+                return Err(ImageError::LinkLost);
+            }
+            rest.append(&mut leaving.noted);
+        }
+        Ok(seal_image(rest))
+    }
+
+    /// Delivers the rests of all shards of the old home to those who are at home on this shard, and then what was set
+    /// aside here. Says how many messages there were. The partitions stay held until they are released.
+    ///
+    /// # Errors
+    /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions
+    /// are to be forgotten then.
+    pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
+        self.desk.journal.now = now;
+        let mut aside = Vec::new();
+        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+            if let Some(failed) = coming.failed.clone() {
+                return Err(failed);
+            }
+            coming.stage = Stage::Complete;
+            // What groups have dealt waits on: it goes back if the session does not stay.
+            aside.extend(coming.aside.extract_if(.., |aside| aside.delivery.group.is_none()));
+        }
+        let mut messages = aside.len() as u64;
+        for rest in rests {
+            let mut reader = open_image(rest)?;
+            while !reader.is_empty() {
+                let (partition, entry) = self.desk.sessions.read_entry(&mut reader, now)?;
+                if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
+                    messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
+                    moving!(self).take_entry(now, partition, entry);
+                }
+            }
+        }
+        moving!(self).deliver_aside(now, aside);
+        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+            coming.touched.clear();
+        }
+        self.after_frame(now);
+        Ok(messages)
+    }
+}

@@ -1,0 +1,369 @@
+//! What other shards send.
+
+use crate::cluster::WELCOME_INDEX;
+use crate::durable::RESTORING_INDEX;
+use crate::engine::Engine;
+use crate::event::Delay;
+use crate::flows::cluster::peering::Peering;
+use crate::flows::cluster::peering::peering;
+use crate::flows::connection::parking::parking;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::image::leaving::moving;
+use crate::flows::publish::answering::Answering;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::deciding;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::retained::fetching::fetching;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::uplink::uplinking::uplinking;
+use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
+use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
+use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
+use crate::link::fleet_word::FleetWord;
+use crate::link::got::Got;
+use crate::link::record::{PUBLISH_KIND, Record};
+use crate::link::transfer_word::TransferWord;
+use crate::link::{Batch, Links};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::orchestrator::uplink::Gate;
+use crate::publish::admission::Wanted;
+use crate::publish::dispatch::Source;
+use crate::session::BlockedPublisher;
+use crate::session::table::Sessions;
+use crate::telling::reason::Reason;
+use crate::wire::{WireError, WireReader};
+use std::collections::BTreeSet;
+use tidegate_mqtt::QoS;
+
+/// A message that passed more places than this is not passed on: something goes round in a circle.
+const HOPS_MAX: u8 = 32;
+
+impl Engine {
+    /// Takes a batch from another shard.
+    ///
+    /// # Errors
+    /// When a shard of another node has sent what cannot be read: what is behind is lost, and the shell ends the link.
+    pub fn handle_batch(&mut self, now: Now, batch: Batch) -> Result<(), WireError> {
+        self.desk.journal.now = now;
+        let whole = self.read_batch(now, &batch);
+        // In one process both ends are this program, so anything else is a defect in it.
+        debug_assert!(
+            whole.is_ok() || batch.head.foreign.is_some(),
+            "{} sent a batch that cannot be read: {whole:?}",
+            batch.from
+        );
+        self.links.finish_batch(batch);
+        whole
+    }
+
+    /// Works off the records of a batch, as far as it can be read: what is behind is lost and counted once.
+    fn read_batch(&mut self, now: Now, batch: &Batch) -> Result<(), WireError> {
+        let mut reader = WireReader::new(&batch.bytes);
+        let mut head = ReadHead::new(batch.head, now.monotonic);
+        let mut shared = batch.shared.iter();
+        while !reader.is_empty() {
+            // Nearly all records carry messages; those are not moved through the enumeration of all kinds.
+            let read = if reader.skip(PUBLISH_KIND) {
+                head.envelope(&mut reader, &mut shared).map(|envelope| self.handle_envelope(now, batch.from, envelope))
+            } else {
+                Record::read(&mut head, &mut reader, &mut shared)
+                    .map(|record| self.handle_record(now, batch.from, record))
+            };
+            if let Err(error) = read {
+                self.desk.counters.drop_message(Reason::ShardInboxFull);
+                return Err(error);
+            }
+            self.after_frame(now);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn handle_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
+            Record::Confirm { ticket, refused, promises } => {
+                let ticket = self.links.answered(from, ticket, false);
+                answering!(self).confirm(now, ticket, refused, promises);
+            }
+            other => self.handle_rare_record(now, from, other),
+        }
+    }
+
+    fn handle_rare_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        if record.envelope().is_some_and(|envelope| !self.links.is_new(from, envelope.sequence)) {
+            return;
+        }
+        match record {
+            Record::Interest { tenant, filter, present, ticket } => {
+                self.handle_interest(now, from, tenant, filter, present, ticket);
+            }
+            Record::InterestBarrier { ticket } => {
+                if ticket.connection.index == WELCOME_INDEX {
+                    self.note_heard(now, from);
+                }
+                if ticket.connection.index == RESTORING_INDEX {
+                    self.note_restored(now);
+                }
+                if !self.uplinks.wanted.wait_behind(from, ticket) {
+                    self.links.confirm_interest(from, ticket);
+                }
+            }
+            Record::Crossing { number } => self.handle_crossing(from, number),
+            Record::Crossed { number } => {
+                self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
+            }
+            Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
+            Record::Fleet(FleetWord::Room { gate }) => uplinking!(self).set_gate(Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
+            Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
+            Record::InterestRefused { ticket, filter, code } => {
+                uplinking!(self).refuse_filter(now, ticket, filter, code);
+            }
+            Record::InterestSeen { ticket } => {
+                self.links.answered(from, ticket, true);
+                answering!(self).handle_interest_seen(now, ticket);
+            }
+            Record::Mark { number } => self.links.send(from, Record::Marked { number }),
+            Record::Counted { number, counts } => self.take_counts(from, number, counts),
+            Record::Marked { number } => self.links.marked(from, number),
+            Record::Transfer(word) => {
+                if matches!(word, TransferWord::Ask { .. }) {
+                    // What has reached some of its receivers here went to the old home alone: it was sent before.
+                    self.finish_fan_outs(now);
+                }
+                moving!(self).handle_transfer(from, word);
+            }
+            Record::Dealing(word) => {
+                if peering!(self).handle_dealing(now, from, word) {
+                    self.forget_those_replaced(now);
+                }
+            }
+            Record::Exchange(word) => self.desk.exchanges.note_coming(word),
+            Record::SysQuery { round } => self.answer_sys_query(from, round),
+            Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
+            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
+            other => self.handle_room_record(now, from, other),
+        }
+    }
+
+    /// Takes records of publishers that wait for room in queues and links, and passes on all others.
+    fn handle_room_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            // A publisher that is gone need not wait, and hears nothing of the room that there will be.
+            Record::Park { connection } => {
+                self.desk.reports().tell_delayed(Delay::Queue(None), connection);
+                parking!(self).park_for(now, connection, from);
+            }
+            Record::Unpark { connection } => self.unpark_for(now, connection, from),
+            Record::GiveUp { connection } => self.give_up_blocking(BlockedPublisher { shard: from, connection }),
+            Record::Credit { bytes } => {
+                for publisher in self.links.credit(from, bytes) {
+                    self.unpark(now, publisher);
+                }
+            }
+            Record::Reserve { number, tenant, topic, qos, cost, waits } => {
+                deciding!(self).handle_reserve(
+                    now.monotonic,
+                    from,
+                    number,
+                    &Wanted { tenant, topic, qos, cost },
+                    waits,
+                );
+            }
+            Record::Reserved { number, full } => deciding!(self).handle_reserved(now, from, number, full),
+            Record::Commit { number } => self.desk.reservations.commit((from, number)),
+            Record::Release { number } => deciding!(self).release((from, number)),
+            other => peering!(self).handle_retained_record(now, from, other),
+        }
+    }
+
+    /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
+    #[inline]
+    fn handle_envelope(&mut self, now: Now, from: ShardId, mut envelope: Envelope<'_>) {
+        let named = self.desk.exchanges.take_coming();
+        if !self.links.is_new(from, envelope.sequence) {
+            return;
+        }
+        self.desk.counters.shard_messages_in += 1;
+        self.desk.reservations.use_committed(from);
+        let source = source_of(&envelope);
+        let mark = self.desk.journal.mark();
+        // These have got it, when it was on its way before.
+        let known = named.map_or(Got::NOBODY, |word| deciding!(self).mark_coming(from, word));
+        let mut refused = None;
+        envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
+        envelope.publication.retain_is_done = true;
+        self.desk.transfers.source = from;
+        let is_kept =
+            |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
+        if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
+            let publication = &mut envelope.publication;
+            let is_stray = envelope.purpose & VERSIONED != 0;
+            let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
+            refused = if is_stray {
+                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
+            } else if kept_by_a_broker {
+                publishing!(self).take_over_at_home(now, publication)
+            } else {
+                publishing!(self).retain(now, publication)
+            };
+        }
+        if envelope.publication.expires_at <= now.monotonic {
+            // The way here took longer than it has to live ([MQTT-3.3.2-5]).
+            self.desk.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
+        } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
+            let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
+            let slot = match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+                Some(slot) => slot,
+                None => publishing!(self).make_route(tenant, topic),
+            };
+            let receivers = self.cache.get(slot).1.targets().len();
+            self.desk.gave_up = false;
+            publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
+            let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
+            refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
+            self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
+            if envelope.publication.tenant == TenantId::UPLINK {
+                uplinking!(self).check_gate_now_and_then(now);
+            }
+        }
+        self.desk.transfers.source = self.place.shard;
+        let promises = self.desk.journal.has_written_since(mark);
+        if let Some(ticket) = envelope.ticket {
+            answering!(self).confirm_to(now, envelope.origin, ticket, refused, promises);
+        }
+    }
+
+    fn handle_interest(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        tenant: TenantId,
+        filter: &str,
+        present: bool,
+        ticket: Option<Ticket>,
+    ) {
+        if self.index.set_remote(tenant, filter, from, present) {
+            subscribing!(self).note_sys_interest(now, tenant, filter, present);
+        }
+        let later = self.uplinks.wanted.note_wanted(
+            &mut self.desk,
+            &mut self.uplinks.brokers,
+            (tenant, filter),
+            from,
+            present,
+            ticket,
+        );
+        if let Some(ticket) = ticket.filter(|_| !later) {
+            self.links.confirm_interest(from, ticket);
+        }
+        uplinking!(self).end_decided_waits(now);
+    }
+
+    /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
+    pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
+        self.desk.overload.give_up(&publisher);
+        self.desk.loop_lag.give_up(&publisher);
+        self.desk.sessions.give_up_blocking(&mut self.desk.blockers, |other| *other == publisher);
+    }
+}
+
+impl Peering<'_> {
+    fn handle_retained_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::RetainedQuery { fetch, tenant, filter, after } => {
+                let (asker, wanted) = ((from, fetch), (tenant, filter));
+                self.retained.answer_retained_query(now, self.desk, self.links, asker, wanted, after);
+            }
+            Record::RetainedItem { fetch, mut envelope } => {
+                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
+            }
+            Record::RetainedEnd { fetch, after } => {
+                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
+            }
+            group => self.handle_group_record(now, from, group),
+        }
+    }
+
+    fn handle_group_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::GroupJoin { group, session, client, member, ticket } => {
+                self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
+            }
+            Record::GroupLeave { group, session } => subscribing!(self).handle_group_leave(now, from, group, session),
+            Record::GroupExists { group } => subscribing!(self).handle_group_exists(now, group),
+            Record::GroupPresence { group, session, online } => {
+                self.groups.set_online(group, from, session, online);
+                dealing!(self).deal_waiting_of(now, group);
+            }
+            Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
+                self.desk.counters.shard_messages_in += 1;
+                let source = source_of(&envelope);
+                let to = Taker { session: SessionKey(session), client, group, insists, id };
+                dealing!(self).handle_deal(now, from, to, &mut envelope.publication, &source);
+            }
+            Record::Return { group, not_to, of, id, client, mut envelope } => {
+                let source = source_of(&envelope);
+                let returned = Returned { group, not_to, of, id, client };
+                dealing!(self).handle_return(now, from, returned, &mut envelope.publication, &source);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Answering<'_> {
+    pub(crate) fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {
+        self.peers.interest_under_way = self.peers.interest_under_way.saturating_sub(1);
+        if ticket.connection.index == JOINING_INDEX {
+            self.confirm_joining(now, ticket.connection.generation);
+        } else if ticket.connection.index == WELCOME_INDEX {
+            self.peers.welcomes = self.peers.welcomes.saturating_sub(1);
+        } else {
+            self.confirm(now, ticket, None, false);
+        }
+    }
+}
+
+impl Links {
+    /// Gives credit for a batch that is worked off, and its buffers back.
+    fn finish_batch(&mut self, batch: Batch) {
+        self.worked_off(batch.from, batch.cost);
+        self.recycle(batch.from, batch);
+    }
+}
+
+fn source_of(envelope: &Envelope<'_>) -> Source {
+    Source {
+        session: None,
+        connection: envelope.from,
+        origin: envelope.origin,
+        ticket: envelope.ticket,
+        entered_at: envelope.entered_at,
+        hops: envelope.hops + 1,
+    }
+}
+
+impl Sessions {
+    /// These publishers wait no longer for queues of this shard.
+    pub(crate) fn give_up_blocking(
+        &mut self,
+        blockers: &mut BTreeSet<u32>,
+        gives_up: impl Fn(&BlockedPublisher) -> bool,
+    ) {
+        let sessions = self;
+        blockers.retain(|key| {
+            let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
+            if flow.blocking.iter().any(&gives_up) {
+                flow.blocking.retain(|other| !gives_up(other));
+                flow.block_given_up = true;
+            }
+            !flow.blocking.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use std::sync::Arc;
+
+use tidegate_mqtt::QoS;
+
+use super::*;
+use crate::Settings;
+use crate::ids::{ConnectionKey, ListenerId, Place, SessionKey, partition_of};
+use crate::message::Publication;
+use crate::now::Millis;
+use crate::session::{FilterList, Session, Standing};
+use crate::topics::{Subscriber, SubscriberOptions};
+
+const NOW: Now = Now { monotonic: Millis(1000), unix: 1_700_000_000_000 };
+const HERE: ShardId = ShardId(0);
+const THERE: ShardId = ShardId(1);
+
+fn engine(shard: ShardId) -> Engine {
+    Engine::new(Arc::new(Settings::default()), Place { shard, shards: 2 }, 1, NOW)
+}
+
+/// An engine with a subscriber to `t` that is away, so that everything waits for it, and its peer, which knows.
+fn pair() -> (Engine, SessionKey, Engine) {
+    let (mut here, mut there) = (engine(HERE), engine(THERE));
+    let names = (0..).map(|number: u32| number.to_string());
+    let name = names.into_iter().find(|name| here.place.owns(partition_of(TenantId(0), name))).unwrap();
+    let session = here.desk.insert_session(Session {
+        client_id: name.into(),
+        connection: None,
+        filters: FilterList::default(),
+        flow: None,
+        rare: None,
+        expiry_seconds: u32::MAX,
+        tenant: TenantId(0),
+        listener: ListenerId(0),
+        receive_maximum: u16::MAX,
+        rights_epoch: 0,
+        standing: Standing::Client,
+        stored: None,
+        identity: None,
+    });
+    let options = SubscriberOptions::new(QoS::AtLeastOnce, false, true);
+    crate::flows::subscribe::subscribing::subscribing!(here).adopt_subscription(
+        NOW,
+        TenantId(0),
+        "t",
+        Subscriber { session, options, subscription_id: 0 },
+    );
+    there.handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
+    (here, session, there)
+}
+
+fn publish(engine: &mut Engine, payload: &[u8]) {
+    let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, payload, 0);
+    crate::flows::publish::publishing::publishing!(engine).publish_inside(NOW, &mut message, None);
+}
+
+/// What has come for it so far.
+fn got(engine: &Engine, key: SessionKey) -> Vec<&[u8]> {
+    let flow = engine.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+    flow.iter().flat_map(|flow| flow.queue.iter()).map(|delivery| delivery.message.payload()).collect()
+}
+
+#[test]
+fn a_batch_that_ends_early_is_worked_off_as_far_as_it_goes() {
+    let (mut here, key, mut there) = pair();
+    for payload in [b"1", b"2", b"3"] {
+        publish(&mut there, payload);
+    }
+    let mut batch = there.take_batch(HERE).unwrap();
+    // The credit that came last, nine bytes, and the end of the third message.
+    batch.bytes.truncate(batch.bytes.len() - 10);
+    assert!(here.read_batch(NOW, &batch).is_err());
+    here.links.finish_batch(batch);
+    assert_eq!(got(&here, key), [b"1", b"2"]);
+    assert_eq!(here.counters().dropped[Reason::ShardInboxFull.number()], 1);
+    // The sender gets the credit for all of it, and what comes next is taken.
+    publish(&mut there, b"4");
+    here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
+    assert_eq!(got(&here, key), [b"1", b"2", b"4"]);
+    here.links.send(THERE, Record::Unpark { connection: ConnectionKey { index: 0, generation: 0 } });
+    there.handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
+    assert_eq!(there.links.bytes(), 0);
+}
+
+#[test]
+fn a_batch_that_comes_twice_is_delivered_once() {
+    let (mut here, key, mut there) = pair();
+    publish(&mut there, b"1");
+    publish(&mut there, b"2");
+    let batch = there.take_batch(HERE).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    here.links.finish_batch(batch);
+    assert_eq!(got(&here, key), [b"1", b"2"]);
+    assert_eq!(here.counters().shard_messages_in, 2);
+}
+
+#[test]
+fn a_dealt_message_that_comes_twice_is_delivered_once() {
+    let (mut here, _, mut there) = pair();
+    let group = crate::link::record::GroupName { tenant: TenantId(0), share: "g", filter: "t" };
+    let member = crate::link::record::MemberOptions { options: 1, subscription_id: 0 };
+    let publication = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, b"x", 0);
+    let envelope = Envelope {
+        purpose: 0,
+        origin: THERE,
+        sequence: 0,
+        entered_at: NOW.monotonic,
+        priority: 0,
+        hops: 0,
+        from: None,
+        ticket: None,
+        publication,
+    };
+    there.links.send(HERE, Record::Deal { session: 77, client: 7, group, member, insists: false, id: 0, envelope });
+    let batch = there.take_batch(HERE).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    assert_eq!(here.counters().shard_messages_in, 1);
+    here.links.finish_batch(batch);
+}
+
+/// A shard reads its clock once a turn: its neighbour's reading may be a later one.
+#[test]
+fn a_message_that_was_stamped_later_than_it_is_read_does_not_live_longer() {
+    let (mut here, key, mut there) = pair();
+    let late = Now { monotonic: NOW.monotonic.plus(8), unix: NOW.unix + 8 };
+    let expires_at = late.monotonic.plus_seconds(100);
+    let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], expires_at, b"x", 0);
+    crate::flows::publish::publishing::publishing!(there).publish_inside(late, &mut message, None);
+    here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
+    let flow = here.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).unwrap();
+    let kept: Vec<Millis> = flow.queue.iter().map(|delivery| delivery.message.expires_at).collect();
+    assert_eq!(kept, [NOW.monotonic.plus_seconds(100)]);
+}
+
+#[test]
+fn a_message_that_goes_round_in_a_circle_is_stopped() {
+    let (mut here, key, mut there) = pair();
+    let publication = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, b"x", 0);
+    for (hops, delivered) in [(HOPS_MAX - 1, 1), (HOPS_MAX, 1)] {
+        let envelope = Envelope {
+            purpose: DELIVER,
+            origin: THERE,
+            sequence: 0,
+            entered_at: NOW.monotonic,
+            priority: 0,
+            hops,
+            from: None,
+            ticket: None,
+            publication: publication.clone(),
+        };
+        there.links.send(HERE, Record::Publish(envelope));
+        here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
+        assert_eq!(got(&here, key).len(), delivered, "{hops} hops");
+    }
+}

@@ -1,0 +1,246 @@
+//! Connections end: by their transport, by a command, by a limit, by a timer.
+
+use crate::connection::Phase;
+use crate::connection::close::Evicted;
+use crate::connection::connect::keep_alive_deadline;
+use crate::engine::Engine;
+use crate::event::{Event, LogEvent};
+use crate::flows::cluster::ending::ending;
+use crate::flows::publish::answering::answering;
+use crate::flows::uplink::uplinking::uplinking;
+use crate::ids::UPLINK_LISTENER;
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, TenantId};
+use crate::now::{Millis, Now};
+use crate::session::Session;
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::timers::Timer;
+use tidegate_mqtt::{Disconnect, PacketType, Version};
+
+impl Engine {
+    /// The transport of a connection is gone.
+    pub fn handle_transport_closed(&mut self, now: Now, key: ConnectionKey) {
+        if self.turn_share.ends_later(key) {
+            return;
+        }
+        self.take_parked(now, key);
+        self.end_connection(now, key, Reason::ConnectionLost, None);
+        self.after_frame(now);
+    }
+
+    /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is
+    /// missing. Where there is a client already, its connection is lost as any other.
+    pub fn handle_transport_failed(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: &str) {
+        let heard = self.desk.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
+        if heard {
+            return self.handle_transport_closed(now, key);
+        }
+        self.end_connection(now, key, reason, Some(detail.to_owned()));
+        self.after_frame(now);
+    }
+
+    /// Whether a connection has sent no CONNECT yet.
+    pub fn is_unheard(&self, key: ConnectionKey) -> bool {
+        self.desk.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
+    }
+
+    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it
+    /// was one.
+    pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
+        let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
+        let Some(connection) = self.desk.connections.get_mut(key).filter(unheard) else { return false };
+        connection.phase = Phase::Closing;
+        connection.extra = None;
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
+        self.desk.events.push_back(Event::Close { key, reason });
+        true
+    }
+
+    /// Ends the connection of a client by name; says whether there was one.
+    pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
+        let session = self.desk.sessions.find_session(tenant, client_id);
+        let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
+        self.close_connection(now, key, reason, None);
+        self.after_frame(now);
+        true
+    }
+
+    /// Ends the connections of everybody who came in with a proven user name that `is_meant`; says how many there were.
+    /// Takes a look at every session.
+    pub fn disconnect_users(&mut self, now: Now, is_meant: impl Fn(TenantId, &str) -> bool, reason: Reason) -> u64 {
+        let name_is_meant = |session: &Session| {
+            let name = session.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
+            name.is_some_and(|name| is_meant(session.tenant, name))
+        };
+        let sessions = self.desk.sessions.iter().filter(|(_, session)| name_is_meant(session));
+        let meant: Vec<ConnectionKey> = sessions.filter_map(|(_, session)| session.connection).collect();
+        for key in &meant {
+            self.close_connection(now, *key, reason, None);
+        }
+        self.after_frame(now);
+        meant.len() as u64
+    }
+
+    /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
+    pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
+        if let Some(session) =
+            self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0))
+        {
+            let client_id = session.client_id.to_string();
+            let detail = refused.detail.clone();
+            self.desk.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
+        }
+        self.close_connection(now, key, refused.reason, Some(refused.detail));
+    }
+
+    /// Ends a connection from this side: an MQTT 5 client gets a DISCONNECT with the reason.
+    pub(crate) fn close_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
+        self.close_towards(now, key, reason, detail, None);
+    }
+
+    /// The same with what the client is told to use instead; `None` leaves it to the table of homes, the drain and the
+    /// listener.
+    pub(crate) fn close_towards(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        reason: Reason,
+        detail: Option<String>,
+        reference: Option<&str>,
+    ) {
+        if !self.fan_outs.is_empty() {
+            // What it is still owed of them goes before the DISCONNECT.
+            self.finish_fan_out(now, key);
+        }
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.listener == UPLINK_LISTENER {
+            self.uplinks.brokers.say_goodbye(&mut self.desk, key, false);
+        } else if connection.phase == Phase::Open && connection.version.is_v5() && connection.session.is_some() {
+            let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
+            let home =
+                reference.map(str::to_owned).or_else(|| self.homes.reference_of_home(&self.desk, connection.session));
+            let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
+            let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
+            let packet = Disconnect {
+                reason_string: Some(text),
+                server_reference: reference.as_deref(),
+                ..Disconnect::new(reason.code_of_disconnect())
+            };
+            let (version, max) = (connection.version, connection.max_packet_out);
+            self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
+        }
+        self.end_connection(now, key, reason, detail);
+    }
+
+    /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
+    /// were.
+    pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
+        let connections = self.desk.connections.iter();
+        let of_client = connections.filter(|(_, it)| {
+            let wanted = whom == Evicted::Everyone || it.version == Version::V5;
+            wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != UPLINK_LISTENER
+        });
+        let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
+        for key in &keys {
+            self.close_connection(now, *key, Reason::UseAnotherServer, None);
+        }
+        self.after_frame(now);
+        keys.len()
+    }
+
+    /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
+    pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.phase == Phase::Closing {
+            return;
+        }
+        if connection.listener == PRINCIPAL_LISTENER {
+            return answering!(self).refuse_all_of_principal(key, reason);
+        }
+        if !self.fan_outs.is_empty() {
+            self.finish_fan_out(now, key);
+        }
+        self.desk.connections.drop_withheld(key);
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.phase = Phase::Closing;
+        let connection_listener = connection.listener;
+        let session = connection.session.take();
+        if let Some(extra) = connection.extra.take() {
+            self.desk.memory.held -= extra.aliases_in.bytes();
+            self.end_admission(key, &extra);
+            if let Some(rate) = &extra.rate {
+                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+            }
+            if let Some(packet) = extra.packet_left {
+                self.desk.memory.held -= packet.bytes() as u64;
+                self.desk.memory.input_bytes -= packet.bytes() as u64;
+            }
+            if let Some(parked) = extra.parked {
+                self.desk.timers.cancel(parked.until, Timer::Parked(key));
+                self.desk.memory.held -= parked.bytes.len() as u64;
+                self.desk.memory.input_bytes -= parked.bytes.len() as u64;
+            }
+        }
+        self.uplinks.forget_waiting(key);
+        self.observers.forget_waiting(key);
+        let of_uplink = connection_listener == UPLINK_LISTENER;
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
+        self.desk.events.push_back(Event::Close { key, reason });
+        if of_uplink {
+            uplinking!(self).lose_uplink(now, key, reason, detail.as_deref());
+            return;
+        }
+        let Some(session) = session else {
+            self.desk.counters.connects_refused[reason.number()] += 1;
+            let detail = detail.unwrap_or_default();
+            self.desk.events.push_back(Event::Log(LogEvent::Refused { key, reason, detail }));
+            return;
+        };
+        self.desk.counters.disconnects[reason.number()] += 1;
+        if let Some(session) = self.desk.sessions.get(session.0) {
+            let client_id = session.client_id.to_string();
+            self.desk.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
+        }
+        // A relayed client whose edge has ended comes back by another one.
+        let relayed = self.desk.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);
+        let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
+        ending!(self).detach_session(now, session, reason, sent_on);
+    }
+
+    /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
+    pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.timer = Millis::NEVER;
+        match connection.phase {
+            Phase::Closing => {}
+            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
+                self.close_connection(now, key, Reason::ConnectTimeout, None);
+            }
+            Phase::Open => {
+                let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
+                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
+                if proof_ends <= now.monotonic {
+                    self.close_connection(now, key, Reason::ProofExpired, None);
+                } else if connection.paused && connection.is_parked() {
+                    // Its silence is our doing; it is asked again later.
+                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
+                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, later);
+                } else if deadline <= now.monotonic {
+                    self.close_connection(now, key, Reason::KeepAliveTimeout, None);
+                } else {
+                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
+                }
+            }
+        }
+    }
+
+    /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
+    pub fn begin_shutdown(&mut self, now: Now) {
+        self.publish_last_wills(now);
+        let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.end_waiting(now, key, Reason::ServerShuttingDown);
+        }
+        self.after_frame(now);
+    }
+}

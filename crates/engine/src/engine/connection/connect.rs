@@ -1,0 +1,190 @@
+//! A CONNECT is taken, authenticated and let in.
+
+use crate::access::Subject;
+use crate::connection::Phase;
+use crate::connection::input::Flow;
+use crate::engine::Engine;
+use crate::event::{Accepted, Event, LogEvent, Verdict};
+use crate::flows::cluster::ending::ending;
+use crate::flows::connection::connecting::connecting;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
+use crate::now::Now;
+use crate::orchestrator::homes::Home;
+use crate::settings::Authentication;
+use crate::telling::reason::Reason;
+use tidegate_mqtt::{Connect, Frame};
+
+impl Engine {
+    pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Flow {
+        let connect = match Connect::decode(frame.first_byte, frame.body) {
+            Ok(connect) => connect,
+            Err(error) => {
+                self.refuse_bad_connect(now, key, &error);
+                return Flow::Next;
+            }
+        };
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        connection.version = connect.version;
+        // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
+        connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
+        if let Err(refused) = connecting!(self).check_connect(key, &connect) {
+            self.refuse_connect(now, key, refused.reason, refused.detail);
+            return Flow::Next;
+        }
+        if self.uplinks.brokers.config.is_own_uplink(&connect) {
+            let detail = "this is the orchestrator itself: one of its brokers has its own address".to_owned();
+            self.refuse_connect(now, key, Reason::InvalidClientId, detail);
+            return Flow::Next;
+        }
+        if self.redirecting.is_some() {
+            self.refuse_connect(now, key, Reason::UseAnotherServer, String::new());
+            return Flow::Next;
+        }
+        let tenant = connecting!(self).find_tenant(key, connect.username);
+        let preset: Option<Box<str>> = connecting!(self).preset_client_id(key).map(Box::from);
+        let assigned;
+        let asked_for = preset.as_deref().unwrap_or(connect.client_id);
+        if let Some(flow) = self.send_home(now, key, tenant, asked_for) {
+            return flow;
+        }
+        let client_id = if asked_for.is_empty() {
+            assigned = connecting!(self).assign_client_id(tenant);
+            &assigned[..]
+        } else {
+            asked_for
+        };
+        let is_of_hub = self.desk.connections.get(key).is_some_and(|connection| connection.is_of_hub);
+        if is_of_hub || self.settings.authentication == Authentication::External {
+            connecting!(self).ask_for_verdict(key, tenant, client_id, &connect, frame);
+            return Flow::Next;
+        }
+        self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
+        Flow::Next
+    }
+
+    /// The control plane has decided about a CONNECT.
+    pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
+        self.desk.journal.now = now;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let tenant = connection.tenant;
+        let open = connection.phase == Phase::Open;
+        let Some(extra) = connection.extra.as_mut() else { return };
+        let verdict = match verdict {
+            Verdict::Challenge(data) => {
+                connecting!(self).challenge(key, &data);
+                return;
+            }
+            verdict if open => {
+                self.end_authentication_again(now, key, verdict);
+                return;
+            }
+            verdict => verdict,
+        };
+        let Some(pending) = extra.pending_connect.take() else { return };
+        let client_id = pending.client_id;
+        let Some((first_byte, body)) = pending.packet.split_first() else { return };
+        match (verdict, Connect::decode(*first_byte, body)) {
+            (Verdict::Accept(accepted), Ok(connect)) => {
+                self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
+                // It arrived before anyone could pay for it.
+                let payer = self.desk.connections.payer_of(key);
+                self.desk.meters.count_input(Some(payer), packet_len(body.len()));
+            }
+            (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
+            (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
+            (Verdict::Challenge(_), _) => {}
+        }
+        // What the client sent meanwhile, and what a takeover has set free.
+        self.handle_input(now, key, &[]);
+        self.after_frame(now);
+    }
+
+    fn accept_connect(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        tenant: TenantId,
+        client_id: &str,
+        connect: &Connect<'_>,
+        accepted: &Accepted,
+    ) {
+        if self.homes.home_of(&self.desk, partition_of(tenant, client_id)) != Home::Here {
+            // It was, when the verdict was asked for.
+            return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
+        }
+        let existing = self.desk.sessions.find_session(tenant, client_id);
+        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
+        let allowed = connecting!(self).check_client(subject, existing, connect);
+        if let Err(refused) = allowed.and_then(|()| connecting!(self).take_places(tenant, existing)) {
+            self.refuse_connect(now, key, refused.reason, refused.detail);
+            return;
+        }
+        self.let_in(now, key, subject, existing, connect, accepted);
+        connecting!(self).return_places(tenant);
+    }
+
+    /// Ties a client that may come in to its session, that of before or a new one.
+    fn let_in(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        Subject { tenant, client_id, .. }: Subject<'_>,
+        existing: Option<SessionKey>,
+        connect: &Connect<'_>,
+        accepted: &Accepted,
+    ) {
+        let mark = self.desk.journal.mark();
+        // The old connection ends first, so that its will and its session end as if it had broken off.
+        if let Some(old) = existing.and_then(|session| self.desk.sessions.get(session.0)?.connection) {
+            self.take_parked(now, old);
+            self.close_connection(now, old, Reason::SessionTakenOver, None);
+        }
+        let Some(granted) = connecting!(self).grant(key, client_id, connect) else { return };
+        let (resumed, present) = ending!(self).session_to_resume(now, tenant, client_id, connect.clean_start);
+        let session = match resumed {
+            Some(session) => {
+                connecting!(self).cancel_session_timers(session);
+                session
+            }
+            None => connecting!(self).create_session(tenant, key, client_id),
+        };
+        connecting!(self).identify(session, accepted.identity.clone());
+        let standing = connecting!(self).standing_of(key, connect);
+        connecting!(self).bind(now, key, session, connect, &granted);
+        subscribing!(self).set_standing(now, session, standing);
+        connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
+        self.desk.sessions.store_session(&mut self.desk.journal, session);
+        let promises = self.desk.journal.has_written_since(mark);
+        if !connecting!(self).send_conn_ack(key, connect, &granted, present, promises, accepted) {
+            let detail = "CONNACK is larger than the client's maximum packet size";
+            self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
+            return;
+        }
+        self.desk.counters.connects_accepted += 1;
+        self.desk.events.push_back(Event::Log(LogEvent::Connected {
+            key,
+            client_id: client_id.to_owned(),
+            version: connect.version,
+            session_present: present,
+        }));
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            // What the wait for a verdict needed is over.
+            connection.settle();
+        }
+        let event = self.sys.client_event(now, &mut self.desk, session, None);
+        publishing!(self).publish_client_event(now, event);
+        if resumed.is_some() {
+            self.ask_for_rights_again(now, session);
+            self.groups.announce_presence(&self.desk, &mut self.links, session, true);
+            self.desk.resume(now.monotonic, &mut self.layouts, session);
+        }
+    }
+}
+
+/// The length of a packet whose body is so long.
+fn packet_len(body: usize) -> usize {
+    1 + tidegate_mqtt::varint::len(u32::try_from(body).unwrap_or(u32::MAX)) + body
+}

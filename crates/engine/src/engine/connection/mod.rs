@@ -1,0 +1,12 @@
+//! Connections: calls of the engine.
+
+mod after_frame;
+mod close;
+mod conn_ack;
+mod connect;
+mod enhanced;
+mod input;
+mod redirecting;
+mod suspension;
+mod to_write;
+mod wills;

@@ -1,0 +1,152 @@
+//! The state of an engine is read from the entries of a store.
+
+use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restored, malformed};
+use crate::durable::restoring::RestoredEntry;
+use crate::durable::session_record::SessionRecord;
+use crate::engine::Engine;
+use crate::flows::cluster::ending::ending;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::ids::{ConnectionKey, TenantId};
+use crate::journal::Reserved;
+use crate::journal::keys::Key;
+use crate::journal::keys::StoredSession;
+use crate::link::envelope::Ticket;
+use crate::link::got::Got;
+use crate::link::record::Record;
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::records::stored::ReadEntry;
+use crate::records::stored::SentRecord;
+use crate::records::stored::end;
+use crate::records::stored::read_message;
+use crate::records::stored::read_subscription;
+use crate::topics::is_own_topic;
+use crate::wire::{WireError, WireReader};
+
+/// The retained message of a topic; an empty one says that it was removed.
+fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Result<MessageRef, WireError> {
+    let mut reader = WireReader::new(value);
+    let message = read_message(&mut reader, now, tenant)?;
+    end(&reader)?;
+    if message.topic() != topic || is_own_topic(topic) {
+        return Err(WireError { reading: "the retained message of this topic" });
+    }
+    Ok(message)
+}
+
+impl Engine {
+    /// Takes in one pair of a store. Pairs come in the order of their keys, those that
+    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`Engine::finish_restore`] follows
+    /// the last one.
+    ///
+    /// # Errors
+    /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
+    pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
+        let mut restoration = self.recovery.restoration.take().unwrap_or_default();
+        let done = self.restore_pair(now, &mut restoration, key, value);
+        self.recovery.restoration = Some(restoration);
+        done
+    }
+
+    fn restore_pair(&mut self, now: Now, all: &mut Restoration, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
+        let wrong = |error| malformed(key, error);
+        let read = Key::read(key).map_err(wrong)?;
+        let part = |all: &Restoration, session: StoredSession| {
+            let here = all.current.as_ref().is_some_and(|(current, _)| *current == session);
+            if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
+        };
+        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
+            all.close_restored(&mut self.desk)?;
+        }
+        match read {
+            Key::Numbers(_) => self.desk.journal.note_used(Reserved::read(value).map_err(wrong)?),
+            Key::Session(session) => {
+                let record = SessionRecord::read(value, now).map_err(wrong)?;
+                subscribing!(self).restore_session(now, all, session, record).map_err(wrong)?;
+            }
+            Key::Will(number) => ending!(self).restore_will(now, number, value).map_err(wrong)?,
+            Key::Subscription(session, filter) => {
+                part(all, session)?;
+                let (options, id) = read_subscription(value).map_err(wrong)?;
+                subscribing!(self).restore_subscription(now, all, session, filter, options, id).map_err(wrong)?;
+            }
+            Key::Received(session, id) => {
+                part(all, session)?;
+                all.restore_received(&mut self.desk, id, value).map_err(wrong)?;
+            }
+            Key::Entry(session, number) => {
+                part(all, session)?;
+                let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
+                let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
+                let state = crate::session::terms::awaited(entry.qos);
+                let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
+                restoring.last = restoring.last.max(number);
+                restoring.entries.insert(number, RestoredEntry { entry, sent });
+            }
+            Key::Sent(session, number) => {
+                part(all, session)?;
+                let sent = SentRecord::read(value).map_err(wrong)?;
+                let entry = all.current.as_mut().and_then(|(_, restoring)| restoring.entries.get_mut(&number));
+                entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
+            }
+            Key::Seen(session, _) => {
+                part(all, session)?;
+                self.uplinks.restore_seen(session, value).map_err(wrong)?;
+            }
+            Key::Body(number) => {
+                let mut reader = WireReader::new(value);
+                let tenant = TenantId(reader.u16("a tenant").map_err(wrong)?);
+                let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
+                end(&reader).map_err(wrong)?;
+                all.bodies.insert(number, message);
+            }
+            Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
+            Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
+            Key::Outgoing(number) => {
+                self.outgoing.restore_outgoing(now, &mut self.desk, number, value).map_err(wrong)?;
+            }
+            Key::Mark(name, shard) => {
+                let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
+                self.desk.exchanges.marks.restore(name, shard, by);
+            }
+            Key::Retained(tenant, topic) => {
+                let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
+                all.done.retained += u64::from(!message.payload().is_empty());
+                self.retained.restore_retained(now, &mut self.desk, tenant, message);
+            }
+            Key::Foreign => {}
+        }
+        Ok(())
+    }
+
+    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
+    /// and lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a
+    /// process, also for one that has taken nothing in.
+    ///
+    /// # Errors
+    /// When messages are missing that sessions are owed.
+    pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
+        let mut all = self.recovery.restoration.take().unwrap_or_default();
+        all.close_restored(&mut self.desk)?;
+        let mut missing = 0;
+        for (stored, restoring) in std::mem::take(&mut all.pending) {
+            missing += all.restore_queue(&mut self.desk, stored, restoring);
+        }
+        if missing > 0 {
+            return Err(RestoreError::MissingMessages { messages: missing });
+        }
+        for key in std::mem::take(&mut all.broken_off) {
+            self.desk.sessions.store_session(&mut self.desk.journal, key);
+        }
+        let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
+        for shard in self.place.others() {
+            self.links.send(shard, Record::InterestBarrier { ticket });
+            self.peers.interest_under_way += 1;
+        }
+        self.rules.recheck();
+        self.recovery.replay = Some(all.replay);
+        self.go_on_restoring(now);
+        self.after_frame(now);
+        Ok(all.done)
+    }
+}

@@ -1,0 +1,69 @@
+//! The image of a partition is written.
+
+use crate::cluster::transfer::error::ImageError;
+use crate::engine::Engine;
+use crate::flows::image::imaging::imaging;
+use crate::flows::image::leaving::moving;
+use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey};
+use crate::image::{begin, seal};
+use crate::now::Now;
+use crate::telling::reason::Reason;
+use crate::wire::WireWrite;
+
+impl Engine {
+    /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting
+    /// sessions and retained messages become one value and are forgotten here.
+    ///
+    /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A
+    /// session that ends with its connection ends as ever.
+    ///
+    /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has
+    /// those batches worked off first. From then on it keeps the partition's clients away from this shard. All of it is
+    /// one turn, however much the partition holds.
+    ///
+    /// # Errors
+    ///
+    /// When the partition is not at home here, and nothing has happened.
+    pub fn export_partition(&mut self, now: Now, partition: PartitionId) -> Result<Vec<u8>, ImageError> {
+        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
+            return Err(ImageError::NotAtHome(partition));
+        }
+        let in_store = |key: &SessionKey| {
+            let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+            flow.is_some_and(|flow| flow.tail.is_some())
+        };
+        if self.desk.sessions.sessions_of(partition).iter().any(in_store) {
+            return Err(ImageError::InStore(partition));
+        }
+        self.close_partition(now, partition);
+        let mut out = begin();
+        out.put_u16(partition.0);
+        let sessions = self.desk.sessions.sessions_of(partition);
+        out.put_u32(sessions.len() as u32);
+        for key in &sessions {
+            if let Some(session) = self.desk.sessions.get(key.0) {
+                imaging!(self).put_session(&mut out, now, *key, session);
+            }
+        }
+        self.retained.take_retained(&mut self.desk, &mut out, now, partition);
+        self.desk.exchanges.put_marks(&mut out, partition);
+        self.groups.put_kept(&self.links.roster, &mut out, now, Partitions::of(partition));
+        self.desk.exchanges.put_dealt_before(&mut out, Partitions::NONE);
+        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.outgoing.forget_outgoing(&mut self.desk, Partitions::of(partition));
+        self.retained.put_removed(&mut out, partition);
+        self.retained.forget_removed(&mut self.desk, partition);
+        for key in sessions {
+            moving!(self).forget_session(now, key);
+        }
+        self.after_frame(now);
+        Ok(seal(out))
+    }
+
+    /// Asks the clients of a partition to go elsewhere.
+    fn close_partition(&mut self, now: Now, partition: PartitionId) {
+        self.handover.exporting = true;
+        self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
+        self.handover.exporting = false;
+    }
+}

@@ -1,0 +1,110 @@
+//! The image of a partition is read.
+
+use crate::cluster::transfer::error::ImageError;
+use crate::engine::Engine;
+use crate::flows::image::leaving::moving;
+use crate::flows::publish::deciding::deciding;
+use crate::ids::{PARTITIONS, PartitionId, Partitions, TenantId, partition_of};
+use crate::image::open;
+use crate::image::read_session::SessionImage;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::records::image::read_message;
+use crate::session::table::Sessions;
+use crate::topics::is_own_topic;
+use crate::wire::{WireError, WireReader};
+
+impl Engine {
+    /// Takes a partition in that another place has moved out. All of it or, on an error, nothing.
+    ///
+    /// Where a topic has a retained message here already, the newer one stays; without versions, that is the one here. The limits of retained messages
+    /// hold: what they refuse is counted as dropped. The limits of sessions and queues do not: what was owed is owed.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no such image, the partition is at home elsewhere, or one of its sessions exists here.
+    pub fn import_partition(&mut self, now: Now, image: &[u8]) -> Result<PartitionId, ImageError> {
+        let mut reader = open(image)?;
+        let partition = PartitionId(reader.u16("a partition")?);
+        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
+            return Err(ImageError::NotAtHome(partition));
+        }
+        let sessions = read_sessions(now, partition, &mut reader, &self.desk.sessions)?;
+        let mut retained = Vec::new();
+        for _ in 0..reader.u32("a number of retained messages")? {
+            retained.push(read_retained(&mut reader, now, partition)?);
+        }
+        let mut marks = Vec::new();
+        for _ in 0..reader.u32("a number of exchanges")? {
+            marks.push((ExchangeName::read(&mut reader)?, read_got(&mut reader, partition)?));
+        }
+        let kept = Self::read_kept(&mut reader, now)?;
+        let dealt_before = Self::read_dealt_before(&mut reader)?;
+        let outgoing = Self::read_outgoing(&mut reader, now, partition)?;
+        let removed = Self::read_removed(&mut reader, partition)?;
+        if !reader.is_empty() {
+            return Err(WireError { reading: "the end of the image" }.into());
+        }
+        for (name, by) in marks {
+            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, by);
+        }
+        for session in sessions {
+            moving!(self).adopt_session(now, session);
+        }
+        for message in retained {
+            self.retained.adopt_retained(now, &mut self.desk, &self.homes, &self.uplinks.brokers.config, message);
+        }
+        self.retained.adopt_removed(now, &mut self.desk, removed);
+        self.groups.kept.adopt_kept(now, &mut self.desk, &mut self.links, partition, kept);
+        deciding!(self).adopt_dealt_before(dealt_before);
+        self.outgoing.adopt_outgoing(&mut self.desk, outgoing);
+        // The rules here may be others than those that the subscriptions were allowed by.
+        self.rules.recheck();
+        self.after_frame(now);
+        Ok(partition)
+    }
+}
+
+fn read_sessions(
+    now: Now,
+    partition: PartitionId,
+    reader: &mut WireReader<'_>,
+    known: &Sessions,
+) -> Result<Vec<SessionImage>, ImageError> {
+    let mut sessions = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for _ in 0..reader.u32("a number of sessions")? {
+        let image = SessionImage::read(reader, now)?;
+        let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
+        if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
+            return Err(WireError { reading: "a client id of this partition" }.into());
+        }
+        if known.find_session(tenant, client_id).is_some() {
+            return Err(ImageError::SessionExists(client_id.to_string()));
+        }
+        sessions.push(image);
+    }
+    Ok(sessions)
+}
+
+/// Which of a partition have got a message: sessions, groups, or both.
+fn read_got(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<Got, WireError> {
+    let bits = reader.u8("who has got a message")?;
+    if bits == 0 || bits > 3 {
+        return Err(WireError { reading: "who has got a message" });
+    }
+    let its = |bit| if bits & bit != 0 { Partitions::of(partition) } else { Partitions::NONE };
+    Ok(Got { sessions: its(1), groups: its(2) })
+}
+
+fn read_retained(reader: &mut WireReader<'_>, now: Now, partition: PartitionId) -> Result<MessageRef, WireError> {
+    let tenant = TenantId(reader.u16("a tenant")?);
+    let message = read_message(reader, now, tenant)?;
+    let topic = message.topic();
+    if partition_of(tenant, topic) != partition || is_own_topic(topic) || message.payload().is_empty() {
+        return Err(WireError { reading: "a retained message of this partition" });
+    }
+    Ok(message)
+}

@@ -1,0 +1,199 @@
+//! Partitions are held, released, copied and forgotten.
+
+use crate::cluster::transfer::error::ImageError;
+use crate::engine::Engine;
+use crate::flows::cluster::ending::ending;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::image::imaging::imaging;
+use crate::flows::image::leaving::moving;
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
+use crate::image::Owed;
+use crate::image::moving::{PartitionImage, Snapshot};
+use crate::journal::keys::Key;
+use crate::now::Now;
+use crate::telling::reason::Reason;
+
+impl Engine {
+    /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
+    /// [`Engine::release_partitions`]. MQTT 5 clients are told to use `reference`, the new home, as far as one is
+    /// given.
+    pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
+        self.desk.journal.now = now;
+        self.desk.moving = self.desk.moving.with(partitions);
+        self.handover.exporting = true;
+        for partition in partitions.iter() {
+            self.close_clients_of(now, partition, Reason::UseAnotherServer, reference);
+        }
+        self.handover.exporting = false;
+        self.after_frame(now);
+    }
+
+    /// Ends the hold; who serves the partitions is in the table again.
+    pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
+        self.desk.moving = self.desk.moving.without(partitions);
+        self.handover.rest = None;
+        moving!(self).release_transfers(now, partitions);
+        ending!(self).publish_held(now);
+        dealing!(self).deal_waiting(now);
+        self.after_frame(now);
+    }
+
+    /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for
+    /// them from brokers. All of it is one turn.
+    ///
+    /// # Errors
+    /// When they hold more than `max_bytes`.
+    pub fn snapshot_partitions(
+        &mut self,
+        now: Now,
+        partitions: Partitions,
+        max_bytes: u64,
+    ) -> Result<Snapshot, ImageError> {
+        self.snapshot(now, partitions, max_bytes, Partitions::NONE)
+    }
+
+    /// The same of a dead node, whose store this engine has taken in as a whole. Groups may have left that node before:
+    /// what it still kept for them, and what it had dealt to them, goes along with the first image.
+    ///
+    /// # Errors
+    /// When they hold more than `max_bytes`.
+    pub fn snapshot_of_dead(
+        &mut self,
+        now: Now,
+        partitions: Partitions,
+        max_bytes: u64,
+    ) -> Result<Snapshot, ImageError> {
+        self.snapshot(now, partitions, max_bytes, Partitions::ALL.without(partitions))
+    }
+
+    /// Takes images. What is known here of groups of `others` goes along with the first one.
+    fn snapshot(
+        &mut self,
+        now: Now,
+        partitions: Partitions,
+        max_bytes: u64,
+        others: Partitions,
+    ) -> Result<Snapshot, ImageError> {
+        self.desk.journal.now = now;
+        let own = self.place.own(partitions);
+        let mut bytes = 0;
+        let mut loading = false;
+        let sessions: Vec<SessionKey> =
+            own.iter().flat_map(|partition| self.desk.sessions.sessions_of(*partition)).collect();
+        for key in &sessions {
+            if let Some(flow) = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
+                bytes += flow.waiting().1 + flow.inflight_bytes;
+                loading |= flow.tail.is_some();
+            }
+        }
+        if bytes > max_bytes {
+            return Err(ImageError::TooLarge { bytes, max_bytes });
+        }
+        if loading {
+            for key in sessions {
+                self.desk.load_tail(key);
+            }
+            return Ok(Snapshot::Loading);
+        }
+        let (mut images, mut others) = (Vec::new(), others);
+        for partition in own {
+            // Counted behind the image, in the same turn.
+            let image = imaging!(self).image_of(now, partition, std::mem::take(&mut others));
+            images.push(PartitionImage { partition, image, owed: self.owed(partition) });
+        }
+        self.handover.begin_rest(partitions, false);
+        Ok(Snapshot::Taken(images))
+    }
+
+    /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained
+    /// messages stay: every orchestrator has those that its clients subscribe to.
+    pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
+        self.desk.journal.now = now;
+        let aside = moving!(self).abandon_transfers(partitions);
+        self.send_on_all_of(now, partitions);
+        self.desk.exchanges.note_left(partitions);
+        let own = self.place.own(partitions).into_iter().collect();
+        self.desk.exchanges.leave_marks(self.place, &mut self.desk.journal, own);
+        self.outgoing.forget_outgoing(&mut self.desk, partitions);
+        let mut all = Owed::default();
+        for partition in self.place.own(partitions) {
+            all.add(&Owed { retained: 0, ..self.owed(partition) });
+            for key in self.desk.sessions.sessions_of(partition) {
+                moving!(self).forget_session(now, key);
+            }
+        }
+        dealing!(self).give_back_aside(now, aside);
+        self.after_frame(now);
+        all
+    }
+
+    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on.
+    pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
+        self.desk.journal.now = now;
+        for partition in self.place.own(partitions) {
+            let topics: Vec<(TenantId, String)> =
+                self.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+            for (tenant, topic) in topics {
+                if self.retained.values.clear(tenant, &topic).is_some() {
+                    self.desk.journal.delete(Key::Retained(tenant, &topic));
+                }
+            }
+            self.retained.forget_removed(&mut self.desk, partition);
+        }
+        self.after_frame(now);
+    }
+
+    /// Takes in the images of partitions, as far as they are at home on this shard, and holds them. Copies that are
+    /// here already are given up: they come from an earlier attempt, or from a time when the partition was served here.
+    /// Returns what each partition owes, and what was given up.
+    ///
+    /// # Errors
+    /// When an image cannot be taken in; then nothing of these partitions is here.
+    pub fn arrive(
+        &mut self,
+        now: Now,
+        images: &[PartitionImage],
+    ) -> Result<(Vec<(PartitionId, Owed)>, Owed), ImageError> {
+        self.desk.journal.now = now;
+        let partitions: Partitions = images.iter().map(|image| image.partition).collect();
+        self.hold_partitions(now, partitions, None);
+        let given_up = self.forget_partitions(now, partitions);
+        let mut owed = Vec::new();
+        let place = self.place;
+        for image in images.iter().filter(|image| place.owns(image.partition)) {
+            if let Err(error) = self.import_partition(now, &image.image) {
+                self.forget_partitions(now, partitions);
+                return Err(error);
+            }
+            owed.push((image.partition, self.owed(image.partition)));
+        }
+        self.desk.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
+        if self.uplinks.brokers.config.has_uplinks_here() && self.place.shards == 1 {
+            self.handover.begin_rest(partitions, true);
+        } else if self.uplinks.brokers.config.has_uplinks_here() {
+            self.handover.arrived = Some(Box::new(self.uplinks.settlement.seen_now()));
+        }
+        Ok((owed, given_up))
+    }
+
+    /// The number of the batch that holds all that was written so far; what was written is in the store once
+    /// [`Engine::handle_committed`] has named it. `None` where nothing is kept.
+    pub fn written_batch(&mut self) -> Option<u64> {
+        self.desk.journal.is_on().then(|| self.desk.journal.awaited_batch())
+    }
+
+    /// Ends the connections of a partition's clients; MQTT 5 clients are told to use `reference` instead.
+    pub(super) fn close_clients_of(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        reason: Reason,
+        reference: Option<&str>,
+    ) {
+        for key in self.desk.sessions.sessions_of(partition) {
+            if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
+                self.close_towards(now, connection, reason, None, reference);
+            }
+        }
+    }
+}

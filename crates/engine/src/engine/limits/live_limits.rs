@@ -1,0 +1,47 @@
+//! Limits that change while clients are connected.
+
+use crate::desk::high_water;
+use crate::engine::Engine;
+use crate::settings::overflow::OverflowRules;
+use crate::settings::{Limits, ListenerSettings, Settings};
+use std::sync::Arc;
+
+impl Engine {
+    /// Puts the limits of other settings in force, for what comes from now on: all of [`Limits`] but the length of
+    /// links, how much is retained, how long queues may be, whether QoS 0 messages wait for who is away, and what
+    /// listeners of the same name may take. What is beyond a lower limit already stays; nothing that clients were told
+    /// changes.
+    pub fn set_limits(&mut self, new: &Settings) {
+        let mut settings = (*self.settings).clone();
+        settings.limits = Limits { shard_link_bytes: settings.limits.shard_link_bytes, ..new.limits.clone() };
+        settings.retained.max_messages = new.retained.max_messages;
+        settings.retained.max_bytes = new.retained.max_bytes;
+        settings.queue.max_messages = new.queue.max_messages;
+        settings.queue.max_bytes = new.queue.max_bytes;
+        settings.queue.stored_max_messages = new.queue.stored_max_messages;
+        settings.queue.stored_max_bytes = new.queue.stored_max_bytes;
+        settings.queue.keep_qos0_offline = new.queue.keep_qos0_offline;
+        for listener in &mut settings.listeners {
+            if let Some(new) = new.listeners.iter().find(|new| new.name == listener.name) {
+                take_limits(listener, new);
+            }
+        }
+        self.retained.values.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
+        let settings = Arc::new(settings);
+        self.desk.overflow = OverflowRules::new(&settings);
+        self.desk.high_water = high_water(&settings, self.desk.blocked_connections);
+        self.desk.memory.ceiling = settings.limits.memory_ceiling;
+        self.desk.settings = Arc::clone(&settings);
+        self.settings = settings;
+    }
+}
+
+fn take_limits(listener: &mut ListenerSettings, new: &ListenerSettings) {
+    listener.max_connections = new.max_connections;
+    listener.max_message_rate = new.max_message_rate;
+    listener.message_burst = new.message_burst;
+    listener.max_byte_rate = new.max_byte_rate;
+    listener.byte_burst = new.byte_burst;
+    listener.max_total_message_rate = new.max_total_message_rate;
+    listener.max_total_byte_rate = new.max_total_byte_rate;
+}

@@ -1,0 +1,6 @@
+//! Limits: calls of the engine.
+
+mod live_limits;
+mod loop_lag;
+mod rate;
+mod slow;

@@ -1,0 +1,4 @@
+//! Homes of partitions: calls of the engine.
+
+mod homes;
+mod passing;

@@ -1,0 +1,192 @@
+//! Principals come and go, publish and read.
+
+use crate::connection::{Connection, Phase};
+use crate::engine::Engine;
+use crate::flows::connection::parking::parking;
+use crate::flows::publish::answering::answering;
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, PrincipalId};
+use crate::now::Now;
+use crate::principals::{Held, Principal, PrincipalKind, Registered, RetainedValue};
+use crate::publish::pipeline::Progress;
+use crate::service::InnerPublication;
+use crate::telling::reason::Reason;
+use crate::timers::Timer;
+use std::collections::VecDeque;
+use tidegate_mqtt::{PacketId, RawPublish, TopicName, Version};
+
+impl Engine {
+    /// Registers a principal at this shard.
+    pub fn add_principal(&mut self, now: Now, principal: Principal) -> PrincipalId {
+        let mut connection = Connection::new(PRINCIPAL_LISTENER, principal.tenant, now.monotonic);
+        connection.phase = Phase::Open;
+        connection.version = Version::V5;
+        let key = self.desk.connections.insert(connection);
+        self.desk.telling.name_principal(key, &principal.name);
+        let (held, answering) = (VecDeque::new(), VecDeque::new());
+        self.principals.all.insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
+        PrincipalId(key)
+    }
+
+    /// Forgets a principal. What it was not answered is answered with [`Reason::ConnectionLost`].
+    pub fn remove_principal(&mut self, now: Now, id: PrincipalId) {
+        let PrincipalId(key) = id;
+        answering!(self).refuse_all_of_principal(key, Reason::ConnectionLost);
+        if self.principals.all.remove(&key).is_none() {
+            return;
+        }
+        self.desk.telling.forget_principal(key);
+        self.links.forget_waiting(key);
+        self.observers.forget_waiting(key);
+        self.groups.dealers.waiting.remove(&key);
+        self.uplinks.forget_waiting(key);
+        if let Some(connection) = self.desk.connections.remove(key)
+            && let Some(extra) = connection.extra
+        {
+            self.end_admission(key, &extra);
+            if let Some(parked) = &extra.parked {
+                self.desk.timers.cancel(parked.until, Timer::Parked(key));
+            }
+            if let Some(rate) = &extra.rate {
+                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+            }
+        }
+        self.after_frame(now);
+    }
+
+    /// Publishes a message as a principal. [`Event::Published`] names the number and what has become of it, as a PUBACK
+    /// would, when that is certain: every shard that has to has it, and it is committed where it is stored.
+    pub fn publish_as(&mut self, now: Now, id: PrincipalId, message: InnerPublication, number: u64) {
+        let PrincipalId(key) = id;
+        self.desk.journal.now = now;
+        let held = Held { number, message };
+        let Some(registered) = self.principals.all.get(&key) else {
+            return answering!(self).tell_published(id, number, Err(Reason::ConnectionLost));
+        };
+        let waits = !registered.held.is_empty() || self.desk.connections.is_parked(key);
+        if waits || self.publish_held_by(now, key, &held) == Progress::Deferred {
+            self.hold(key, held);
+        }
+        self.after_frame(now);
+    }
+
+    /// The retained message of a topic, if a principal may subscribe to it. Ask the shard that is the topic's home.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::NotAuthorized`] if it may not, [`Reason::InvalidTopicName`] if there can be no such topic, and
+    /// [`Reason::NotServedHere`] if another shard or node is the home of the topic.
+    pub fn retained_for(&self, now: Now, principal: &Principal, topic: &str) -> Result<Option<RetainedValue>, Reason> {
+        TopicName::new(topic).map_err(|_| Reason::InvalidTopicName)?;
+        let subject = principal.subject();
+        if principal.kind == PrincipalKind::User && !self.rules.subject_may_read(&self.settings, subject, topic) {
+            return Err(Reason::NotAuthorized);
+        }
+        if self.links.roster.home_of_topic(principal.tenant, topic) != self.place.shard {
+            return Err(Reason::NotServedHere);
+        }
+        let message = self.retained.values.get(principal.tenant, topic, now.monotonic);
+        Ok(message.map(|message| {
+            let publication = message.publication();
+            RetainedValue {
+                qos: publication.qos,
+                properties: publication.properties.to_vec(),
+                expires_at: publication.expires_at,
+                payload: publication.payload.to_vec(),
+            }
+        }))
+    }
+
+    /// Takes one message of a principal through the pipeline.
+    fn publish_held_by(&mut self, now: Now, key: ConnectionKey, held: &Held) -> Progress {
+        let Held { number, message } = held;
+        let Some(registered) = self.principals.all.get_mut(&key) else { return Progress::Taken };
+        let is_broker = registered.principal.kind == PrincipalKind::Broker;
+        let refused = if !is_broker && message.tenant != registered.principal.tenant {
+            Some(Reason::NotAuthorized)
+        } else if message.retain && !self.settings.retained.available && !is_broker {
+            Some(Reason::RetainNotSupported)
+        } else if self.homes.have_ended() {
+            // Another node may have taken the place, and what is promised now may be lost.
+            Some(Reason::LeaseEnded)
+        } else if message.topic.is_empty() {
+            Some(Reason::InvalidTopicName)
+        } else if message.expires_at <= now.monotonic {
+            Some(Reason::MessageExpired)
+        } else {
+            self.desk.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
+        };
+        if let Some(reason) = refused {
+            answering!(self).refuse_publication(PrincipalId(key), *number, reason);
+            return Progress::Taken;
+        }
+        registered.answering.push_back(*number);
+        let raw = RawPublish {
+            dup: false,
+            qos: message.qos,
+            retain: message.retain && self.settings.retained.available,
+            topic: message.topic.as_bytes(),
+            // All that it publishes is answered, QoS 0 included.
+            packet_id: Some(PacketId::MIN),
+            properties: &message.properties,
+            payload: &message.payload,
+        };
+        self.desk.counters.messages_in[raw.qos as usize] += 1;
+        self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
+        let payer = self.desk.connections.payer_of(key);
+        self.desk.meters.of(payer).messages_in += 1;
+        let mut properties = std::mem::take(&mut self.scratch_properties);
+        properties.clear();
+        let source = (key, None, message.tenant);
+        let progress = self.publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
+        self.scratch_properties = properties;
+        match progress {
+            Ok(Progress::Taken) => {
+                if !is_broker && self.desk.tenants.limit_rates() {
+                    parking!(self).charge_rate(now, key, message.topic.len() + message.payload.len());
+                }
+                return Progress::Taken;
+            }
+            Ok(Progress::Deferred) => {}
+            Err(ref refused) => answering!(self).refuse_publication(PrincipalId(key), *number, refused.reason),
+        }
+        if let Some(registered) = self.principals.all.get_mut(&key) {
+            registered.answering.pop_back();
+        }
+        progress.unwrap_or(Progress::Taken)
+    }
+
+    /// Keeps a message until the principal may go on, or refuses it.
+    fn hold(&mut self, key: ConnectionKey, held: Held) {
+        let Some(registered) = self.principals.all.get_mut(&key) else { return };
+        let cost = held.cost();
+        let bytes = registered.held_bytes + cost;
+        if registered.held.len() >= registered.principal.max_held_messages
+            || bytes > registered.principal.max_held_bytes
+        {
+            return answering!(self).refuse_publication(PrincipalId(key), held.number, Reason::PublisherHeld);
+        }
+        registered.held_bytes = bytes;
+        registered.held.push_back(held);
+        self.desk.memory.held += cost;
+        self.desk.memory.input_bytes += cost;
+    }
+
+    /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
+    pub(crate) fn resume_principal(&mut self, now: Now, key: ConnectionKey) {
+        while !self.desk.connections.is_parked(key)
+            && let Some(held) = answering!(self).take_held(key)
+        {
+            if self.publish_held_by(now, key, &held) == Progress::Deferred {
+                let cost = held.cost();
+                let Some(registered) = self.principals.all.get_mut(&key) else { return };
+                registered.held_bytes += cost;
+                registered.held.push_front(held);
+                self.desk.memory.held += cost;
+                self.desk.memory.input_bytes += cost;
+                return;
+            }
+            self.observers.end_giving_up(key);
+            self.after_frame(now);
+        }
+    }
+}

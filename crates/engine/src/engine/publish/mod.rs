@@ -1,0 +1,111 @@
+//! A PUBLISH packet is checked and its topic is found.
+
+mod admission;
+mod fan_out;
+mod origin;
+mod pipeline;
+mod turn_share;
+mod with_properties;
+
+use crate::engine::Engine;
+use crate::flows::publish::publishing::publishing;
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::now::{Millis, Now};
+use crate::publish::inbound::Inbound;
+use crate::publish::pipeline::Progress;
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::topics::RouteSlot;
+use tidegate_mqtt::{Frame, QoS, RawPublish, Version};
+
+impl Engine {
+    /// Takes a PUBLISH packet: checks what the protocol and the listener allow, finds its topic, and hands it to the
+    /// pipeline.
+    #[inline]
+    pub(crate) fn handle_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<Progress, Refused> {
+        let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        if !self.fan_outs.is_empty() {
+            self.finish_fan_out(now, key);
+        }
+        let Some(connection) = self.desk.connections.get(key) else { return Ok(Progress::Taken) };
+        let Some(session) = connection.session else { return Ok(Progress::Taken) };
+        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(Progress::Taken) };
+        let (tenant, payer) = (connection.tenant, connection.payer);
+        if raw.qos > listener.maximum_qos {
+            return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
+        }
+        if raw.retain && !self.settings.retained.available {
+            return Err(Refused::new(Reason::RetainNotSupported, "RETAIN is set"));
+        }
+        self.desk.counters.messages_in[raw.qos as usize] += 1;
+        self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
+        self.desk.meters.of(payer).messages_in += 1;
+        if raw.qos != QoS::AtMostOnce {
+            self.check_receive_maximum(key, session, version, &raw)?;
+        }
+        if raw.properties.is_empty() && !self.uplinks.brokers.config.is_on() {
+            let slot = match self.cache.lookup(self.index.epoch(), tenant, raw.topic) {
+                Some(slot) => slot,
+                // The context is made for a new topic only: it costs as much as the look-up.
+                None => publishing!(self).new_slot(tenant, raw.topic)?,
+            };
+            if !self.cache.traits(slot).is_for_hub {
+                let expires_at = self.expiry_of(now, slot, Millis::NEVER);
+                let (raw, session, unknown_receipts) = (&raw, Some(session), false);
+                let it =
+                    Inbound { now, key, session, tenant, slot, raw, properties: &[], expires_at, unknown_receipts };
+                return Ok(self.publish(&it));
+            }
+        }
+        let mut properties = std::mem::take(&mut self.scratch_properties);
+        properties.clear();
+        let progress =
+            self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties);
+        self.scratch_properties = properties;
+        progress
+    }
+
+    /// When a message expires for which its sender asks for `asked`: to mobile nodes, the broker has a word in it.
+    #[inline]
+    fn expiry_of(&self, now: Now, slot: RouteSlot, asked: Millis) -> Millis {
+        let addresses = self.settings.addresses.as_ref().filter(|_| self.cache.traits(slot).is_address);
+        addresses.map_or(asked, |addresses| addresses.expiry(now.monotonic, asked))
+    }
+
+    /// More messages under way than the client was told it may have ([MQTT-3.3.4-7]).
+    fn check_receive_maximum(
+        &mut self,
+        key: ConnectionKey,
+        session: SessionKey,
+        version: Version,
+        raw: &RawPublish<'_>,
+    ) -> Result<(), Refused> {
+        if !version.is_v5() {
+            return Ok(());
+        }
+        let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
+        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(()) };
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        if self.desk.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
+            return Ok(());
+        }
+        // A repetition of what is under way already is not one more.
+        if flow.is_some_and(|flow| raw.packet_id.is_some_and(|id| flow.received.contains(id))) {
+            return Ok(());
+        }
+        if listener.receive_maximum_lenient {
+            self.desk.counters.receive_maximum_tolerated += 1;
+            return Ok(());
+        }
+        Err(Refused::new(
+            Reason::ReceiveMaximumExceeded,
+            format!("more than {} messages unacknowledged", listener.receive_maximum),
+        ))
+    }
+}

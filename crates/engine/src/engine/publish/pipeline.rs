@@ -1,0 +1,204 @@
+//! The outcome of the stages is carried out: a PUBLISH is routed, deferred or rejected.
+
+use crate::engine::Engine;
+use crate::event::{Attempt, Delay};
+use crate::flows::connection::parking::parking;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::deciding;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::uplink::uplinking::uplinking;
+use crate::ids::{ConnectionKey, TenantId, hash_name};
+use crate::now::Now;
+use crate::publish::dispatch::Source;
+use crate::publish::fan_out::FAN_OUT_STEP;
+use crate::publish::inbound::Inbound;
+use crate::publish::pipeline::Progress;
+use crate::publish::turn_share::Share;
+use crate::telling::reason::Reason;
+use crate::topics::stages::Deferral;
+use crate::topics::stages::ORDER;
+use crate::topics::stages::Rejection;
+use crate::topics::stages::StageSet;
+use crate::topics::stages::Step;
+use tidegate_mqtt::QoS;
+
+/// How a publisher is told that a message is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notice {
+    /// By the acknowledgement. MQTT 3 publishers only see that there is one.
+    Acknowledgement,
+    /// By the acknowledgement with MQTT 5. Other connections end for this reason, so that the message is sent again.
+    AcknowledgementOrClose(Reason),
+    /// The connection ends, so that the message is sent again.
+    Close,
+}
+
+impl Notice {
+    fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::NodeLost => Self::Close,
+            Reason::StoreFull => Self::AcknowledgementOrClose(Reason::StoreFull),
+            Reason::BusRefused | Reason::ObserverRefused => Self::AcknowledgementOrClose(reason),
+            Reason::QueueFullReject => Self::AcknowledgementOrClose(Reason::RejectedTooLong),
+            _ => Self::Acknowledgement,
+        }
+    }
+}
+
+impl Engine {
+    /// Takes a PUBLISH whose topic is known through the pipeline. Most need no stage and are routed at once.
+    #[inline]
+    pub(super) fn publish(&mut self, it: &Inbound<'_>) -> Progress {
+        let stages = deciding!(self).stages_of(it);
+        if !stages.is_empty() {
+            return self.publish_by_stages(it, stages);
+        }
+        self.route(it);
+        Progress::Taken
+    }
+
+    /// Asks these stages in [`ORDER`] and acts on the first answer that is not [`Step::Continue`].
+    #[inline(never)]
+    fn publish_by_stages(&mut self, it: &Inbound<'_>, stages: StageSet) -> Progress {
+        for stage in ORDER.into_iter().filter(|stage| stages.has(*stage)) {
+            let step = deciding!(self).ask_stage(stage, it);
+            if step != Step::Continue && it.tenant == TenantId::UPLINK {
+                self.uplinks.give_id_back();
+            }
+            match step {
+                Step::Continue => {}
+                Step::Defer(why) => return self.defer(it, why),
+                Step::Reject(rejection) => {
+                    self.reject(it, rejection);
+                    return Progress::Taken;
+                }
+                Step::Done => return Progress::Taken,
+            }
+        }
+        self.route(it);
+        Progress::Taken
+    }
+
+    /// Parks the publisher, and takes back that the message was counted.
+    #[cold]
+    fn defer(&mut self, it: &Inbound<'_>, why: Deferral) -> Progress {
+        let (now, key) = (it.now, it.key);
+        match why {
+            Deferral::Line => parking!(self).wait_for_next_turn(now, key, Share::Wide),
+            Deferral::Fleet => {
+                parking!(self).start_withholding(now, key);
+                self.desk.reports().tell_delayed(Delay::Queue(None), key);
+                self.uplinks.add_waiting(key);
+                parking!(self).park(now, key);
+            }
+            Deferral::Interest => {
+                if self.groups.dealers.waiting.insert(key) {
+                    parking!(self).park(now, key);
+                }
+            }
+            Deferral::Queues { shard, full, whose } => parking!(self).withhold(now, key, (shard, full), whose),
+            Deferral::Answers => parking!(self).park(now, key),
+            Deferral::Observer(id) => {
+                let name = self.observers.name(id).unwrap_or_default().to_owned();
+                self.desk.reports().tell_delayed(Delay::Observer(name), key);
+                if self.observers.wait(id, key) {
+                    parking!(self).park(now, key);
+                }
+            }
+        }
+        self.desk.counters.messages_in[it.raw.qos as usize] -= 1;
+        self.desk.counters.payload_bytes_in -= it.raw.payload.len() as u64;
+        let payer = self.desk.connections.payer_of(key);
+        self.desk.meters.of(payer).messages_in -= 1;
+        Progress::Deferred
+    }
+
+    /// Counts a rejected message, logs it, and answers its publisher.
+    #[cold]
+    fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
+        let (now, key, topic) = (it.now, it.key, self.cache.topic_of(it));
+        if reason == Reason::QueueFullReject {
+            self.desk.reports().discard_publication(reason, &mut it.publication(&topic));
+        } else {
+            self.desk.counters.drop_message(reason);
+        }
+        parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
+        let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.desk.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
+        // A principal has no connection that could end.
+        let notice = if it.session.is_some() { Notice::of(reason) } else { Notice::Acknowledgement };
+        match notice {
+            Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !is_told && connection.leaving => {}
+            Notice::AcknowledgementOrClose(reason) if !is_told => self.close_connection(now, key, reason, None),
+            Notice::Close => self.close_connection(now, key, reason, None),
+            Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
+                self.desk.connections.end_withholding(key);
+                let mark = self.desk.journal.mark();
+                answering!(self).answer_publish(now, key, it.raw, Err(reason), 0, mark);
+            }
+        }
+    }
+
+    /// Gives a message to all whom it is for, and answers its publisher when all of them have it.
+    #[inline]
+    fn route(&mut self, it: &Inbound<'_>) {
+        let Inbound { now, key, session, slot, raw, .. } = *it;
+        let mark = self.desk.journal.mark();
+        let ticket = answering!(self).begin_answer(it);
+        let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
+        let refused = if raw.retain { deciding!(self).retain_inbound(it) } else { None };
+        if raw.qos == QoS::ExactlyOnce
+            && !self.links.roster.has_no_peers()
+            && let Some(session) = session
+        {
+            deciding!(self).name_exchange(session, slot, raw, ticket);
+        }
+        let traits = self.cache.traits(slot);
+        let mut first = self.cache.get(slot).1.targets().len();
+        if first > FAN_OUT_STEP {
+            first = parking!(self).first_receivers(now, key, raw, first);
+        }
+        let (topic, route) = self.cache.get(slot);
+        let mut publication = it.publication(topic);
+        publication.priority = traits.priority.level(it.properties);
+        if session.is_none() {
+            publication.publisher = self.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
+        }
+        let deliveries = route.targets().len();
+        self.desk.gave_up = false;
+        let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
+        self.links.exchange = None;
+        self.desk.memory.held += self.fan_outs.begin(&mut publication, source, route, first);
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+            parking!(self).wait_for_next_turn(now, key, share);
+        }
+        if self.desk.loop_lag.is_on(now) {
+            parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        }
+        let mut waits = u32::from(done.waits);
+        let mut reached = done.reached;
+        if !traits.observers.is_empty() {
+            let told = deciding!(self).tell_observers_of(it, ticket);
+            reached |= told > 0;
+            waits += told;
+        }
+        if raw.packet_id.is_some() {
+            let outcome = answering!(self).outcome_of(raw.qos, refused, reached);
+            answering!(self).answer_publish(now, key, raw, outcome, waits, mark);
+        }
+        self.after_publish(now, key, it.tenant, done.full);
+    }
+
+    /// What a message on its way may have filled.
+    #[inline]
+    fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
+        if full_links != 0 {
+            parking!(self).wait_for_links(now, key, full_links);
+        }
+        if tenant == TenantId::UPLINK {
+            uplinking!(self).check_gate_now_and_then(now);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
+
+use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
+use crate::engine::Engine;
+use crate::flows::publish::publishing::publishing;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::id::PROPERTY;
+use crate::publish::inbound::Inbound;
+use crate::publish::pipeline::Progress;
+use crate::settings::Settings;
+use crate::settings::fleet_topics::at_brokers;
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::topics::RouteSlot;
+use crate::topics::origin::ORIGIN_PROPERTY;
+use std::borrow::Cow;
+use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
+
+impl Engine {
+    /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came. `forwarded` is empty and
+    /// takes the properties that are passed on; the message expires at `latest`.
+    pub(crate) fn publish_with_properties(
+        &mut self,
+        now: Now,
+        (key, session, tenant): (ConnectionKey, Option<SessionKey>, TenantId),
+        raw: &RawPublish<'_>,
+        latest: Millis,
+        forwarded: &mut Vec<u8>,
+    ) -> Result<Progress, Refused> {
+        let properties = PublishProperties::decode(raw.properties)?;
+        if properties.subscription_identifiers.iter().next().is_some() {
+            return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
+        }
+        let (tenant, topic) = if self.uplinks.brokers.config.is_on() {
+            to_fleet(&self.settings, tenant, raw.topic)?
+        } else {
+            (tenant, Cow::Borrowed(raw.topic))
+        };
+        let slot = match properties.topic_alias {
+            None => publishing!(self).slot_of(tenant, &topic)?,
+            Some(alias) => self.slot_by_alias(key, tenant, alias, &topic)?,
+        };
+        if properties.payload_format == Some(PayloadFormat::Utf8) && self.checks_payload_format(key) {
+            check_payload(raw)?;
+        }
+        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+        let expires_at = self.expiry_of(now, slot, expires_at.min(latest));
+        let mut unknown_receipts = false;
+        let is_for_hub = self.cache.traits(slot).is_for_hub;
+        if is_for_hub {
+            self.append_origin(now, session, raw.retain, forwarded);
+        }
+        if tenant == TenantId::UPLINK {
+            // An id that the client has made up stays here: it could be taken for another message's, and that one for
+            // known.
+            properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
+            self.uplinks.next_message_id(now, &self.desk, session, raw.retain).append(forwarded);
+        } else if !self.cache.traits(slot).is_address {
+            // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
+            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
+        } else {
+            properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
+            unknown_receipts = asks_for_unknown_receipts(&properties);
+            let topic = self.cache.get(slot).0.to_owned();
+            publishing!(self).add_receipts((key, session), &topic, &properties, forwarded);
+        }
+        let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
+        Ok(self.publish(&it))
+    }
+
+    fn checks_payload_format(&self, key: ConnectionKey) -> bool {
+        let listener =
+            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
+        listener.is_some_and(|listener| listener.check_payload_format)
+    }
+
+    fn slot_by_alias(
+        &mut self,
+        key: ConnectionKey,
+        tenant: TenantId,
+        alias: std::num::NonZeroU16,
+        topic: &[u8],
+    ) -> Result<RouteSlot, Refused> {
+        let Some(connection) = self.desk.connections.get(key) else { return publishing!(self).slot_of(tenant, topic) };
+        let max = self.desk.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        if alias.get() > max {
+            return Err(Refused::new(
+                Reason::InvalidTopicAlias,
+                format!("topic alias {alias} is above the maximum of {max}"),
+            ));
+        }
+        if topic.is_empty() {
+            let Some(connection) = self.desk.connections.get(key) else {
+                return publishing!(self).slot_of(tenant, topic);
+            };
+            let known = connection.extra.as_ref().and_then(|extra| extra.aliases_in.get(alias));
+            let Some(topic) = known else {
+                return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
+            };
+            if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+                return Ok(slot);
+            }
+            let topic = topic.to_owned();
+            return Ok(publishing!(self).make_route(tenant, &topic));
+        }
+        let slot = publishing!(self).slot_of(tenant, topic)?;
+        let (name, _) = self.cache.get(slot);
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            let aliases = &mut connection.extra_mut().aliases_in;
+            let before = aliases.bytes();
+            aliases.set(alias, name, max);
+            let after = aliases.bytes();
+            self.desk.memory.held = self.desk.memory.held + after - before;
+            if after > before && self.desk.memory.is_over_ceiling() {
+                return Err(Refused::new(Reason::MemoryCeiling, ""));
+            }
+        }
+        Ok(slot)
+    }
+}
+
+/// A payload that is said to be UTF-8 text has to be, where the listener asks for it.
+fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
+    if std::str::from_utf8(raw.payload).is_ok() {
+        return Ok(());
+    }
+    Err(Refused::new(Reason::InvalidPayloadFormat, "the payload is said to be UTF-8 and is not"))
+}
+
+/// The tenant in which a message goes to a fleet, and its topic there. Brokers get no messages of a tenant whose name is
+/// not known.
+fn to_fleet<'a>(settings: &Settings, tenant: TenantId, topic: &'a [u8]) -> Result<(TenantId, Cow<'a, [u8]>), Refused> {
+    if tenant == TenantId::DEFAULT {
+        return Ok((TenantId::UPLINK, Cow::Borrowed(topic)));
+    }
+    let name = std::str::from_utf8(topic);
+    let name = name.map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+    let Some(named) = at_brokers(settings, tenant, name) else { return Ok((tenant, Cow::Borrowed(topic))) };
+    // Without a topic there is an alias, which was set with the topic at brokers.
+    let topic = if name.is_empty() { Cow::Borrowed(topic) } else { Cow::Owned(named.into_owned().into_bytes()) };
+    Ok((TenantId::UPLINK, topic))
+}

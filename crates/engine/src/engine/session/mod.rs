@@ -1,0 +1,4 @@
+//! Queues of sessions: calls of the engine.
+
+mod expiring;
+mod tail;

@@ -1,0 +1,69 @@
+//! Deadlines that count the silence of a peer.
+//!
+//! A shell that was late, because its process was stopped or a turn took long, has not heard what its peers have sent
+//! meanwhile. Such deadlines so have effect only after the input that had arrived by then was taken.
+
+use crate::engine::{Engine, TIMERS_PER_TURN};
+use crate::ids::ConnectionKey;
+use crate::now::{Millis, Now};
+use crate::timers::Timer;
+
+impl Engine {
+    /// When the next deadline comes that counts the silence of a peer, for [`Engine::handle_silence`].
+    pub fn next_silence(&self) -> Millis {
+        // During a replay other shards' subscribers are not known yet; see `next_deadline`.
+        if self.recovery.replay.is_some() { Millis::NEVER } else { self.desk.timers.next_silence() }
+    }
+
+    /// Handles deadlines that count the silence of a peer (keep-alive, CONNECT timeout, the end of a session, a delayed
+    /// will, a publisher that waits for others, an uplink), a bounded part of them at a time.
+    ///
+    /// `heard` is the time by which all input that had arrived was taken, but for that of connections that are
+    /// `unread`. Deadlines behind `heard` stay, and those of unread connections are looked at again soon: the peer may
+    /// have spoken in time, and only this shard is late.
+    pub fn handle_silence(&mut self, now: Now, heard: Millis, unread: impl Fn(ConnectionKey) -> bool) {
+        self.desk.journal.now = now;
+        for _ in 0..TIMERS_PER_TURN {
+            if self.next_silence() > heard {
+                break;
+            }
+            let Some((_, timer)) = self.desk.timers.pop_silence(heard) else { break };
+            if self.connection_of(timer).is_some_and(&unread) {
+                self.postpone(now.monotonic.plus(UNREAD_LOOK_MS), timer);
+            } else {
+                self.handle_timer(now, timer);
+            }
+        }
+        self.after_frame(now);
+    }
+
+    /// The connection whose silence a timer counts.
+    fn connection_of(&self, timer: Timer) -> Option<ConnectionKey> {
+        match timer {
+            Timer::Connection(key) => Some(key),
+            Timer::Uplink(key) => self.uplinks.brokers.connection_of(key),
+            _ => None,
+        }
+    }
+
+    /// Sets a timer of a connection anew that has been taken out of the schedule.
+    fn postpone(&mut self, until: Millis, timer: Timer) {
+        match timer {
+            Timer::Connection(key) => {
+                if let Some(connection) = self.desk.connections.get_mut(key) {
+                    connection.timer = until;
+                    self.desk.timers.set(until, timer);
+                }
+            }
+            Timer::Uplink(key) => {
+                if self.uplinks.brokers.note_timer(key, until) {
+                    self.desk.timers.set(until, timer);
+                }
+            }
+            _ => self.desk.timers.set(until, timer),
+        }
+    }
+}
+
+/// When the deadline of a connection with unread input is looked at again, milliseconds.
+const UNREAD_LOOK_MS: u64 = 100;

@@ -1,0 +1,15 @@
+//! Events that were not reported.
+
+mod clients;
+mod sys;
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// How many messages of a client were dropped, denied or delayed since the last of which that was told
+    /// ([`LogEvent::Dropped`], [`LogEvent::Denied`], [`LogEvent::Delayed`]); only of clients that this happened to
+    /// lately.
+    pub fn untold(&self, client_id: &str) -> u64 {
+        self.desk.telling.untold(client_id)
+    }
+}

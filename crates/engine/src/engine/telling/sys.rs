@@ -1,0 +1,136 @@
+//! Values and events below `$SYS` are published.
+
+use crate::engine::Engine;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::publish::publishing::publishing;
+use crate::ids::{ShardId, TenantId};
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::publish::dispatch::Source;
+use crate::sys::PLAIN;
+use crate::sys::SysValues;
+use crate::telling::reason::Reason;
+use tidegate_mqtt::QoS;
+
+/// Place of CONNECT among the types of packets.
+const CONNECT: usize = 1;
+
+impl Engine {
+    /// Whether the next [`Engine::handle_timers`] publishes `$SYS`, which then tells the memory of the process if
+    /// [`Engine::set_process_memory`] has told it before.
+    pub fn is_about_to_tell(&self, now: Now) -> bool {
+        self.sys.next().is_some_and(|at| at <= now.monotonic)
+    }
+
+    /// Takes note of what the process uses, in bytes.
+    pub fn set_process_memory(&mut self, bytes: u64) {
+        let most = self.sys.process_memory.map_or(0, |(_, most)| most);
+        self.sys.process_memory = Some((bytes, most.max(bytes)));
+    }
+
+    /// Begins a round: every shard is asked.
+    pub(crate) fn publish_sys(&mut self, now: Now) {
+        self.sys.set_sys_timer(&mut self.desk, now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
+        self.sys.round = self.sys.round.wrapping_add(1);
+        self.sys.gathered = self.sys_values();
+        self.sys.missing = self.place.shards - 1;
+        for shard in self.place.others() {
+            self.links.send(shard, Record::SysQuery { round: self.sys.round });
+        }
+        if self.sys.missing == 0 {
+            self.finish_sys_round(now);
+        }
+    }
+
+    pub(crate) fn answer_sys_query(&mut self, from: ShardId, round: u32) {
+        let values = self.sys_values().write();
+        self.links.send(from, Record::SysReport { round, values: &values });
+    }
+
+    pub(crate) fn handle_sys_report(&mut self, now: Now, round: u32, values: &[u8]) {
+        if round != self.sys.round {
+            return;
+        }
+        self.sys.gathered.add(&SysValues::read(values));
+        self.sys.missing = self.sys.missing.saturating_sub(1);
+        if self.sys.missing == 0 {
+            self.finish_sys_round(now);
+        }
+    }
+
+    fn sys_values(&self) -> SysValues {
+        let counters = &self.desk.counters;
+        let gauges = self.gauges();
+        let plain = [
+            gauges.sessions_connected,
+            gauges.sessions_disconnected,
+            counters.sessions_expired,
+            counters.packets_in.iter().sum(),
+            counters.packets_out.iter().sum(),
+            counters.messages_in.iter().sum(),
+            counters.messages_out.iter().sum(),
+            counters.dropped_total(),
+            counters.payload_bytes_in,
+            counters.payload_bytes_out,
+            counters.bytes_in,
+            counters.bytes_out,
+            gauges.subscriptions,
+            gauges.shared_subscriptions,
+            gauges.retained_messages,
+            gauges.retained_messages + gauges.queued_messages,
+            gauges.retained_bytes + gauges.queued_bytes,
+            counters.sockets_opened,
+        ];
+        SysValues { plain, dropped: counters.dropped, connects: counters.packets_in[CONNECT] }
+    }
+
+    fn finish_sys_round(&mut self, now: Now) {
+        if self.sys.watchers == 0 {
+            return;
+        }
+        let values = self.sys.gathered.clone();
+        let [connected, disconnected, ..] = values.plain;
+        self.sys.clients_maximum = self.sys.clients_maximum.max(connected);
+        let uptime = now.monotonic.since(self.sys.started.monotonic) / 1000;
+        let mut texts: Vec<(String, String)> = vec![
+            ("version".into(), format!("tidegate version {}", self.settings.version)),
+            ("uptime".into(), format!("{uptime} seconds")),
+            ("clients/total".into(), (connected + disconnected).to_string()),
+            ("clients/maximum".into(), self.sys.clients_maximum.to_string()),
+            ("clients/active".into(), connected.to_string()),
+            ("clients/inactive".into(), disconnected.to_string()),
+            ("messages/stored".into(), values.plain[15].to_string()),
+        ];
+        texts.extend(PLAIN.iter().zip(values.plain).map(|(topic, value)| ((*topic).to_owned(), value.to_string())));
+        for (reason, count) in Reason::ALL.iter().zip(values.dropped) {
+            if count > 0 {
+                texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));
+            }
+        }
+        if let Some((now, most)) = self.sys.process_memory {
+            texts.push(("heap/current".into(), now.to_string()));
+            texts.push(("heap/maximum".into(), most.to_string()));
+        }
+        self.sys.add_loads(now, &values, &mut texts);
+        for (topic, text) in texts {
+            self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
+        }
+        self.sys.last = Some((now.monotonic, values));
+    }
+
+    fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
+        let mut publication =
+            Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
+        // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
+        let kept = self.settings.retained.available
+            && self.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
+        let slot = publishing!(self).route_of(TenantId::DEFAULT, &topic);
+        let source = Source::inside(self.place.shard, now);
+        let (_, route) = self.cache.get(slot);
+        reach!(self).dispatch(now, route, &mut publication, &source);
+        if kept {
+            self.sys.published.insert(topic);
+        }
+    }
+}

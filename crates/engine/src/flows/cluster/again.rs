@@ -1,0 +1,209 @@
+//! What a publisher sends again, since it was not answered.
+
+use crate::connection::Answer;
+use crate::flows::connection::parking::parking;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::Deciding;
+use crate::flows::publish::dispatch::Reach;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::publish::publishing::Publishing;
+use crate::flows::publish::publishing::publishing;
+use crate::ids::{PartitionId, ShardId, partition_of};
+use crate::link::envelope::{DELIVER, Passage, RETAIN_AT_HOME};
+use crate::link::got::Got;
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::dispatch::Source;
+use crate::publish::inbound::Inbound;
+use crate::roster::Shards;
+use crate::session::exchange::Exchange;
+use crate::session::terms::Terms;
+use crate::telling::reason::Reason;
+use crate::topics::stages::Step;
+use crate::topics::{Route, RouteSlot};
+use tidegate_mqtt::{PacketId, ReasonCode};
+
+impl Deciding<'_> {
+    /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for
+    /// what they say, since one that dies first may not have got it. Says whether there is somebody to wait for.
+    #[cold]
+    pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: Exchange) -> bool {
+        let heir = self.desk.connections.next_ticket(it.key);
+        let waits = exchange.ticket.map_or(0, |ticket| self.links.pass_on(ticket, heir));
+        if waits == 0 {
+            return false;
+        }
+        let stored = it.session.is_some_and(|session| self.desk.sessions.is_stored(session));
+        answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        true
+    }
+
+    /// Sends a message whose exchange is in doubt to those who have not got it.
+    #[cold]
+    pub(crate) fn publish_again(&mut self, exchange: Exchange, it: &Inbound<'_>) -> Step {
+        let Inbound { now, key, session, slot, raw, .. } = *it;
+        let Some((of_session, id)) = session.zip(raw.packet_id) else { return Step::Continue };
+        let missing = self.defer_if_missing(it);
+        if missing != Step::Continue {
+            return missing;
+        }
+        let mark = self.desk.journal.mark();
+        let source =
+            Source::publisher_here(self.place.shard, now, session, key, Some(self.desk.connections.next_ticket(key)));
+        let topic = self.cache.topic_of(it);
+        let mut publication = it.publication(&topic);
+        publication.priority = self.cache.traits(slot).priority.level(it.properties);
+        let (exchange, waits, refused) =
+            publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
+        self.desk.sessions.set_exchange(&mut self.desk.journal, of_session, id, exchange);
+        let outcome = answering!(self).outcome_of(raw.qos, refused, true);
+        answering!(self).answer_publish(now, key, raw, outcome, waits, mark);
+        parking!(self).wait_for_full_links(now, key);
+        Step::Done
+    }
+}
+
+impl Publishing<'_> {
+    /// Sends a message to those who have not got it. Returns what is known of its exchange from now on, how many shards
+    /// have to confirm it, and why its value was not retained here.
+    pub(crate) fn send_exchange_again(
+        &mut self,
+        now: Now,
+        exchange: Exchange,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> (Exchange, u32, Option<Reason>) {
+        // Before the message came here, this shard may have got it from where it was.
+        let marked = self.desk.exchanges.marks.get(exchange.name);
+        let known = exchange.covered.with(marked);
+        let mut refused = None;
+        if publication.retain && !known.sessions.has(partition_of(publication.tenant, publication.topic)) {
+            refused = self.retain_of(now, publication, source.session);
+        }
+        let (_, route) = self.cache.get(slot);
+        reach!(self).deliver_to_rest(now, route, publication, source, known);
+        let in_transit = self.desk.exchanges.mark_in_transit(
+            self.links.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
+        let covered = exchange.covered.with(
+            marked.with(self.desk.exchanges.got_here(self.groups, self.links.place.shard)).without_sessions(in_transit),
+        );
+        let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
+        let waits = self.pass_again(exchange, slot, publication, source);
+        (exchange, waits, refused)
+    }
+
+    /// Sends it to all shards that want it; returns how many have to confirm it.
+    fn pass_again(
+        &mut self,
+        exchange: Exchange,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> u32 {
+        let (_, route) = self.cache.get(slot);
+        let deliver = Shards(self.links.roster.living(route.remote_bits()));
+        let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
+        let retain = publication.retain;
+        let is_retained = |shard: ShardId| retain && home == shard;
+        let mut waits = 0;
+        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, exchange.covered));
+        for shard in self.links.roster.others() {
+            let purpose =
+                if deliver.has(shard) { DELIVER } else { 0 } | if is_retained(shard) { RETAIN_AT_HOME } else { 0 };
+            if purpose == 0 {
+                continue;
+            }
+            let from = source.connection.or(source.ticket.map(|ticket| ticket.connection));
+            let passage = Passage {
+                purpose,
+                origin: source.origin,
+                entered_at: source.entered_at,
+                priority: publication.priority,
+                hops: source.hops,
+                from,
+                ticket: source.ticket,
+            };
+            self.links.send_publish(shard, &passage, publication, true);
+            self.desk.counters.shard_messages_out += 1;
+            waits += 1;
+        }
+        self.links.exchange = None;
+        waits
+    }
+
+    /// A message from another shard, which these have got already.
+    #[inline]
+    pub(crate) fn dispatch_coming(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        known: Got,
+    ) {
+        let (_, route) = self.cache.get(slot);
+        if known.is_nobody() {
+            reach!(self).dispatch_here(now, route, publication, source);
+        } else {
+            reach!(self).deliver_to_rest(now, route, publication, source, known);
+        }
+    }
+}
+
+impl Reach<'_> {
+    /// Delivers to those sessions and groups of this shard that have not got the message.
+    fn deliver_to_rest(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        known: Got,
+    ) {
+        let is_new = |partition| !known.sessions.has(partition);
+        self.deliver_some(now, route, publication, source, is_new, |partition| !known.groups.has(partition));
+    }
+
+    /// Delivers to those sessions of this shard whose partitions have not got the message yet, and deals to those of
+    /// its groups.
+    pub(crate) fn deliver_some(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        wants: impl Fn(PartitionId) -> bool,
+        deals: impl Fn(PartitionId) -> bool,
+    ) {
+        publication.wide = route.targets().len() > 1;
+        self.layouts.begin(route.targets().len());
+        for target in route.targets() {
+            let session = self.desk.sessions.get(target.session.0);
+            if !session.is_some_and(|session| wants(partition_of(session.tenant, &session.client_id))) {
+                continue;
+            }
+            let terms = Terms {
+                qos: target.qos(),
+                retain: publication.retain && target.options.retain_as_published(),
+                subscription_ids: route.subscription_ids(target),
+                group: None,
+                publisher: None,
+                metered: false,
+            };
+            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        }
+        let from = self.desk.transfers.source;
+        for group in route.groups() {
+            if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
+                dealing!(self).deal_to(now, *group, publication, source, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Publishers of other shards wait.
+
+use crate::flows::connection::parking::Parking;
+use crate::ids::{ConnectionKey, ShardId};
+use crate::now::Now;
+
+impl Parking<'_> {
+    /// A shard has a publisher of this one wait.
+    pub(crate) fn park_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
+        self.park(now, key);
+        if self.links.is_foreign(asker)
+            && let Some(askers) = self.desk.connections.askers_of(key)
+        {
+            askers.push(asker);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Partitions that move between shards are cut off.
+
+use crate::cluster::transfer::{Aside, Cut, Stage};
+use crate::flows::groups::dealing::Dealing;
+use crate::flows::image::leaving::Moving;
+use crate::ids::{Partitions, ShardId};
+use crate::link::transfer_word::TransferWord;
+use crate::now::Now;
+use std::collections::BTreeSet;
+
+impl Moving<'_> {
+    /// Takes a word about a transfer.
+    pub(crate) fn handle_transfer(&mut self, from: ShardId, word: TransferWord) {
+        match word {
+            TransferWord::Ask { id, partitions } => self.cut(from, id, partitions),
+            TransferWord::Cut { id, partitions } => self.desk.transfers.note_cut(from, id, partitions),
+            TransferWord::End { id } => {
+                self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
+                self.fetches.wake_moved();
+            }
+        }
+    }
+
+    /// What this shard sends from now on is for the new home of these partitions.
+    pub(crate) fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
+        // One who asks late, for a move that was called off, takes nothing from the next.
+        let cuts = &mut self.desk.transfers.cuts;
+        let later = cuts.iter().filter(|cut| cut.id > id);
+        let later = later.fold(Partitions::NONE, |all, cut| all.with(cut.partitions));
+        let own = partitions.without(later);
+        for cut in cuts.iter_mut() {
+            cut.partitions = cut.partitions.without(own);
+        }
+        cuts.push(Cut { id, partitions: own, to });
+        cuts.retain(|cut| !cut.partitions.is_empty());
+        for shard in self.links.roster.others() {
+            self.links.send_transfer(shard, TransferWord::Cut { id, partitions });
+        }
+        self.desk.transfers.note_cut(self.place.shard, id, partitions);
+    }
+
+    /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.
+    pub(crate) fn release_transfers(&mut self, now: Now, partitions: Partitions) {
+        let transfers = &mut self.desk.transfers;
+        let stay: Partitions =
+            transfers.leaving.keys().copied().filter(|partition| partitions.has(*partition)).collect();
+        transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        let mut aside = Vec::new();
+        for (_, coming) in transfers.coming.iter_mut().filter(|(partition, _)| partitions.has(**partition)) {
+            if coming.stage == Stage::Complete {
+                aside.append(&mut coming.aside);
+            }
+            coming.stage = Stage::Served;
+        }
+        self.deliver_aside(now, aside);
+        self.desk.transfers.settle_transfers();
+        self.groups.announce_members_that_stay(self.desk, self.links, stay);
+    }
+
+    /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.
+    #[must_use]
+    pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
+        self.desk.transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        let mut ids = BTreeSet::new();
+        let mut all = Vec::new();
+        for partition in partitions.iter() {
+            let Some(mut coming) = self.desk.transfers.coming.remove(&partition) else { continue };
+            ids.insert(coming.id);
+            all.append(&mut coming.aside);
+        }
+        for id in ids {
+            let own = self.place.shard;
+            self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, own));
+            for shard in self.links.roster.others() {
+                self.links.send_transfer(shard, TransferWord::End { id });
+            }
+        }
+        self.fetches.wake_moved();
+        all
+    }
+}
+
+impl Dealing<'_> {
+    /// What groups have dealt to sessions that were to come goes back to them. The sessions have been forgotten by now, all of them: a group whose
+    /// home is here would else deal it to the next one that goes.
+    pub(crate) fn give_back_aside(&mut self, now: Now, all: Vec<Aside>) {
+        for aside in all {
+            if let Some(group) = &aside.delivery.group {
+                let message = &aside.delivery.message;
+                if !self.keeps_for_dead(now, group, message, aside.client) {
+                    self.give_back(now, group, aside.to, &mut message.publication());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Exchanges of shared groups from the time before a restart.
+
+use crate::cluster::exchanges::dealt_before::DealtBefore;
+use crate::flows::publish::deciding::Deciding;
+use crate::ids::Partitions;
+use crate::link::got::Got;
+
+impl Deciding<'_> {
+    /// Takes note of it, and tells those who are the homes of the groups by now.
+    pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
+        let left = Partitions::that(|partition| !self.links.is_taken_over_elsewhere(partition));
+        for (name, groups) in all {
+            let groups = groups.among(left);
+            if !groups.is_empty() {
+                self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, Got { groups, ..Got::NOBODY });
+                self.links.tell_homes(self.desk, name, groups);
+            }
+        }
+    }
+}

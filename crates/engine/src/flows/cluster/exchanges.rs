@@ -1,0 +1,44 @@
+//! A QoS 2 message of another node is looked up among the exchanges.
+
+use crate::flows::publish::deciding::Deciding;
+use crate::ids::{SessionKey, partition_of};
+use crate::link::envelope::Ticket;
+use crate::link::got::Got;
+use crate::topics::RouteSlot;
+use tidegate_mqtt::RawPublish;
+
+impl Deciding<'_> {
+    /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is
+    /// not sent again.
+    #[cold]
+    pub(crate) fn name_exchange(
+        &mut self,
+        session: SessionKey,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        ticket: Option<Ticket>,
+    ) {
+        let Some(id) = raw.packet_id else { return };
+        if !self.desk.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
+            return;
+        }
+        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
+        let (topic, route) = self.cache.get(slot);
+        let is_home_elsewhere =
+            raw.retain && !self.links.roster.is_own(self.links.roster.home_of(partition_of(tenant, topic)));
+        if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
+            return;
+        }
+        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let exchange = self.desk.exchanges.begin(ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
+        self.desk.sessions.set_exchange(&mut self.desk.journal, session, id, exchange);
+        self.desk.exchanges.mark_in_transit(
+            self.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
+        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+    }
+}

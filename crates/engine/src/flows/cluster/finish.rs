@@ -1,0 +1,87 @@
+//! The rest of a partition that moves between shards.
+
+use crate::cluster::transfer::Aside;
+use crate::cluster::transfer::finish::Entry;
+use crate::flows::image::leaving::Moving;
+use crate::ids::{PartitionId, Partitions, SessionKey, partition_of};
+use crate::link::got::Got;
+use crate::now::Now;
+use crate::session::terms::Terms;
+use crate::session::{Delivery, Membership};
+use std::rc::Rc;
+
+impl Moving<'_> {
+    pub(crate) fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
+        match entry {
+            Entry::ToSession { tenant, client_id, delivery } => {
+                // A session may have expired since.
+                if let Some(key) = self.desk.sessions.find_session(tenant, &client_id) {
+                    self.deliver_late(now, key, &delivery);
+                }
+            }
+            Entry::Name(name) => {
+                self.desk.exchanges.put_mark(
+                    self.place,
+                    &mut self.desk.journal,
+                    name,
+                    Got { sessions: Partitions::of(partition), ..Got::NOBODY },
+                );
+            }
+            Entry::Dealt(name) => {
+                self.desk.exchanges.put_mark(
+                    self.place,
+                    &mut self.desk.journal,
+                    name,
+                    Got { groups: Partitions::of(partition), ..Got::NOBODY },
+                );
+            }
+            Entry::Retained(message) => {
+                let coming = self.desk.transfers.coming.get(&partition);
+                let name = (message.tenant, Box::from(message.topic()));
+                if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
+                    self.retained.keep_retained(
+                        now,
+                        &self.links.roster,
+                        self.desk,
+                        self.homes,
+                        &self.uplinks.brokers.config,
+                        &mut message.publication(),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Delivers what was set aside.
+    pub(crate) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
+        for aside in all {
+            if self.desk.sessions.is_named(aside.to, aside.client) {
+                self.deliver_late(now, aside.to, &aside.delivery);
+            }
+        }
+    }
+
+    fn deliver_late(&mut self, now: Now, to: SessionKey, delivery: &Delivery) {
+        let mut publication = delivery.message.publication();
+        // What is stored with the session is the group's no longer, which hears of it when the last promise is gone.
+        let stored = self.desk.sessions.get(to.0).filter(|session| session.stored.is_some());
+        let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
+        let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();
+        let plain = delivery.group.as_ref().and_then(same);
+        let dealt = delivery.group.as_ref().filter(|_| plain.is_some()).map_or(0, |group| group.promised_id());
+        let owner = self.desk.sessions.get(to.0).map(|session| partition_of(session.tenant, &session.client_id));
+        let terms = Terms::of(delivery);
+        let terms = Terms { group: plain.as_ref().or(terms.group), ..terms };
+        self.desk.transfers.late = true;
+        self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
+        self.desk.transfers.late = false;
+        self.desk.exchanges.note_taken(
+            self.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            delivery.message.qos,
+            dealt,
+            owner,
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! The marks of exchanges are compared with a message that comes.
+
+use crate::cluster::exchanges::Exchanges;
+use crate::cluster::transfer::Transfers;
+use crate::flows::publish::deciding::Deciding;
+use crate::groups::Groups;
+use crate::ids::{PartitionId, Partitions, Place, ShardId};
+use crate::journal::Journal;
+use crate::journal::keys::Key;
+use crate::link::exchange_word::{ExchangeName, ExchangeWord};
+use crate::link::got::Got;
+use tidegate_mqtt::QoS;
+
+impl Deciding<'_> {
+    /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
+    #[cold]
+    pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
+        let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
+        let got = self.desk.exchanges.got_here(self.groups, from);
+        self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, word.name, got);
+        self.groups.tell_next_homes(self.desk, self.links, word.name, got.groups);
+        self.desk.transfers.note_name(from, word.name);
+        let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
+        let silent = self.desk.exchanges.marks.forget_silent();
+        for (name, stored) in done.into_iter().chain(silent) {
+            self.desk.journal.delete_marks(self.place, name, stored);
+        }
+        known
+    }
+}
+
+impl Exchanges {
+    /// Who gets a message of a shard here: the sessions that are here, and the groups that are dealt for here.
+    pub(crate) fn got_here(&self, groups: &Groups, from: ShardId) -> Got {
+        Got { sessions: self.here(), groups: groups.dealers.all_dealt_for(from) }
+    }
+
+    /// Notes that these have got a message. What nobody has got is noted as long as this process lives.
+    pub(crate) fn put_mark(&mut self, place: Place, journal: &mut Journal, name: ExchangeName, by: Got) {
+        let own = 1 << place.shard.0;
+        let stored = if journal.is_on() && !by.is_nobody() { own } else { 0 };
+        let mark = self.marks.add(name, by, stored);
+        if stored != 0 {
+            journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
+        }
+    }
+
+    /// Notes that a message was taken that a group keeps under an id: its receiver's session, which is in the store, or
+    /// its group goes along with a partition. What is kept for the case that it did not arrive is given again when a
+    /// link comes back, by another node that goes on with what a dead one kept, or to another node that does.
+    pub(crate) fn note_taken(
+        &mut self,
+        place: Place,
+        transfers: &mut Transfers,
+        journal: &mut Journal,
+        qos: QoS,
+        id: u64,
+        owner: Option<PartitionId>,
+    ) {
+        if qos != QoS::ExactlyOnce || id == 0 {
+            return;
+        }
+        let sessions = owner.map_or(Partitions::NONE, Partitions::of);
+        if let Some(owner) = owner {
+            transfers.note_deal(owner, ExchangeName::of_deal(id));
+        }
+        self.put_mark(place, journal, ExchangeName::of_deal(id), Got { sessions, ..Got::NOBODY });
+        while let Some(id) = self.marks.pop_deal() {
+            let stored = self.marks.forget_deal(id);
+            journal.delete_marks(place, ExchangeName::of_deal(id), stored);
+        }
+    }
+
+    /// A message goes back to whoever keeps it: it may be given to this shard again.
+    pub(crate) fn give_up_deal(&mut self, place: Place, journal: &mut Journal, id: u64) {
+        if id != 0 {
+            let stored = self.marks.give_up_deal(id);
+            journal.delete_marks(place, ExchangeName::of_deal(id), stored);
+        }
+    }
+
+    /// Partitions have left, or never came in the end: what their sessions have got is known where they are.
+    pub(crate) fn leave_marks(&mut self, place: Place, journal: &mut Journal, partitions: Partitions) {
+        let own = 1 << place.shard.0;
+        for (name, mark) in self.marks.leave(partitions) {
+            if mark.by.is_nobody() {
+                journal.delete_marks(place, name, mark.stored);
+            } else if mark.stored & own != 0 {
+                journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
+            }
+        }
+    }
+}

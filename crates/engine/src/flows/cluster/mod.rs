@@ -1,0 +1,135 @@
+//! Flows between shards and nodes.
+
+pub(crate) mod again;
+pub(crate) mod asked_to_wait;
+pub(crate) mod cuts;
+pub(crate) mod dealt_before;
+pub(crate) mod ending;
+pub(crate) mod exchanges;
+pub(crate) mod finish;
+pub(crate) mod marks;
+pub(crate) mod outgoing;
+pub(crate) mod peering;
+
+use crate::cluster::WELCOME_INDEX;
+use crate::cluster::peers::Peers;
+use crate::cluster::transfer::Transfers;
+use crate::desk::Desk;
+use crate::durable::RESTORING_INDEX;
+use crate::flows::subscribe::subscribing::Subscribing;
+use crate::groups::Groups;
+use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, partition_of};
+use crate::link::Links;
+use crate::link::envelope::OUTGOING_INDEX;
+use crate::link::envelope::Ticket;
+use crate::link::record::Record;
+use crate::now::Now;
+use crate::retained::strays::STRAY_INDEX;
+use crate::roster::{Roster, Shards};
+use crate::topics::{Route, SubscriptionIndex};
+
+const _: () = assert!(
+    WELCOME_INDEX != RESTORING_INDEX
+        && OUTGOING_INDEX < WELCOME_INDEX
+        && OUTGOING_INDEX < RESTORING_INDEX
+        && STRAY_INDEX < OUTGOING_INDEX,
+    "each kind of ticket has an index of its own"
+);
+
+impl Subscribing<'_> {
+    /// Gives members of shared groups their seats where the groups are dealt for now.
+    pub(crate) fn reseat_members(&mut self, now: Now, old: &Roster) {
+        let mut moved = Vec::new();
+        for (key, session) in self.desk.sessions.iter() {
+            for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
+                if old.home_of(membership.partition) != self.links.roster.home_of(membership.partition) {
+                    moved.push((crate::ids::SessionKey(key), membership.clone()));
+                }
+            }
+        }
+        for (key, membership) in moved {
+            self.take_seat_anew(now, key, &membership);
+        }
+    }
+}
+
+impl Peers {
+    /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
+    /// is gone and whose place another one has yet to take.
+    pub(crate) fn would_miss_somebody(
+        &self,
+        desk: &Desk,
+        roster: &Roster,
+        (topic, route): (&str, &Route),
+        tenant: TenantId,
+        retain: bool,
+    ) -> bool {
+        let remote = route.remote_bits();
+        let undecided = desk.transfers.undecided();
+        let is_gone = |home| roster.misses(home) || undecided.has(home);
+        let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
+        let is_node_gone = || desk.settings.home_of_address(tenant, topic).is_some_and(is_gone);
+        let returns = self.returning != Shards::default();
+        self.is_blind
+            || self.misses_somebody(roster, &desk.transfers)
+                && (returns || remote != roster.living(remote) || is_home_gone() || is_node_gone())
+    }
+}
+
+impl Peers {
+    /// Whether a roster misses partitions of which this shard has never heard what is wanted there: it has started while their node was
+    /// dead, or that has died too soon. Or it may have forgotten so: as far as it knew, the node that is gone was home to nothing, and before it
+    /// was heard of that end these partitions had moved there.
+    pub(crate) fn does_not_know(&self, old: &Roster, new: &Roster) -> bool {
+        let is_new = |partition: &PartitionId| new.misses(*partition) && !old.misses(*partition);
+        let missed = (0..PARTITIONS).map(PartitionId).filter(is_new);
+        let home = |partition| old.home_of(partition);
+        missed.into_iter().any(|partition| !self.heard.has(home(partition)) || new.has(home(partition)))
+    }
+
+    /// Tells a new shard of another node all that is wanted here.
+    pub(crate) fn welcome_peer(
+        &mut self,
+        index: &SubscriptionIndex,
+        links: &mut Links,
+        transfers: &mut Transfers,
+        peer: ShardId,
+    ) {
+        links.open(peer);
+        for (tenant, filter) in index.local_filters() {
+            if links.roster.others_for(filter).has(peer) {
+                links.send(peer, Record::Interest { tenant, filter, present: true, ticket: None });
+            }
+        }
+        let ticket = Ticket { connection: ConnectionKey { index: WELCOME_INDEX, generation: 0 }, sequence: 0 };
+        links.send(peer, Record::InterestBarrier { ticket });
+        self.interest_under_way += 1;
+        self.welcomes += 1;
+        transfers.tell_of_transfers(links, peer);
+    }
+
+    /// Whether clients of nodes that are gone may be at others soon, or be there without this shard knowing of it.
+    pub(crate) fn awaits_somebody(&self, roster: &Roster, groups: &Groups, transfers: &Transfers) -> bool {
+        let unheard = roster.peers().without(self.heard);
+        roster.misses_any() || groups.dealers.miss_any() || unheard != Shards::default() || transfers.has_undecided()
+    }
+
+    pub(crate) fn forget_gone(&mut self, index: &mut SubscriptionIndex, peers: Shards) {
+        for peer in peers {
+            if self.gone.has(peer) {
+                index.remove_remote(peer);
+            }
+        }
+        self.gone = self.gone.without(peers);
+    }
+
+    /// Whether there is somebody whom messages may miss.
+    #[inline]
+    pub(crate) fn misses_somebody(&self, roster: &Roster, transfers: &Transfers) -> bool {
+        self.is_blind
+            || roster.misses_any()
+            || self.gone != Shards::default()
+            || self.returning != Shards::default()
+            || transfers.has_undecided()
+    }
+}

@@ -1,0 +1,115 @@
+//! A CONNECT is checked.
+
+use crate::access::Subject;
+use crate::flows::connection::connecting::Connecting;
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::topics::origin::HUB_CLIENT_PREFIX;
+use tidegate_mqtt::{Connect, Version};
+
+impl Connecting<'_> {
+    /// What the listener does not allow.
+    pub(crate) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
+        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.settings.listener(c.listener))
+        else {
+            return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
+        };
+        if self.preset_client_id(key).is_none() {
+            check_client_id(listener, connect)?;
+        }
+        check_reserved(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
+        check_keep_alive(listener, connect)?;
+        let enhanced = connect.properties.authentication_method.is_some();
+        if enhanced && self.desk.settings.authentication == Authentication::Open {
+            return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
+        }
+        let Some(will) = &connect.will else { return Ok(()) };
+        if will.retain && !self.desk.settings.retained.available {
+            return Err(Refused::new(Reason::RetainNotSupported, "the will asks to be retained"));
+        }
+        if will.qos > listener.maximum_qos {
+            return Err(Refused::new(Reason::QosNotSupported, "the will's QoS is above the maximum"));
+        }
+        if crate::topics::is_own_topic(will.topic.as_str()) {
+            return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
+        }
+        if will.payload.len() > self.desk.settings.limits.max_payload {
+            return Err(Refused::new(Reason::PayloadTooLong, "the will's payload is longer than the limit"));
+        }
+        if self.desk.memory.is_far_over_ceiling() {
+            return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
+        }
+        self.desk.settings.check_topic_levels(will.topic.as_str())
+    }
+
+    /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it
+    /// asks for.
+    pub(crate) fn check_client(
+        &self,
+        subject: Subject<'_>,
+        existing: Option<SessionKey>,
+        connect: &Connect<'_>,
+    ) -> Result<(), Refused> {
+        if connect.will.as_ref().is_some_and(|will| !self.rules.may_leave_will(&self.desk.settings, subject, will)) {
+            return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
+        }
+        if existing.is_none() && self.desk.journal.full && self.desk.settings.wants_to_last(connect) {
+            return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
+        }
+        let max_sessions = self.desk.settings.limits.max_sessions as usize;
+        if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
+            return Err(Refused::new(Reason::TooManySessions, ""));
+        }
+        Ok(())
+    }
+}
+
+/// An MQTT 5 client is told another keep-alive; one of MQTT 3 may be refused, as Mosquitto does.
+fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {
+    let max = listener.keep_alive_maximum;
+    let longer = max != 0 && (connect.keep_alive == 0 || connect.keep_alive > max);
+    if longer && listener.keep_alive_refuse && !connect.version.is_v5() {
+        let detail = format!("the client asks for {} s, and the maximum is {max} s", connect.keep_alive);
+        return Err(Refused::new(Reason::KeepAliveTooLong, detail));
+    }
+    Ok(())
+}
+
+/// Client ids of the hub's sessions are for its listener, and it is for them. Client ids of queues are for listeners of
+/// HTTP, which put the user's name into them.
+fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
+    // The node that relays a client has checked it.
+    let takes_queues = listener.for_http || listener.relayed;
+    if client_id.starts_with(QUEUE_CLIENT_PREFIX) && !takes_queues {
+        let detail = "client ids that begin with `http-queue/` are for queues of HTTP listeners";
+        return Err(Refused::new(Reason::InvalidClientId, detail));
+    }
+    if client_id.starts_with(HUB_CLIENT_PREFIX) == listener.for_hub {
+        return Ok(());
+    }
+    Err(Refused::new(
+        Reason::InvalidClientId,
+        "client ids that begin with `tidegate-hub-` are for the broker's pipelines",
+    ))
+}
+
+fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {
+    if connect.client_id.len() > usize::from(listener.max_client_id_len) {
+        let max = listener.max_client_id_len;
+        return Err(Refused::new(Reason::InvalidClientId, format!("the client id is longer than {max} bytes")));
+    }
+    if !connect.client_id.is_empty() {
+        return Ok(());
+    }
+    // An empty id cannot name a session to come back to, except in MQTT 5, where the client learns the assigned one.
+    if connect.version == Version::V31 || (connect.version == Version::V311 && !connect.clean_start) {
+        return Err(Refused::new(Reason::InvalidClientId, "an empty client id needs a clean session"));
+    }
+    if listener.allow_empty_client_id {
+        Ok(())
+    } else {
+        Err(Refused::new(Reason::InvalidClientId, "this listener wants a client id"))
+    }
+}

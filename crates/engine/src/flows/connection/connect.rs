@@ -1,0 +1,204 @@
+//! A CONNECT is let in, and its session is bound.
+
+use crate::addresses::SET_BY_BROKER;
+use crate::connection::alias::OutboundAliases;
+use crate::connection::connect::grant::Granted;
+use crate::connection::connect::keep_alive_deadline;
+use crate::connection::{EnhancedState, PendingConnect, Phase};
+use crate::event::{AuthRequest, Enhanced, Event};
+use crate::flows::cluster::ending::SessionEnding;
+use crate::flows::connection::connecting::Connecting;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::orchestrator::homes::Home;
+use crate::session::{FilterList, Session, Standing, Will};
+use crate::settings::Holding;
+use crate::telling::reason::Reason;
+use crate::topics::address_name::is_address;
+use crate::topics::origin::ORIGIN_PROPERTY;
+use tidegate_mqtt::{Connect, Frame};
+
+impl SessionEnding<'_> {
+    /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
+    /// node whose session has ended.
+    pub(crate) fn session_to_resume(
+        &mut self,
+        now: Now,
+        tenant: TenantId,
+        client_id: &str,
+        clean_start: bool,
+    ) -> (Option<SessionKey>, bool) {
+        let known = self.desk.sessions.find_session(tenant, client_id);
+        let standing = known.and_then(|key| self.desk.sessions.get(key.0)).map(|session| session.standing);
+        let present = !clean_start && standing.is_some_and(|standing| standing != Standing::Mailbox);
+        if clean_start
+            && standing != Some(Standing::Mailbox)
+            && let Some(session) = known
+        {
+            self.end_session(now, session, Reason::SessionDiscarded);
+        }
+        (self.desk.sessions.find_session(tenant, client_id), present)
+    }
+}
+
+impl Connecting<'_> {
+    /// The client id that a client has whatever it asks for.
+    pub(crate) fn preset_client_id(&self, key: ConnectionKey) -> Option<&str> {
+        self.desk.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
+    }
+
+    /// A client id that no session has, at home on this shard.
+    pub(crate) fn assign_client_id(&mut self, tenant: TenantId) -> String {
+        loop {
+            self.assigned.next += 1;
+            let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
+            let name = format!("auto-{mixed:016x}");
+            let partition = partition_of(tenant, &name);
+            let here = self.links.place.owns(partition) && self.homes.home_of(self.desk, partition) == Home::Here;
+            if here && self.desk.sessions.find_session(tenant, &name).is_none() {
+                return name;
+            }
+        }
+    }
+
+    /// Lets the control plane decide. Until then nothing of this client is worked on.
+    pub(crate) fn ask_for_verdict(
+        &mut self,
+        key: ConnectionKey,
+        tenant: TenantId,
+        client_id: &str,
+        connect: &Connect<'_>,
+        frame: &Frame<'_>,
+    ) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.phase = Phase::Authenticating;
+        let listener = connection.listener;
+        let mut pending = vec![frame.first_byte];
+        pending.extend_from_slice(frame.body);
+        let extra = connection.extra_mut();
+        extra.pending_connect = Some(Box::new(PendingConnect { packet: pending, client_id: client_id.into() }));
+        let enhanced = connect.properties.authentication_method.map(|method| {
+            extra.enhanced = Some(Box::new(EnhancedState { method: method.into(), running: true }));
+            let data = connect.properties.authentication_data.unwrap_or_default().to_vec();
+            Enhanced { method: method.to_owned(), data }
+        });
+        let request = AuthRequest {
+            tenant,
+            listener,
+            client_id: client_id.to_owned(),
+            user_name: connect.username.map(str::to_owned),
+            password: connect.password.map(<[u8]>::to_vec),
+            enhanced,
+            again: false,
+        };
+        self.desk.events.push_back(Event::Authenticate { key, request });
+    }
+
+    /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
+    pub(crate) fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
+        let listener =
+            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
+        let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
+        let is_node = named && self.desk.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
+        if is_node { Standing::Node } else { Standing::Client }
+    }
+
+    pub(crate) fn create_session(&mut self, tenant: TenantId, key: ConnectionKey, client_id: &str) -> SessionKey {
+        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        self.desk.insert_session(Session {
+            client_id: client_id.into(),
+            connection: None,
+            filters: FilterList::default(),
+            flow: None,
+            rare: None,
+            expiry_seconds: 0,
+            tenant,
+            listener,
+            receive_maximum: u16::MAX,
+            rights_epoch: self.rules.epoch(),
+            standing: Standing::Client,
+            stored: None,
+            identity: None,
+        })
+    }
+
+    /// Ties connection and session together with what this CONNECT says.
+    pub(crate) fn bind(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        to: SessionKey,
+        connect: &Connect<'_>,
+        granted: &Granted<'_>,
+    ) {
+        let will = connect.will.as_ref().map(|will| self.will_of(to, will));
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.phase = Phase::Open;
+        connection.session = Some(to);
+        if let Some(extra) = &mut connection.extra {
+            extra.preset = None;
+            if let Some(enhanced) = &mut extra.enhanced {
+                enhanced.running = false;
+            }
+        }
+        connection.keep_alive = granted.keep_alive;
+        connection.bridge = connect.bridge;
+        connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
+        let (listener, tenant) = (connection.listener, connection.tenant);
+        let payer = if connection.is_of_hub { TenantId::UPLINK } else { tenant };
+        connection.payer = payer;
+        let ours = self.desk.settings.listeners.get(usize::from(listener.0));
+        let aliases = connect
+            .properties
+            .topic_alias_maximum
+            .unwrap_or(0)
+            .min(ours.map_or(0, |listener| listener.topic_alias_maximum_out));
+        if aliases > 0 {
+            connection.aliases_out = true;
+            connection.extra_mut().aliases_out = OutboundAliases::new(aliases);
+        }
+        if let Some(session) = self.desk.sessions.get_mut(to.0) {
+            session.connection = Some(key);
+            session.expiry_seconds = granted.expiry_seconds;
+            session.receive_maximum = granted.receive_maximum;
+            session.listener = listener;
+        }
+        if will.is_some() {
+            self.desk.replace_will(to, will);
+        }
+        self.desk.tenants.add(tenant, Holding::Connections);
+        self.desk.sessions_connected += 1;
+        self.desk.meters.connect(payer, now.monotonic);
+        let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
+        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
+    }
+
+    fn will_of(&self, session: SessionKey, will: &tidegate_mqtt::Will<'_>) -> Will {
+        let (tenant, publisher) = self.desk.sessions.get(session.0).map_or((TenantId::DEFAULT, 0), |session| {
+            (session.tenant, crate::ids::hash_name(session.tenant, &session.client_id))
+        });
+        let mut forwarded = Vec::new();
+        if is_address(&self.desk.settings, will.topic.as_str()) {
+            will.properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
+        } else {
+            will.properties.copy_forwardable_without(&[ORIGIN_PROPERTY], &mut forwarded);
+        }
+        let message = Publication::new(
+            tenant,
+            will.topic.as_str(),
+            will.qos,
+            will.retain,
+            &forwarded,
+            Millis::NEVER,
+            will.payload,
+            publisher,
+        )
+        .keep();
+        Will {
+            message,
+            delay_seconds: will.properties.delay_interval.unwrap_or(0),
+            expiry_seconds: will.properties.message_expiry,
+        }
+    }
+}

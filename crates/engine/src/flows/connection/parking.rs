@@ -1,0 +1,86 @@
+//! The context in which a publisher is made to wait.
+
+use crate::connection::input::Flow;
+use crate::connection::{Parked, Phase};
+use crate::desk::Desk;
+use crate::event::Event;
+use crate::ids::{ConnectionKey, Place};
+use crate::link::Links;
+use crate::link::record::Record;
+use crate::now::Now;
+use crate::publish::turn_share::TurnShare;
+use crate::session::BlockedPublisher;
+use crate::settings::Settings;
+use crate::timers::Timer;
+
+/// The parts of an engine that make a publisher wait: its connection, the links that may be full, and the share of the turn.
+pub(crate) struct Parking<'e> {
+    pub desk: &'e mut Desk,
+    pub links: &'e mut Links,
+    pub turn_share: &'e mut TurnShare,
+    pub place: Place,
+    pub settings: &'e Settings,
+}
+
+/// Borrows the context of waiting publishers from an engine, or from a wider context.
+macro_rules! parking {
+    ($from:ident) => {
+        $crate::flows::connection::parking::Parking {
+            desk: &mut $from.desk,
+            links: &mut $from.links,
+            turn_share: &mut $from.turn_share,
+            place: $from.place,
+            settings: &$from.settings,
+        }
+    };
+}
+
+pub(crate) use parking;
+
+impl Parking<'_> {
+    /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
+    pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
+        let limit = self.settings.limits.parked_bytes as usize;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        let paused = connection.paused;
+        let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return Flow::Hold };
+        if !parked.bytes.is_empty() && parked.bytes.len() + whole.len() > limit {
+            if !paused {
+                connection.paused = true;
+                self.desk.events.push_back(Event::PauseReading { key });
+            }
+            return Flow::Hold;
+        }
+        parked.bytes.extend_from_slice(whole);
+        self.desk.memory.held += whole.len() as u64;
+        self.desk.memory.input_bytes += whole.len() as u64;
+        Flow::Next
+    }
+
+    /// A full queue asks a publisher to wait, here or on its own shard.
+    pub(crate) fn park_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
+        if publisher.shard == self.place.shard {
+            self.park(now, publisher.connection);
+        } else {
+            self.links.send(publisher.shard, Record::Park { connection: publisher.connection });
+        }
+    }
+
+    /// One more queue or link that this publisher waits for.
+    pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
+        let latest = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.phase != Phase::Open || connection.leaving {
+            return;
+        }
+        let extra = connection.extra_mut();
+        if let Some(parked) = &mut extra.parked {
+            parked.waits += 1;
+            return;
+        }
+        let until = latest.min(extra.withheld_until);
+        extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until, askers: Vec::new() }));
+        self.desk.timers.set(until, Timer::Parked(key));
+        self.desk.counters.publishers_parked += 1;
+    }
+}

@@ -1,0 +1,60 @@
+//! Wills: whether a connection that has ended leaves one, and when it is published.
+
+use crate::event::Attempt;
+use crate::flows::cluster::ending::SessionEnding;
+use crate::ids::SessionKey;
+use crate::now::Now;
+use crate::session::Will;
+use crate::telling::reason::Reason;
+use crate::timers::Timer;
+
+impl SessionEnding<'_> {
+    /// Decides about the will of a connection that has ended ([MQTT-3.1.2-8], [MQTT-3.14.4-3]).
+    pub(crate) fn schedule_will(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let expiry = session.expiry_seconds;
+        let Some(rare) = session.rare.as_mut() else { return };
+        if self.handover.exporting && expiry > 0 {
+            // Its will goes along with the session and is published there, if the client does not come back in time.
+            return;
+        }
+        let unwanted = reason == Reason::NormalDisconnect
+            || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
+        if unwanted {
+            self.desk.replace_will(key, None);
+            return;
+        }
+        let Some(will) = &rare.will else { return };
+        // A session that ends now takes its will along at once, whatever delay the will asks for.
+        if will.delay_seconds == 0 || expiry == 0 || reason == Reason::ServerShuttingDown {
+            let will = self.desk.replace_will(key, None);
+            self.publish_will(now, key, will);
+        } else {
+            let due = now.monotonic.plus_seconds(will.delay_seconds.min(expiry));
+            rare.will_due = Some(due);
+            self.desk.timers.set(due, Timer::Will(key));
+        }
+    }
+
+    pub(crate) fn publish_will(&mut self, now: Now, key: SessionKey, will: Option<Will>) {
+        let Some(will) = will else { return };
+        let mut publication = will.message.publication();
+        if !self.rules.may_publish(self.desk, key, publication.topic, publication.qos, publication.retain) {
+            self.desk.counters.drop_message(Reason::NotAuthorized);
+            self.desk.reports().tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
+            return;
+        }
+        if let Some(seconds) = will.expiry_seconds {
+            publication = publication.expiring(now.monotonic.plus_seconds(seconds));
+        }
+        self.publish_owed(now, &mut publication, key);
+    }
+
+    pub(crate) fn handle_will_timer(&mut self, now: Now, key: SessionKey) {
+        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
+        rare.will_due = None;
+        let will = self.desk.replace_will(key, None);
+        self.publish_will(now, key, will);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
+    }
+}

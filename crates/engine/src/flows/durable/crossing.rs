@@ -1,0 +1,128 @@
+//! Messages that cross shards are stored until they have arrived.
+
+use crate::desk::Desk;
+use crate::durable::Recovery;
+use crate::durable::crossing::Left;
+use crate::flows::groups::dealing::Dealing;
+use crate::flows::publish::dispatch::Reach;
+use crate::flows::publish::publishing::Publishing;
+use crate::groups::group_partition;
+use crate::ids::{Place, ShardId, partition_of};
+use crate::journal::keys::Key;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::dispatch::Source;
+use crate::settings::fleet_topics::owner_of;
+use crate::topics::is_own_topic;
+use tidegate_mqtt::QoS;
+
+impl Reach<'_> {
+    /// Whether a message has to be written down before it leaves for other shards: nobody would send it again.
+    #[inline]
+    pub(crate) fn must_be_kept(&self, publication: &Publication<'_>, source: &Source) -> bool {
+        if !self.desk.journal.is_on() {
+            return false;
+        }
+        if source.ticket.is_some() && !source.is_outgoing() {
+            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
+            return publication.qos == QoS::ExactlyOnce && session.is_some_and(|session| session.stored.is_some());
+        }
+        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
+        source.connection.is_none() && promised && !is_own_topic(publication.topic)
+    }
+}
+
+impl Publishing<'_> {
+    /// Some may have got it already: this process has taken in what another node had before that died.
+    pub(crate) fn replay_publish(
+        &mut self,
+        now: Now,
+        left: &Left,
+        shards: u16,
+        (deliver, retain): (u64, u64),
+        name: Option<ExchangeName>,
+    ) {
+        let known = name.map_or(Got::NOBODY, |name| {
+            self.desk.exchanges.mark_left(
+                self.links.place,
+                &mut self.desk.journal,
+                name,
+                left,
+                shards,
+                deliver | retain,
+            )
+        });
+        let mut publication = left.message.publication();
+        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+        let home = partition_of(tenant, topic);
+        if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
+            self.retain(now, &mut publication);
+        }
+        if deliver == 0 {
+            return;
+        }
+        let slot = self.route_of(publication.tenant, publication.topic);
+        let (_, route) = self.cache.get(slot);
+        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
+        let is_missing = |partition| left.is_missing(deliver, shards, partition);
+        let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
+        let deals = |partition| is_missing(partition) && !known.groups.has(partition);
+        crate::flows::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
+    }
+
+    /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
+    pub(crate) fn replay_deal(
+        &mut self,
+        now: Now,
+        left: &Left,
+        (share, filter): (&str, &str),
+        client: u64,
+        id: u64,
+    ) -> bool {
+        let tenant = left.message.tenant;
+        let own = left.crossed.is_empty() && self.links.place.owns(group_partition(tenant, share, filter));
+        if own {
+            self.groups.kept.keep_left(now, self.desk, &left.message, (share, filter), client, id);
+        }
+        own
+    }
+}
+
+impl Dealing<'_> {
+    /// Says whether this shard was to deal it.
+    pub(crate) fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
+        let tenant = left.message.tenant;
+        if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
+            return false;
+        }
+        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
+        let group = crate::link::record::GroupName { tenant, share, filter };
+        self.deal_left(now, group, &mut left.message.publication(), &source);
+        true
+    }
+}
+
+impl Recovery {
+    /// One more shard has delivered what was left for it, and that is on its way to the store.
+    pub(crate) fn handle_replayed(&mut self, place: Place, desk: &mut Desk) {
+        self.others_replayed += 1;
+        self.forget_replayed(place, desk);
+    }
+
+    /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
+    pub(crate) fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
+        if self.replay.is_some() || self.others_replayed + 1 < place.shards {
+            return;
+        }
+        for (number, crossed) in std::mem::take(&mut self.replayed) {
+            desk.journal.delete(Key::Crossing(number));
+            let here = place.shards;
+            let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
+            for place in crossed.into_iter().chain(now) {
+                desk.journal.delete(Key::Crossed(number, place));
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The store.
+
+pub(crate) mod crossing;
+pub(crate) mod restore;
+pub(crate) mod wills;

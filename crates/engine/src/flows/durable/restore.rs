@@ -1,0 +1,233 @@
+//! Subscriptions and memberships are restored.
+
+use crate::addresses::{NODE_GROUP, group_of_stored};
+use crate::desk::Desk;
+use crate::durable::restore::{Restoration, RestoreError};
+use crate::durable::restoring::{RestoredEntry, Restoring};
+use crate::durable::session_record::SessionRecord;
+use crate::flows::subscribe::subscribing::Subscribing;
+use crate::journal::Numbers;
+use crate::journal::keys::StoredSession;
+use crate::link::record::{GroupName, MemberOptions};
+use crate::message::MessageRef;
+use crate::now::{Millis, Now};
+use crate::records::stored::Content;
+use crate::records::stored::delivery;
+use crate::session::exchange::Exchange;
+use crate::session::packet_ids::{Inflight, State};
+use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::timers::Timer;
+use crate::topics::{Subscriber, SubscriberOptions};
+use crate::wire::{WireError, WireReader};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tidegate_mqtt::PacketId;
+
+impl Subscribing<'_> {
+    pub(crate) fn restore_session(
+        &mut self,
+        now: Now,
+        all: &mut Restoration,
+        stored: StoredSession,
+        record: SessionRecord,
+    ) -> Result<(), WireError> {
+        if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
+            return Err(WireError { reading: "a client id that no other session has" });
+        }
+        let tenant = record.tenant;
+        let ends_at = record.ends_at_after_restart(now, self.desk.settings.mailbox_ends_at(now));
+        let mut session = Session {
+            client_id: record.client_id,
+            connection: None,
+            filters: FilterList::default(),
+            flow: None,
+            rare: None,
+            expiry_seconds: record.expiry_seconds,
+            tenant,
+            listener: record.listener,
+            receive_maximum: record.receive_maximum,
+            rights_epoch: 0,
+            standing: record.standing,
+            stored: Some(stored),
+            identity: record.identity,
+        };
+        if ends_at != Millis::NEVER {
+            session.rare_mut().ends_at = Some(ends_at);
+        }
+        let mut will_due = None;
+        if let Some(will) = record.will {
+            let delay = will.delay_seconds.min(record.expiry_seconds);
+            // A wall clock that was set back does not delay it further.
+            let due = record.will_due.min(now.monotonic.plus_seconds(delay));
+            session.rare_mut().will = Some(will);
+            session.rare_mut().will_due = Some(due);
+            will_due = Some(due);
+        }
+        let key = self.desk.insert_session(session);
+        if ends_at != Millis::NEVER {
+            self.desk.timers.set(ends_at, Timer::SessionEnd(key));
+        }
+        if let Some(due) = will_due {
+            self.desk.timers.set(due, Timer::Will(key));
+        }
+        self.restore_standing(now, tenant, record.standing);
+        if record.connected && (will_due.is_some() || ends_at != Millis::NEVER) {
+            all.broken_off.push(key);
+        }
+        all.done.sessions += 1;
+        let restoring = Restoring {
+            key,
+            tenant,
+            memberships: Vec::new(),
+            entries: BTreeMap::new(),
+            tail: None,
+            last: 0,
+            mailbox_from: record.mailbox_from,
+        };
+        all.current = Some((stored, restoring));
+        Ok(())
+    }
+
+    pub(crate) fn restore_subscription(
+        &mut self,
+        now: Now,
+        all: &mut Restoration,
+        stored: StoredSession,
+        filter: &str,
+        options: u8,
+        subscription_id: u32,
+    ) -> Result<(), WireError> {
+        if options & NODE_GROUP != 0 {
+            let node = all.current.as_ref().map(|(_, restoring)| restoring.key);
+            self.restore_node_group(now, node, group_of_stored(filter));
+            return Ok(());
+        }
+        let wrong = WireError { reading: "a topic filter" };
+        let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
+        let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else {
+            return Ok(());
+        };
+        all.done.subscriptions += 1;
+        let (key, tenant) = (restoring.key, restoring.tenant);
+        if let Some((share, filter)) = filter.shared() {
+            let partition = crate::groups::group_partition(tenant, share, filter.as_str());
+            let group = GroupName { tenant, share, filter: filter.as_str() };
+            let membership = Rc::new(Membership::new(group, partition, MemberOptions { options, subscription_id }));
+            restoring.memberships.push(Rc::clone(&membership));
+            self.rejoin_group(now, key, &membership);
+        } else {
+            let options = SubscriberOptions::from_bits(options);
+            let subscriber = Subscriber { session: key, options, subscription_id };
+            self.adopt_subscription(now, tenant, filter.as_str(), subscriber);
+        }
+        Ok(())
+    }
+}
+
+impl Restoration {
+    /// The message of an entry, unless it is missing.
+    fn message_of(&self, content: &Content) -> Option<MessageRef> {
+        match content {
+            Content::Here(message) => Some(Rc::clone(message)),
+            Content::Body(body) => self.bodies.get(body).map(Rc::clone),
+        }
+    }
+}
+
+impl Restoration {
+    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
+    pub(crate) fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
+        let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
+        restoring.leave_tail(desk.memory.queue_share());
+        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
+        if restoring.entries.values().any(shares) {
+            self.pending.push((stored, restoring));
+            return Ok(());
+        }
+        match self.restore_queue(desk, stored, restoring) {
+            0 => Ok(()),
+            messages => Err(RestoreError::MissingMessages { messages }),
+        }
+    }
+
+    /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
+    pub(crate) fn restore_received(&self, desk: &mut Desk, id: PacketId, value: &[u8]) -> Result<(), WireError> {
+        let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
+        let Some(session) = known.and_then(|key| desk.sessions.get_mut(key.0)) else { return Ok(()) };
+        session.flow_mut().received.insert(id);
+        if !value.is_empty() {
+            let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
+            session.rare_mut().exchanges.push((id, exchange));
+        }
+        Ok(())
+    }
+
+    /// Puts together what a session is owed; returns how many messages are missing.
+    pub(crate) fn restore_queue(&mut self, desk: &mut Desk, stored: StoredSession, restoring: Restoring) -> u64 {
+        let mut missing = 0;
+        let mut sent = Vec::new();
+        let mut queue = Vec::new();
+        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
+        for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
+            let Some(message) = self.message_of(&entry.content) else {
+                missing += 1;
+                continue;
+            };
+            let delivery = delivery(entry, message, number);
+            if number <= restoring.mailbox_from && record.is_none() && desk.gives_up_restored(restoring.key, &delivery)
+            {
+                continue;
+            }
+            self.done.messages += 1;
+            match record {
+                Some(record) => sent.push((record, delivery)),
+                None => queue.push(delivery),
+            }
+        }
+        sent.sort_by_key(|(record, _)| record.order);
+        let last_sent = sent.last().map_or(0, |(record, _)| record.order);
+        let Some(session) = desk.sessions.get_mut(restoring.key.0) else { return missing };
+        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
+            session.settle();
+            if restoring.mailbox_from != 0 {
+                self.broken_off.push(restoring.key);
+            }
+            return missing;
+        }
+        debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
+        let of_uplink = session.is_uplink();
+        let flow = session.flow_mut();
+        flow.next_number = next.max(last_sent);
+        flow.mailbox_from = restoring.mailbox_from;
+        let unanswered = sent.into_iter().map(|(record, delivery)| {
+            let numbers = Numbers { entry: delivery.number, separate: true };
+            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
+            (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
+        });
+        let unanswered: Vec<_> = unanswered.collect();
+        let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
+        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
+        match Inflight::from_entries(unanswered) {
+            Some(restored) => flow.inflight = restored,
+            None => missing += 1,
+        }
+        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
+        flow.queue = queue.into_iter().collect();
+        flow.queue_bytes = queue_bytes;
+        if let Some(tail) = restoring.tail {
+            self.done.messages += tail.messages;
+            desk.memory.stored_messages += tail.messages;
+            desk.memory.stored_bytes += tail.bytes;
+            flow.tail = Some(Box::new(tail));
+        }
+        flow.note_taken_in();
+        let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
+        session.settle();
+        desk.memory.queued_messages += waiting;
+        desk.memory.queued_bytes += queue_bytes;
+        desk.memory.held += queue_bytes + inflight_bytes;
+        desk.sessions.count_runs(&mut desk.memory, restoring.key);
+        desk.sessions.watch_expiry(&mut desk.timers, restoring.key);
+        missing
+    }
+}

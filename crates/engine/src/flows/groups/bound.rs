@@ -1,0 +1,120 @@
+//! The bound of what a shared group keeps.
+
+use crate::flows::groups::dealing::Dealing;
+use crate::groups::kept::Doubt;
+use crate::ids::{partition_of, partition_of_hash};
+use crate::link::record::{GroupName, MemberOptions, Record};
+use crate::message::{MessageRef, Publication};
+use crate::now::Now;
+use crate::publish::dispatch::Source;
+use crate::session::Membership;
+use crate::topics::GroupKey;
+use tidegate_mqtt::QoS;
+
+impl Dealing<'_> {
+    /// The only client that may get a message has had no seat for long: the shard where its session is or was knows
+    /// whether it has got it there. If not, the message comes back for anybody. Says whether another shard is asked.
+    pub(super) fn asks_home_of(
+        &mut self,
+        now: Now,
+        client: u64,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        id: u64,
+    ) -> bool {
+        let home = self.links.roster.home_of(partition_of_hash(client));
+        if home == self.links.place.shard {
+            return false;
+        }
+        let id = self.groups.kept.keep_deal(
+            now,
+            self.desk,
+            publication,
+            (group.share, group.filter),
+            (home, client),
+            source.hops,
+            id,
+        );
+        self.groups.kept.set_doubt(id, Doubt::Asked);
+        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
+        let member = MemberOptions { options: 0, subscription_id: 0 };
+        let deal = Record::Deal { session: u32::MAX, client, group, member, insists: false, id, envelope };
+        self.links.send_deal(home, deal, false);
+        true
+    }
+
+    /// Keeps a message that a shard has kept for one client, under the same id: that client's shard knows by it whether
+    /// the client has the message. The client gets it when it has a seat here.
+    pub(crate) fn keep_for_client(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        (client, id): (u64, u64),
+    ) {
+        let message = publication.keep();
+        self.groups.kept.keep_left(now, self.desk, &message, (group.share, group.filter), client, id);
+        self.deal_kept(now, id, false);
+    }
+
+    /// What a group has dealt is not for this shard, since its receiver does not come. If whoever kept it is gone,
+    /// whoever goes on for that one deals it to the same client, as nobody has heard what became of it. So at QoS 2 it
+    /// is kept under the same id for that client, and is taken once. Says whether it is so.
+    pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
+        let keeper = group.promised().filter(|(keeper, _)| !self.links.roster.has(*keeper));
+        let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
+        self.groups.kept.keep_left(now, self.desk, message, (&group.share, &group.filter), client, id);
+        self.deal_kept(now, id, false);
+        true
+    }
+
+    /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this
+    /// shard has it, for whoever gives it here once more.
+    pub(super) fn hand_to_client(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        place: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        id: u64,
+    ) {
+        let receiver = self.groups.receiver_at(key, place);
+        self.hand(now, key, place, publication, source, id);
+        let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.links.place.shard) else { return };
+        let owner = self.desk.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
+        self.desk.exchanges.note_taken(
+            self.links.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            publication.qos,
+            id,
+            owner,
+        );
+    }
+
+    /// Its session is or was on this shard itself: whoever is there gets the message, unless the client has.
+    pub(super) fn give_up_client(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        id: u64,
+    ) {
+        self.groups.kept.forget_deal(self.desk, id);
+        if !self.desk.exchanges.marks.has_deal(publication.qos, id) {
+            // Whoever gives it here once more is told that it is dealt.
+            self.desk.exchanges.note_taken(
+                self.links.place,
+                &mut self.desk.transfers,
+                &mut self.desk.journal,
+                publication.qos,
+                id,
+                self.groups.partition_of(key),
+            );
+            self.deal_to(now, key, publication, source, None);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Shared groups get another dealer.
+
+use crate::flows::cluster::peering::Peering;
+use crate::flows::publish::answering::answering;
+use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::ids::{Partitions, ShardId, TenantId};
+use crate::link::dealing_word::DealingWord;
+use crate::link::got::Got;
+use crate::now::Now;
+
+impl Peering<'_> {
+    /// All members of this shard have taken their seats.
+    pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
+        for shard in self.links.roster.others() {
+            let Some(other) = self.groups.dealers.other(shard) else { continue };
+            if std::mem::take(&mut other.telling) {
+                let (partitions, round) = (other.told_seats, other.told_round);
+                self.links.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
+            }
+        }
+        self.groups.tell_elsewhere(self.links);
+        self.become_ready(now);
+        subscribing!(self).drop_groups_dealt_elsewhere(now);
+        answering!(self).confirm_late_joins(now);
+    }
+
+    /// Takes a word about dealing.
+    pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) -> bool {
+        if let DealingWord::Dealt { name, partitions } = word {
+            let got = Got { groups: partitions, ..Got::NOBODY };
+            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, got);
+            return false;
+        }
+        let Some(other) = self.groups.dealers.other(from) else { return false };
+        match word {
+            DealingWord::Elsewhere { partitions } => {
+                other.elsewhere = partitions;
+                self.groups.unseat_those_elsewhere(from);
+                subscribing!(self).drop_groups_dealt_elsewhere(now);
+                answering!(self).confirm_late_joins(now);
+                false
+            }
+            DealingWord::Seats { partitions, round, all } => {
+                other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
+                (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
+                self.groups.unseat_those_elsewhere(from);
+                let changed = self.become_ready(now);
+                subscribing!(self).drop_groups_dealt_elsewhere(now);
+                changed
+            }
+            DealingWord::Ready { partitions, round } => {
+                round == other.told_round && self.deal_at(now, from, partitions)
+            }
+            DealingWord::Dealt { .. } => false,
+        }
+    }
+
+    /// Tells those who wait for it that this shard knows all members of groups.
+    fn become_ready(&mut self, now: Now) -> bool {
+        let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
+        let has_all = |partition| {
+            let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
+            roster.home_of(partition) == dealers.own
+                && !roster.stands_in(partition)
+                && roster.others().into_iter().all(seated)
+        };
+        let complete = Partitions::that(has_all);
+        let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
+        for shard in self.links.roster.others() {
+            let Some(other) = self.groups.dealers.other(shard) else { continue };
+            let partitions = complete.among(other.seated).without(other.answered);
+            if !partitions.is_empty() {
+                other.answered = other.answered.with(partitions);
+                let round = other.round;
+                self.links.send_dealing(shard, DealingWord::Ready { partitions, round });
+            }
+        }
+        let changed = self.deal_at(now, self.place.shard, complete);
+        if !complete.without(before).is_empty() {
+            subscribing!(self).remove_forsaken_groups(now);
+        }
+        changed
+    }
+
+    /// The home of partitions knows all members: it deals what is published here from now on.
+    fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) -> bool {
+        let roster = &self.links.roster;
+        let dealers = &mut self.groups.dealers;
+        let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
+        let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
+        if known && partitions.among(dealers.open.with(dealers.unready)).is_empty() {
+            return false;
+        }
+        for partition in partitions.iter() {
+            dealers.by_partition[usize::from(partition.0)] = home;
+        }
+        dealers.open = dealers.open.without(partitions);
+        dealers.unready = dealers.unready.without(partitions);
+        self.groups.tell_elsewhere(self.links);
+        subscribing!(self).drop_groups_dealt_elsewhere(now);
+        answering!(self).confirm_late_joins(now);
+        true
+    }
+}
+
+impl Subscribing<'_> {
+    /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
+    fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
+        let dropped = self.groups.dealers.dealt_by_others(&self.links.roster);
+        let groups = self.groups.dealt.iter();
+        let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
+        let names: Vec<(TenantId, Box<str>, Box<str>)> =
+            of_those.map(|(_, group)| (group.tenant, group.share.clone(), group.filter.clone())).collect();
+        for (tenant, share, filter) in names {
+            self.remove_group(now, crate::link::record::GroupName { tenant, share: &share, filter: &filter });
+        }
+    }
+}

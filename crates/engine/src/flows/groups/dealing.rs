@@ -1,0 +1,32 @@
+//! The context in which messages are dealt to members of shared groups.
+
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::link::Links;
+use crate::orchestrator::uplink::Uplinks;
+use crate::publish::layouts::Layouts;
+
+/// The parts of an engine that dealing works on: the groups, the sessions that may get a message, and the way to other
+/// shards.
+pub(crate) struct Dealing<'e> {
+    pub desk: &'e mut Desk,
+    pub layouts: &'e mut Layouts,
+    pub links: &'e mut Links,
+    pub groups: &'e mut Groups,
+    pub uplinks: &'e mut Uplinks,
+}
+
+/// Borrows the context of dealing from an engine, or from a wider context.
+macro_rules! dealing {
+    ($from:ident) => {
+        $crate::flows::groups::dealing::Dealing {
+            desk: &mut $from.desk,
+            layouts: &mut $from.layouts,
+            links: &mut $from.links,
+            groups: &mut $from.groups,
+            uplinks: &mut $from.uplinks,
+        }
+    };
+}
+
+pub(crate) use dealing;

@@ -1,0 +1,325 @@
+//! Messages are dealt to members of shared groups, and members join and leave.
+
+pub(crate) mod bound;
+pub(crate) mod dealers;
+pub(crate) mod dealing;
+pub(crate) mod existence;
+pub(crate) mod fleet;
+pub(crate) mod joins;
+pub(crate) mod kept;
+pub(crate) mod leaves;
+pub(crate) mod reseat;
+pub(crate) mod returns;
+
+use crate::flows::cluster::peering::Peering;
+use crate::flows::groups::dealing::Dealing;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::answering::Answering;
+use crate::flows::publish::answering::answering;
+use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::groups::shared_group::Member;
+use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
+use crate::hash::hash_bytes;
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, hash_name};
+use crate::link::envelope::Ticket;
+use crate::link::record::{GroupName, MemberOptions, Record};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::admission::Wanted;
+use crate::publish::dispatch::Source;
+use crate::session::Membership;
+use crate::session::promise::Promise;
+use crate::session::terms::Terms;
+use crate::subscribe::SubAckWaits;
+use crate::telling::reason::Reason;
+use crate::topics::{GroupKey, SubscriberOptions};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+impl Peering<'_> {
+    /// A session of another shard joins a group of this one.
+    pub(crate) fn handle_group_join(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) {
+        let id = self.groups.next_joining;
+        self.groups.next_joining = id.wrapping_add(1);
+        let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
+        let told = subscribing!(self).take_seat(now, from, group, session, seat, Some(own));
+        dealing!(self).deal_waiting_of(now, group);
+        let known = if told == 0 { subscribing!(self).wait_for_interest(own, false) } else { told };
+        let partition = group_partition(group.tenant, group.share, group.filter);
+        let waits =
+            known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
+        if waits == 0 {
+            if let Some(ticket) = ticket {
+                answering!(self).confirm_to(now, from, ticket, None, false);
+            }
+        } else {
+            self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
+        }
+    }
+}
+
+impl Answering<'_> {
+    /// One shard more knows of the group that a member of another shard is joining.
+    pub(crate) fn confirm_joining(&mut self, now: Now, id: u32) {
+        let Some(joining) = self.groups.joining.get_mut(&id) else { return };
+        joining.waits -= 1;
+        if joining.waits > 0 {
+            return;
+        }
+        if let Some(joining) = self.groups.joining.remove(&id)
+            && let Some(ticket) = joining.ticket
+        {
+            self.confirm_to(now, joining.shard, ticket, None, false);
+        }
+    }
+}
+
+impl Subscribing<'_> {
+    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
+    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
+    pub(crate) fn join_group(
+        &mut self,
+        now: Now,
+        key: SessionKey,
+        share: &str,
+        filter: &str,
+        member: MemberOptions,
+        ticket: Ticket,
+        waits: &mut SubAckWaits,
+    ) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let tenant = session.tenant;
+        let client = hash_name(tenant, &session.client_id);
+        let partition = group_partition(tenant, share, filter);
+        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
+        let rare = session.rare_mut();
+        match rare.find_membership(share, filter) {
+            Ok(at) => rare.memberships[at] = membership,
+            Err(at) => {
+                rare.memberships.insert(at, membership);
+                self.desk.count_membership(tenant);
+            }
+        }
+        let group = GroupName { tenant, share, filter };
+        for table in self.groups.tables_of(&self.links.roster, partition) {
+            if table != self.links.place.shard {
+                self.links
+                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
+                waits.confirmations += 1;
+                continue;
+            }
+            let seat = Seat { client, member, full: false };
+            waits.add_told(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
+            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
+            dealing!(self).deal_waiting_of(now, group);
+        }
+    }
+}
+
+impl Subscribing<'_> {
+    /// Makes a session that came from elsewhere a member again, for now one that is away.
+    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let client = hash_name(session.tenant, &session.client_id);
+        let rare = session.rare_mut();
+        let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
+        rare.memberships.insert(at, Rc::clone(membership));
+        self.desk.count_membership(membership.tenant);
+        self.seat_away(now, key, client, membership);
+    }
+
+    /// Gives a member its seat at the group's home, for now as one that is away.
+    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
+        let (group, member) = (membership.group(), membership.member);
+        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
+            if table == self.links.place.shard {
+                self.take_seat(now, self.links.place.shard, group, key.0, Seat { client, member, full: false }, None);
+                self.groups.set_online(group, self.links.place.shard, key.0, false);
+            } else {
+                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
+            }
+        }
+    }
+
+    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
+    fn take_seat(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        self.groups.tell_home_of_new(self.links, group);
+        let (key, told) = self.make_group(now, group, ticket);
+        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
+            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
+        }
+        told
+    }
+}
+
+impl Dealing<'_> {
+    /// Deals a message to one member of a group, other than `not_to` if there is another.
+    pub(crate) fn deal_to(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        not_to: Option<(ShardId, u32)>,
+    ) {
+        let topic = hash_bytes(0, publication.topic.as_bytes());
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
+        // Whoever has no room or gave it back is asked only if there is no other.
+        let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
+        // Asking for room lets expired messages leave a queue.
+        let desk = RefCell::new(&mut *self.desk);
+        let of_fleet = dealt.tenant == TenantId::UPLINK;
+        let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
+            (shard, session) if shard == here => {
+                !desk.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
+            }
+            _ => member.options.full,
+        };
+        let has_left = |member: &Member<Receiver, Seat>| {
+            let (desk, session) = (desk.borrow(), SessionKey(member.receiver.1));
+            // A session that has ended keeps its seat until it is removed.
+            let has_left =
+                || desk.sessions.get(session.0).is_none() || desk.sessions.has_left(&desk.transfers, session, here);
+            member.receiver.0 == here && has_left()
+        };
+        let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { 0 };
+        let takes = |member: &Member<Receiver, Seat>| len == 0 || self.uplinks.takes(member.receiver.1, len);
+        let is_away = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
+        let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
+        let place = if of_fleet {
+            crate::flows::groups::fleet::pick_broker(
+                &mut dealt.members,
+                &desk.borrow(),
+                self.uplinks,
+                publication,
+                topic,
+                not_to,
+                len,
+            )
+        } else {
+            dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
+        };
+        let place = place
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
+            // Sooner to whoever gave it back than to one whose new home has a copy that stays.
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
+        let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
+        match place {
+            // It was taken before their limits were known.
+            None if too_large => self.desk.reports().discard_publication(Reason::FleetPacketLimit, publication),
+            Some(place) => self.hand(now, key, place, publication, source, 0),
+            None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
+        }
+    }
+
+    /// Gives a message to a member of a group by its place. `again` is the id under which it is kept already.
+    pub(super) fn hand(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        place: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        again: u64,
+    ) {
+        let Some(dealt) = self.groups.dealt.get(key.0) else { return };
+        let Some(member) = dealt.members.members().get(place) else { return };
+        let ((shard, session), seat) = (member.receiver, member.options);
+        if dealt.tenant == TenantId::UPLINK && shard == self.links.place.shard {
+            self.deliver_to_uplink(now, SessionKey(session), publication, source);
+            return;
+        }
+        let name = (dealt.share.clone(), dealt.filter.clone());
+        let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
+        let Seat { client, member, full: insists } = seat;
+        let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
+        if shard == self.links.place.shard {
+            let to = SessionKey(session);
+            if self.desk.exchanges.marks.has_deal(publication.qos, again) {
+                self.groups.kept.forget_deal(self.desk, again);
+            } else if self.keeps_own_deals() && self.desk.sessions.is_fleeting(to) {
+                // It ends with this node: then the message goes to another member.
+                let id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
+                let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
+                self.deliver_dealt(now, to, group, publication, source, promise);
+            } else {
+                self.deliver_dealt(now, to, group, publication, source, None);
+                self.groups.kept.forget_deal(self.desk, again);
+            }
+            return;
+        }
+        let mut id = again;
+        if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
+            self.groups.kept.forget_deal(self.desk, again);
+        } else {
+            id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
+        }
+        let crossing = if id == 0 {
+            self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, shard)
+        } else {
+            None
+        };
+        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
+        let record = Record::Deal { session, client, group, member, insists, id, envelope };
+        self.links.send_deal(shard, record, source.connection.is_some());
+        self.links.send_crossing(shard, crossing);
+        self.desk.counters.shard_messages_out += 1;
+    }
+
+    /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
+    fn keeps_own_deals(&self) -> bool {
+        self.desk.journal.is_on() && !self.links.roster.has_no_peers()
+    }
+
+    /// Delivers a dealt message to a session of this shard; says whether it is a member.
+    pub(crate) fn deliver_dealt(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        promise: Option<Promise>,
+    ) -> bool {
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let membership = rare.and_then(|rare| {
+            rare.memberships
+                .iter()
+                .find(|other| *other.share == *group.share && *other.filter == *group.filter)
+                .cloned()
+        });
+        let Some(membership) = membership else { return false };
+        let membership = promise.map_or(Rc::clone(&membership), |promise| Rc::new(membership.with(promise)));
+        let options = SubscriberOptions::from_bits(membership.member.options);
+        let ids = [membership.member.subscription_id];
+        let terms = Terms {
+            qos: options.qos(),
+            retain: publication.retain && options.retain_as_published(),
+            subscription_ids: if ids[0] == 0 { &[] } else { &ids },
+            group: Some(&membership),
+            publisher: source.publisher(),
+            metered: group.tenant == TenantId::UPLINK,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
+        true
+    }
+}

@@ -1,0 +1,199 @@
+//! A message comes back from a member, and another member gets it.
+
+use crate::flows::groups::dealing::Dealing;
+use crate::groups::returns::Returned;
+use crate::groups::{RETURNS_MAX, Taker, group_partition};
+use crate::ids::{SessionKey, ShardId, hash_name, partition_of};
+use crate::link::promised::Promised;
+use crate::link::record::{GroupName, Record};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::dispatch::Source;
+use crate::session::Membership;
+use crate::telling::reason::Reason;
+use tidegate_mqtt::QoS;
+
+impl Dealing<'_> {
+    /// A message that a member did not take goes back to be dealt to another.
+    pub(crate) fn give_back(
+        &mut self,
+        now: Now,
+        membership: &Membership,
+        from: SessionKey,
+        publication: &mut Publication<'_>,
+    ) {
+        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
+        let (group, home) = (membership.group(), self.links.roster.home_of(membership.partition));
+        // Whoever keeps it, though it is the home no longer, forgets it and passes it on in one step.
+        let promised = membership.promised().filter(|(keeper, _)| self.links.roster.has(*keeper));
+        let (home, of) = promised.unwrap_or((home, 0));
+        if home == self.links.place.shard {
+            self.deal_again(now, group, publication, &source, (self.links.place.shard, from.0));
+        } else {
+            self.desk.exchanges.give_up_deal(self.links.place, &mut self.desk.journal, of);
+            self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0, 0));
+        }
+    }
+
+    /// A shard gives a message to be dealt, which it takes for the home of the group.
+    pub(crate) fn handle_return(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        returned: Returned<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let Returned { group, not_to, of, id, .. } = returned;
+        self.groups.set_full(group, from, not_to);
+        if self.groups.kept.stays_bound(now, self.desk, of) {
+            return;
+        }
+        let is_known = self.desk.exchanges.marks.has_deal(publication.qos, id) || id != 0 && self.groups.kept.has(id);
+        if !is_known {
+            self.take_returned(now, from, returned, publication, source);
+        }
+        self.groups.kept.forget_deal(self.desk, of);
+        if id != 0 {
+            // It is kept here by now.
+            let batch = self.desk.journal.promised_batch();
+            self.links.answer(from, Promised::Dealt { id }, batch);
+        }
+    }
+
+    fn take_returned(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        returned: Returned<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let Returned { group, not_to, id, client, .. } = returned;
+        if client != 0 && id != 0 && publication.qos == QoS::ExactlyOnce {
+            return self.keep_for_client(now, group, publication, (client, id));
+        }
+        let partition = group_partition(group.tenant, group.share, group.filter);
+        self.desk.exchanges.note_taken(
+            self.links.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            publication.qos,
+            id,
+            Some(partition),
+        );
+        self.deal_again(now, group, publication, source, (from, not_to));
+    }
+
+    /// Deals a message that came back.
+    pub(crate) fn deal_again(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        not_to: (ShardId, u32),
+    ) {
+        match self.groups.find(group) {
+            Some(key) if source.hops <= RETURNS_MAX => {
+                self.deal_to(now, key, publication, source, Some(not_to));
+            }
+            // All have left for homes that do not have them any more: the move was called off, and their node has yet
+            // to hear of it.
+            Some(_) if publication.qos != QoS::AtMostOnce && !self.links.roster.has_no_peers() => {
+                self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
+            }
+            None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
+                let partition = group_partition(group.tenant, group.share, group.filter);
+                let home = self.links.roster.home_of(partition);
+                if home != self.links.place.shard {
+                    // The group is dealt elsewhere by now.
+                    let source = Source { hops: source.hops + 1, ..*source };
+                    self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0, 0));
+                } else if self.links.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
+                    self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
+                } else {
+                    self.desk.reports().discard_publication(Reason::NoGroupMember, publication);
+                }
+            }
+            _ => self.desk.reports().discard_publication(Reason::NoGroupMember, publication),
+        }
+    }
+
+    /// Deals a message that an earlier process left between two shards. Its members may all be at other nodes, and are
+    /// known later.
+    pub(crate) fn deal_left(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        if self.groups.find(group).is_some() || publication.qos == QoS::AtMostOnce {
+            self.deal_again(now, group, publication, source, (self.links.place.shard, u32::MAX));
+        } else {
+            self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
+        }
+    }
+
+    /// A message that a group of another shard has dealt to a session of this one.
+    pub(crate) fn handle_deal(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        to: Taker<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let Taker { session, client, group, insists, id } = to;
+        let seated = self
+            .desk
+            .sessions
+            .get(session.0)
+            .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
+        if self.desk.exchanges.marks.has_deal(publication.qos, id) {
+            // It had arrived, and what was said of it had not.
+            let batch = self.desk.journal.promised_batch();
+            return self.links.answer(from, Promised::Dealt { id }, batch);
+        }
+        // Whoever leaves for another node has a seat there by now.
+        let stays = seated && !self.desk.sessions.has_left(&self.desk.transfers, session, from);
+        let wants = stays && (insists || self.desk.takes_dealt(session, publication));
+        self.desk.transfers.dealer = Some(from);
+        let is_kept = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        // What is set aside for who comes is in no store yet.
+        let stored = is_kept
+            && (self.desk.transfers.are_none() || !self.desk.sessions.is_told_elsewhere(&self.desk.transfers, session));
+        let promise = (id != 0 && !stored).then(|| self.groups.kept.promise(from, id));
+        let delivered = wants && self.deliver_dealt(now, session, group, publication, source, promise);
+        self.desk.transfers.dealer = None;
+        if !delivered {
+            let source = Source { hops: source.hops + 1, ..*source };
+            let crossing = self.desk.crossings.cross_for_group(
+                &mut self.desk.journal,
+                self.links,
+                publication,
+                (group.share, group.filter),
+                from,
+            );
+            let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
+            self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, client: 0, envelope });
+            self.links.send_crossing(from, crossing);
+            return;
+        }
+        let receiver = self.desk.sessions.get(session.0).filter(|_| stored);
+        let owner = receiver.map(|session| partition_of(session.tenant, &session.client_id));
+        self.desk.exchanges.note_taken(
+            self.links.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            publication.qos,
+            id,
+            owner,
+        );
+        if id != 0 && stored {
+            let batch = self.desk.journal.promised_batch();
+            self.links.answer(from, Promised::Dealt { id }, batch);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Sessions, wills and queues are written into an image.
+
+use crate::flows::connection::connecting::connecting;
+use crate::flows::image::imaging::Imaging;
+use crate::flows::image::leaving::Moving;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::ids::SessionKey;
+use crate::journal::keys::Key;
+use crate::now::{Millis, Now};
+use crate::records::image::put_delivery;
+use crate::records::image::put_message;
+use crate::session::exchange::Exchange;
+use crate::session::packet_ids::{InflightEntry, State};
+use crate::session::{Flow, InFlight, Session, Standing, Will};
+use crate::wire::WireWrite;
+use tidegate_mqtt::PacketId;
+
+/// A client that was moved has at least this long, in seconds, to find its new place before its will is published
+/// there.
+const MOVED_WILL_DELAY_SECONDS: u32 = 10;
+
+impl Imaging<'_> {
+    pub(crate) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
+        let rare = session.rare.as_deref();
+        out.put_u16(session.tenant.0);
+        out.put_bytes(session.client_id.as_bytes());
+        out.put_u32(session.expiry_seconds);
+        out.put_u16(session.receive_maximum);
+        out.put_u16(session.listener.0);
+        out.put_u8(u8::from(session.identity.is_some()));
+        if let Some(identity) = &session.identity {
+            identity.write(out);
+        }
+        self.nodes.put_standing(out, key, session.standing);
+        out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
+        out.put_u64(rare.and_then(|rare| rare.sent_on_until).map_or(0, |until| now.to_unix(until)));
+        let will = rare.and_then(|rare| rare.will.as_ref());
+        put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
+        out.put_u32(session.filters.len() as u32);
+        for filter in session.filters.iter() {
+            let subscriber = self.index.subscriber(filter, key);
+            let text = self.index.filter(filter).unwrap_or_default();
+            out.put_bytes(text.as_bytes());
+            out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
+            out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
+            out.put_u8(u8::from(self.fetches.fetch_of(&self.desk.sessions, key, text).is_some()));
+        }
+        let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
+        out.put_u32(memberships.len() as u32);
+        for membership in memberships {
+            out.put_bytes(membership.share.as_bytes());
+            out.put_bytes(membership.filter.as_bytes());
+            out.put_u8(membership.member.options);
+            out.put_u32(membership.member.subscription_id);
+        }
+        let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);
+        put_flow(out, now, session.flow.as_deref(), exchanges);
+    }
+}
+
+impl Moving<'_> {
+    /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
+    pub(crate) fn forget_session(&mut self, now: Now, key: SessionKey) {
+        connecting!(self).cancel_session_timers(key);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
+        subscribing!(self).set_standing(now, key, Standing::Client);
+        subscribing!(self).remove_subscriptions(now, key);
+        self.desk.sessions.end_answered_exchanges(&mut self.desk.exchanges, key);
+        let Some(session) = self.desk.withdraw_session(key) else { return };
+        self.desk.sessions.release(key.0);
+        if let Some(stored) = session.stored {
+            self.desk.journal.delete(Key::Session(stored));
+        }
+        if let Some(tail) = session.flow.as_ref().and_then(|flow| flow.tail.as_deref()) {
+            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
+        }
+        self.desk.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
+        if let Some(flow) = &session.flow {
+            // There is no queue here any more whose room they could wait for.
+            self.desk.to_unpark.extend(&flow.blocking);
+            flow.queue.iter().for_each(|delivery| self.desk.memory.forget_queued(delivery.cost()));
+        }
+    }
+}
+
+/// Writes the will of a session that expires so many seconds after its connection.
+fn put_will(out: &mut Vec<u8>, now: Now, expiry_seconds: u32, will: Option<&Will>, due: Option<Millis>) {
+    out.put_u8(u8::from(will.is_some()));
+    let Some(will) = will else { return };
+    put_message(out, now, &will.message);
+    out.put_u32(will.delay_seconds);
+    out.put_u8(u8::from(will.expiry_seconds.is_some()));
+    out.put_u32(will.expiry_seconds.unwrap_or(0));
+    let due = due.unwrap_or_else(|| {
+        // Its connection ended just now, and by no fault of its own.
+        now.monotonic.plus_seconds(will.delay_seconds.max(MOVED_WILL_DELAY_SECONDS).min(expiry_seconds))
+    });
+    out.put_u64(now.to_unix(due));
+}
+
+fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(PacketId, Exchange)]) {
+    let sent: Vec<_> = flow.into_iter().flat_map(|flow| flow.inflight.iter()).filter(|entry| is_whole(entry)).collect();
+    out.put_u32(sent.len() as u32);
+    for entry in sent {
+        out.put_u16(entry.id().get());
+        out.put_u8(match entry.state {
+            State::AwaitPubAck => 0,
+            State::AwaitPubRec => 1,
+            State::AwaitPubComp => 2,
+        });
+        if let Some(delivery) = entry.item.delivery.as_ref().filter(|_| entry.state != State::AwaitPubComp) {
+            put_delivery(out, now, delivery);
+        }
+    }
+    out.put_u32(flow.map_or(0, |flow| flow.queue.len() as u32));
+    for delivery in flow.into_iter().flat_map(|flow| &flow.queue) {
+        put_delivery(out, now, delivery);
+    }
+    out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
+    for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
+        out.put_u16(id.get());
+        // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten
+        // there. Of any other the new home does not hear what nodes say: its publisher's repetition goes to all again.
+        let open = exchanges.iter().find(|(of, exchange)| *of == id && !exchange.answered);
+        let exchange = open.map(|(_, exchange)| *exchange);
+        out.put_u8(if exchange.is_some() { 2 } else { 0 });
+        if let Some(exchange) = exchange {
+            exchange.write(out);
+        }
+    }
+}
+
+/// Whether the entry has what it takes to be sent again. In a session that lasts all have.
+fn is_whole(entry: &InflightEntry<InFlight>) -> bool {
+    entry.item.delivery.is_some() || entry.state == State::AwaitPubComp
+}

@@ -1,0 +1,81 @@
+//! Partitions are held and released.
+
+use crate::flows::image::imaging::Imaging;
+use crate::flows::image::leaving::Moving;
+use crate::ids::{PartitionId, Partitions, SessionKey};
+use crate::image::{begin, seal};
+use crate::journal::Numbers;
+use crate::now::Now;
+use crate::session::Delivery;
+use crate::wire::WireWrite;
+use tidegate_mqtt::QoS;
+
+impl Imaging<'_> {
+    /// The image of a partition of which nothing is forgotten, with what is known here of groups of some others.
+    pub(crate) fn image_of(&self, now: Now, partition: PartitionId, others: Partitions) -> Vec<u8> {
+        let mut out = begin();
+        out.put_u16(partition.0);
+        let sessions = self.desk.sessions.sessions_of(partition);
+        out.put_u32(sessions.len() as u32);
+        for key in &sessions {
+            if let Some(session) = self.desk.sessions.get(key.0) {
+                self.put_session(&mut out, now, *key, session);
+            }
+        }
+        self.retained.put_retained(&mut out, now, partition);
+        self.desk.exchanges.put_marks(&mut out, partition);
+        self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
+        self.desk.exchanges.put_dealt_before(&mut out, others);
+        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.retained.put_removed(&mut out, partition);
+        seal(out)
+    }
+}
+
+impl Moving<'_> {
+    /// Writes a session that was taken in as a whole.
+    pub(super) fn store_adopted(&mut self, key: SessionKey, subscriptions: &[(String, u8, u32)]) {
+        if !self.desk.journal.is_on() {
+            return;
+        }
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
+        for (filter, options, id) in subscriptions {
+            self.desk.sessions.store_subscription(&mut self.desk.journal, key, filter, *options, *id);
+        }
+        let desk = &mut *self.desk;
+        let Some(session) = desk.sessions.get_mut(key.0) else { return };
+        let (Some(stored), Some(flow)) = (session.stored, session.flow.as_mut()) else { return };
+        let journal = &mut desk.journal;
+        let exchanges = session.rare.as_ref().map_or(&[][..], |rare| &rare.exchanges);
+        for id in flow.received.iter() {
+            let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
+            journal.put_received(stored, id, exchange);
+        }
+        let mut number = flow.next_number;
+        let sent: Vec<_> = flow.inflight.drain().collect();
+        for mut entry in sent {
+            number += 1;
+            entry.item.numbers = Numbers { entry: number, separate: true };
+            match &mut entry.item.delivery {
+                Some(delivery) => {
+                    delivery.number = number;
+                    journal.put_adopted(stored, delivery);
+                }
+                None => journal.put_released(stored, number),
+            }
+            journal.put_sent(stored, number, entry.id(), entry.state, number);
+            flow.inflight.push_entry(entry);
+        }
+        let waiting = std::mem::take(&mut flow.queue).into_iter().map(|delivery| {
+            if delivery.qos == QoS::AtMostOnce {
+                return delivery;
+            }
+            number += 1;
+            let delivery = Delivery { number, ..delivery };
+            journal.put_adopted(stored, &delivery);
+            delivery
+        });
+        flow.queue = waiting.collect();
+        flow.next_number = number;
+    }
+}

@@ -1,0 +1,70 @@
+//! What has come for a partition while it moved.
+
+use crate::flows::image::leaving::Moving;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::publish::publishing::Publishing;
+use crate::flows::publish::publishing::publishing;
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::orchestrator::uplink::id::MessageId;
+use crate::publish::dispatch::Source;
+use crate::session::Session;
+use crate::settings::fleet_topics::of_brokers;
+use crate::topics::RouteSlot;
+
+impl Moving<'_> {
+    /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
+    /// who come are to get later, or have got already, goes to all others now. Says whether it has been delivered.
+    #[cold]
+    pub(crate) fn attend_moves(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) -> bool {
+        let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
+        if self.handover.concerns_rest(self.place, self.desk, self.cache.get(slot).1) {
+            if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
+                passed_over = passed_over.with(rest.partitions);
+            }
+            self.handover.note_rest(now, id, message);
+        }
+        if !self.handover.forwarding.is_empty() {
+            passed_over = passed_over.with(self.attend_forwarding(now, slot, id, message));
+        }
+        if passed_over.is_empty() {
+            return false;
+        }
+        self.deliver_only(now, message, |session| !session.is_some_and(|session| session.is_of(passed_over)));
+        publishing!(self).deal_live(now, message);
+        true
+    }
+
+    /// Delivers to those sessions of this shard that are meant.
+    pub(crate) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
+        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let slot = publishing!(self).route_of(tenant, topic);
+        let (_, route) = self.cache.get(slot);
+        let targets: Vec<_> = route
+            .targets()
+            .iter()
+            .filter(|target| is_meant(self.desk.sessions.get(target.session.0)))
+            .copied()
+            .collect();
+        let mut publication = message.publication().named(tenant, topic);
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
+    }
+}
+
+impl Publishing<'_> {
+    /// Deals a live message to the shared groups of this shard.
+    fn deal_live(&mut self, now: Now, message: &MessageRef) {
+        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return };
+        let slot = publishing!(self).route_of(tenant, topic);
+        let (_, route) = self.cache.get(slot);
+        let source = Source::inside(self.links.place.shard, now);
+        reach!(self).deal(now, route, &mut message.publication().named(tenant, topic), &source);
+    }
+}

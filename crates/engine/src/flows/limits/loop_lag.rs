@@ -1,0 +1,16 @@
+//! Publishers wait while the event loop lags.
+
+use crate::flows::connection::parking::Parking;
+use crate::ids::ConnectionKey;
+use crate::now::Now;
+use crate::session::BlockedPublisher;
+
+impl Parking<'_> {
+    /// Counts a message of a client of this shard.
+    pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {
+        if self.desk.loop_lag.is_on(now) {
+            let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
+            self.desk.charge_loop_lag(now, publisher, receivers, payload);
+        }
+    }
+}

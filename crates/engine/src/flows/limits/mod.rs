@@ -1,0 +1,5 @@
+//! Limits.
+
+pub(crate) mod loop_lag;
+pub(crate) mod rate;
+pub(crate) mod tenants;

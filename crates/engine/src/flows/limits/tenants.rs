@@ -1,0 +1,48 @@
+//! Connections and sessions of a tenant are counted against its quota.
+
+use crate::flows::connection::connecting::Connecting;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::settings::Holding;
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+
+impl Connecting<'_> {
+    /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of
+    /// it.
+    pub(crate) fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
+        let settled = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.settled);
+        let of_user = || self.desk.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
+        if let Some(tenant) = settled.or_else(of_user) {
+            connection.tenant = tenant;
+        }
+        connection.tenant
+    }
+
+    /// Takes a place for one client more of a tenant, and one for its session, until `return_places`:
+    /// meanwhile nobody on another shard gets them, and the client and its session are counted for themselves. Who
+    /// takes over its own connection or session is let in at the limit.
+    pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
+        let session = existing.and_then(|session| self.desk.sessions.get(session.0));
+        let connected = session.is_some_and(|session| session.connection.is_some());
+        let uses = &mut self.desk.tenants;
+        if connected {
+            uses.add(tenant, Holding::Connections);
+        } else if !uses.claim(tenant, Holding::Connections) {
+            return Err(Refused::new(Reason::TenantConnections, ""));
+        }
+        if existing.is_some() {
+            uses.add(tenant, Holding::Sessions);
+        } else if !uses.claim(tenant, Holding::Sessions) {
+            uses.release(tenant, Holding::Connections, 1);
+            return Err(Refused::new(Reason::TenantSessions, ""));
+        }
+        Ok(())
+    }
+
+    /// Gives back what `take_places` took.
+    pub(crate) fn return_places(&mut self, tenant: TenantId) {
+        self.desk.tenants.release(tenant, Holding::Connections, 1);
+        self.desk.tenants.release(tenant, Holding::Sessions, 1);
+    }
+}

@@ -1,0 +1,21 @@
+//! What happens across components.
+//!
+//! A flow borrows the components that it needs as a *context*, a struct that a macro makes from an engine or from a
+//! larger context. Components import no flow.
+
+pub(crate) mod access;
+pub(crate) mod addresses;
+pub(crate) mod cluster;
+pub(crate) mod connection;
+pub(crate) mod durable;
+pub(crate) mod groups;
+pub(crate) mod image;
+pub(crate) mod limits;
+pub(crate) mod observers;
+pub(crate) mod principals;
+pub(crate) mod publish;
+pub(crate) mod retained;
+pub(crate) mod session;
+pub(crate) mod subscribe;
+pub(crate) mod sys;
+pub(crate) mod uplink;

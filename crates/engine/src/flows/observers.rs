@@ -1,0 +1,57 @@
+//! Messages go to observers, and wait for them.
+
+use crate::flows::publish::answering::Answering;
+use crate::flows::publish::deciding::Deciding;
+use crate::ids::PRINCIPAL_LISTENER;
+use crate::link::envelope::Ticket;
+use crate::now::Now;
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+use crate::topics::observed::ObserverSet;
+
+impl Answering<'_> {
+    /// One confirmation for a publisher.
+    ///
+    /// A refusal for now ends the connection of a publisher that gets no reason codes, and of one whose message has QoS 2:
+    /// others have it by now, and a PUBREC with an error would free its packet identifier, so that it could come twice.
+    /// The publisher sends it again, and only observers get it then.
+    ///
+    /// A refusal for good ends the exchange, or the publisher would send the message for ever. MQTT 5 has a code for it
+    /// in PUBACK and PUBREC. MQTT 3 allows only a positive acknowledgement there ([MQTT-3.3.5-2] of 3.1.1).
+    pub(crate) fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
+        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
+        if let Some(reason) = refused {
+            self.desk.counters.drop_message(reason);
+            let is_principal = connection.listener == PRINCIPAL_LISTENER;
+            let extra = connection.extra.as_ref().filter(|_| !is_principal);
+            let is_exactly_once = extra.is_some_and(|extra| extra.acks.is_pub_rec(ticket.sequence));
+            let has_codes = is_principal || connection.version.is_v5();
+            if reason.is_temporary() {
+                if !has_codes || is_exactly_once {
+                    return self.desk.to_close.push((ticket.connection, reason, None));
+                }
+            } else if !has_codes {
+                return self.confirm(now, ticket, None, false);
+            }
+        }
+        self.confirm(now, ticket, refused, false);
+    }
+}
+
+impl Deciding<'_> {
+    /// The observers of a message on its way in. A principal may be of a service that observes as well, and is not told
+    /// its own messages.
+    #[inline]
+    pub(crate) fn observers_of(&self, it: &Inbound<'_>) -> ObserverSet {
+        let all = self.cache.traits(it.slot).observers;
+        if it.session.is_some() || all.is_empty() { all } else { all.without(self.principals.unobserved_by(it.key)) }
+    }
+
+    /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
+    #[cold]
+    pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
+        let (topic, set) = (self.cache.topic_of(it), self.observers_of(it));
+        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.observers.tell_observers(self.desk, set, &it.publication(&topic), &name, ticket)
+    }
+}

@@ -1,0 +1,114 @@
+//! What principals publish is decided and answered.
+
+use crate::connection::Outcome;
+use crate::event::Event;
+use crate::flows::publish::answering::Answering;
+use crate::flows::publish::deciding::Deciding;
+use crate::ids::{ConnectionKey, PrincipalId, TenantId};
+use crate::principals::Held;
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+use tidegate_mqtt::ReasonCode;
+
+impl Answering<'_> {
+    /// Takes the message that is held longest.
+    pub(crate) fn take_held(&mut self, key: ConnectionKey) -> Option<Held> {
+        let registered = self.principals.all.get_mut(&key)?;
+        let held = registered.held.pop_front()?;
+        let cost = held.cost();
+        registered.held_bytes -= cost;
+        self.desk.memory.held -= cost;
+        self.desk.memory.input_bytes -= cost;
+        Some(held)
+    }
+
+    /// A principal has waited as long as it may: what it holds is refused.
+    pub(crate) fn refuse_held(&mut self, key: ConnectionKey, reason: Reason) {
+        while let Some(held) = self.take_held(key) {
+            self.refuse_publication(PrincipalId(key), held.number, reason);
+        }
+    }
+
+    /// What a principal was not answered is refused, since the broker stops or the principal goes.
+    pub(crate) fn refuse_all_of_principal(&mut self, key: ConnectionKey, reason: Reason) {
+        if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
+            // Later confirmations are ignored.
+            extra.acks.abandon();
+        }
+        let answering = self.principals.all.get_mut(&key).map(|registered| std::mem::take(&mut registered.answering));
+        for number in answering.into_iter().flatten() {
+            self.tell_published(PrincipalId(key), number, Err(reason));
+        }
+        self.refuse_held(key, reason);
+    }
+
+    /// What all principals were not answered is refused: the lease of this node has ended, and no promise counts.
+    pub(crate) fn refuse_all_of_principals(&mut self, reason: Reason) {
+        let keys: Vec<ConnectionKey> = self.principals.all.keys().copied().collect();
+        for key in keys {
+            self.refuse_all_of_principal(key, reason);
+        }
+        for (_, id, number, _) in std::mem::take(&mut self.principals.uncommitted) {
+            if let Some(registered) = self.principals.all.get_mut(&id.0) {
+                registered.uncommitted -= 1;
+            }
+            self.tell_published(id, number, Err(reason));
+        }
+    }
+
+    /// Counts a message that did not reach the pipeline, and answers it.
+    #[cold]
+    pub(crate) fn refuse_publication(&mut self, id: PrincipalId, number: u64, reason: Reason) {
+        self.desk.counters.drop_message(reason);
+        self.tell_published(id, number, Err(reason));
+    }
+
+    /// The answer to what a principal has published first of all that is not answered. `promises` says whether it has
+    /// to wait for the commit.
+    #[cold]
+    pub(crate) fn answer_principal(&mut self, key: ConnectionKey, outcome: Outcome, promises: bool) {
+        let Some(registered) = self.principals.all.get_mut(&key) else { return };
+        let Some(number) = registered.answering.pop_front() else { return };
+        // One that promises nothing waits for those before it.
+        let waits = registered.uncommitted > 0;
+        let last = self.principals.uncommitted.back().map(|(batch, ..)| *batch).filter(|_| waits);
+        let batch = if promises { self.desk.journal.promised_batch() } else { last };
+        match batch {
+            Some(batch) => {
+                registered.uncommitted += 1;
+                self.principals.uncommitted.push_back((batch, PrincipalId(key), number, outcome));
+            }
+            None => self.tell_published(PrincipalId(key), number, outcome),
+        }
+    }
+
+    /// All batches up to this one are committed.
+    pub(crate) fn tell_committed(&mut self, committed: u64) {
+        while let Some((batch, id, number, outcome)) = self.principals.uncommitted.front().copied()
+            && batch <= committed
+        {
+            self.principals.uncommitted.pop_front();
+            if let Some(registered) = self.principals.all.get_mut(&id.0) {
+                registered.uncommitted -= 1;
+            }
+            self.tell_published(id, number, outcome);
+        }
+    }
+
+    pub(crate) fn tell_published(&mut self, principal: PrincipalId, number: u64, outcome: Result<ReasonCode, Reason>) {
+        self.desk.events.push_back(Event::Published { principal, number, outcome });
+    }
+}
+
+impl Deciding<'_> {
+    /// The name of the publisher of a message, and its tenant.
+    pub(crate) fn publisher_of(&self, it: &Inbound<'_>) -> Option<(TenantId, &str)> {
+        match it.session {
+            Some(session) => {
+                let session = self.desk.sessions.get(session.0)?;
+                Some((session.tenant, &*session.client_id))
+            }
+            None => self.principals.name(it.key),
+        }
+    }
+}

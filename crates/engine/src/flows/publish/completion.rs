@@ -1,0 +1,200 @@
+//! A packet is answered when all that it promises is confirmed.
+
+use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
+use crate::flows::publish::answering::Answering;
+use crate::flows::retained::fetching::fetching;
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
+use crate::link::envelope::OUTGOING_INDEX;
+use crate::link::envelope::Ticket;
+use crate::link::promised::Promised;
+use crate::link::record::Record;
+use crate::now::Now;
+use crate::retained::strays::STRAY_INDEX;
+use crate::telling::reason::Reason;
+use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
+
+impl Answering<'_> {
+    /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is
+    /// before. `promises` says whether it promises something that was written into the journal.
+    #[inline]
+    pub(crate) fn answer(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        packet_id: PacketId,
+        answer: Answer,
+        waits: u32,
+        promises: bool,
+    ) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let nobody_before = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
+        let ack = PendingAck { waits, packet_id, answer, promises };
+        if waits == 0 && nobody_before {
+            self.send_answer(now, key, ack);
+            return;
+        }
+        connection.extra_mut().acks.push(ack);
+    }
+
+    /// One confirmation for a ticket of this shard. `promises` says whether whoever confirms has written something into
+    /// its journal; its batch lies before the one that this shard is gathering.
+    pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
+        let key = ticket.connection;
+        if key.index == OUTGOING_INDEX {
+            return self.outgoing.confirm_outgoing(self.desk, ticket);
+        }
+        if key.index == STRAY_INDEX {
+            return self.retained.confirm_stray(self.desk, self.links, ticket);
+        }
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(extra) = connection.extra.as_mut() else { return };
+        extra.acks.confirm(ticket.sequence, refused, promises);
+        while let Some(ack) = self.desk.connections.pop_ready_answer(key) {
+            let rare = matches!(ack.answer, Answer::SubAck(_) | Answer::UnsubAck(_));
+            self.send_answer(now, key, ack);
+            if rare && let Some(connection) = self.desk.connections.get_mut(key) {
+                connection.settle();
+            }
+        }
+    }
+
+    /// Confirms a ticket to the shard that holds it.
+    pub(crate) fn confirm_to(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+        ticket: Ticket,
+        refused: Option<Reason>,
+        promises: bool,
+    ) {
+        if shard == self.place.shard {
+            self.confirm(now, ticket, refused, promises);
+        } else {
+            if promises && self.links.is_foreign(shard) {
+                let batch = self.desk.journal.promised_batch();
+                return self.links.answer(shard, Promised::Confirm { ticket, refused }, batch);
+            }
+            self.links.send_now(shard, Record::Confirm { ticket, refused, promises });
+        }
+    }
+
+    #[inline]
+    fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
+        let PendingAck { packet_id, answer, promises, .. } = ack;
+        if self.uplinks.is_confirming() {
+            self.uplinks.settlement.note_confirmed(self.desk, self.layouts, &mut self.uplinks.brokers, key, packet_id);
+        }
+        match answer {
+            Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),
+            Answer::PubRec(outcome) => {
+                if outcome.is_err() {
+                    self.forget_received(key, packet_id);
+                } else if let Some(session) = self.desk.connections.session_of(key) {
+                    self.desk.sessions.note_exchange_answered(&self.desk.transfers, session, packet_id);
+                }
+                self.send_pub_rec(key, packet_id, outcome, promises);
+            }
+            Answer::SubAck(answer) => {
+                if self.send_sub_ack(key, packet_id, &answer, promises) {
+                    fetching!(self).start_fetches(now, key, answer.fetches);
+                }
+            }
+            Answer::UnsubAck(answer) => {
+                self.send_unsub_ack(key, packet_id, &answer, promises);
+            }
+        }
+    }
+
+    #[inline]
+    fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.answer_principal(key, outcome, promises);
+        }
+        let (version, max) = (connection.version, connection.max_packet_out);
+        let explains = version.is_v5() && connection.problem_information;
+        self.desk.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
+            Ok(ReasonCode::Success) => {
+                let id = packet_id.get().to_be_bytes();
+                out.extend_from_slice(&[0x40, 2, id[0], id[1]]);
+                true
+            }
+            Ok(code) => PubAck::new(packet_id, code).encode(version, out).is_ok(),
+            Err(reason) => {
+                let text = Some(reason.text()).filter(|_| explains);
+                let ack = PubAck { reason_string: text, ..PubAck::new(packet_id, reason.code()) };
+                // A limit that not even the code fits into is no reason to leave the packet identifier taken.
+                ack.encode_within(version, max, out).is_ok()
+                    || PubAck::new(packet_id, reason.code()).encode(version, out).is_ok()
+            }
+        });
+    }
+
+    #[inline]
+    fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.answer_principal(key, outcome, promises);
+        }
+        let (version, max) = (connection.version, connection.max_packet_out);
+        let explains = version.is_v5() && connection.problem_information;
+        self.desk.send_promise(key, PacketType::PubRec, promises, |out| match outcome {
+            Ok(ReasonCode::Success) => {
+                let id = packet_id.get().to_be_bytes();
+                out.extend_from_slice(&[0x50, 2, id[0], id[1]]);
+                true
+            }
+            Ok(code) => PubRec::new(packet_id, code).encode(version, out).is_ok(),
+            Err(reason) => {
+                let text = Some(reason.text()).filter(|_| explains);
+                let ack = PubRec { reason_string: text, ..PubRec::new(packet_id, reason.code()) };
+                // A limit that not even the code fits into is no reason to leave the packet identifier taken.
+                ack.encode_within(version, max, out).is_ok()
+                    || PubRec::new(packet_id, reason.code()).encode(version, out).is_ok()
+            }
+        });
+    }
+
+    fn send_sub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, answer: &SubAckAnswer, promises: bool) -> bool {
+        let ack = SubAck { reason_string: answer.refusals.text(), ..SubAck::new(packet_id, &answer.codes) };
+        self.send_codes(key, PacketType::SubAck, promises, |version, max, out| {
+            ack.encode_within(version, max, out).is_ok()
+        })
+    }
+
+    fn send_unsub_ack(
+        &mut self,
+        key: ConnectionKey,
+        packet_id: PacketId,
+        answer: &UnsubAckAnswer,
+        promises: bool,
+    ) -> bool {
+        let ack = UnsubAck { reason_string: answer.refusals.text(), ..UnsubAck::new(packet_id, &answer.codes) };
+        self.send_codes(key, PacketType::UnsubAck, promises, |version, max, out| {
+            ack.encode_within(version, max, out).is_ok()
+        })
+    }
+
+    /// Sends an answer of as many codes as the client asked for. If that is more than it takes in one packet, it cannot
+    /// be answered at all, and would wait for ever ([MQTT-3.1.2-24]).
+    fn send_codes(
+        &mut self,
+        key: ConnectionKey,
+        packet_type: PacketType,
+        promises: bool,
+        encode: impl FnOnce(Version, u32, &mut Vec<u8>) -> bool,
+    ) -> bool {
+        let Some(connection) = self.desk.connections.get(key) else { return false };
+        let (version, max) = (connection.version, connection.max_packet_out);
+        let mut fits = false;
+        self.desk.send_promise(key, packet_type, promises, |out| {
+            fits = encode(version, max, out);
+            fits
+        });
+        if !fits {
+            let detail = format!("{packet_type} would be larger than the client's maximum packet size");
+            self.desk.to_close.push((key, Reason::PacketTooLarge, Some(detail)));
+        }
+        fits
+    }
+}

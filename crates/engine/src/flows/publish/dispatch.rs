@@ -1,0 +1,350 @@
+//! A message goes along its route: to sessions of this shard, to shared groups, to other shards.
+
+use crate::addresses::Nodes;
+use crate::connection::to_write::WIDE_RECEIVERS;
+use crate::desk::Desk;
+use crate::durable::Way;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::publishing::Publishing;
+use crate::groups::Groups;
+use crate::ids::{Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
+use crate::link::Links;
+use crate::link::envelope::{DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::orchestrator::uplink::Uplinks;
+use crate::publish::dispatch::{Dispatched, Source};
+use crate::publish::layouts::Layouts;
+use crate::session::BlockedPublisher;
+use crate::session::terms::Terms;
+use crate::settings::SharedStrategy;
+use crate::settings::fleet_topics::owner_of;
+use crate::telling::reason::Reason;
+use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
+use tidegate_mqtt::QoS;
+
+/// The parts of an engine that delivering needs, apart from the cache that holds the route.
+pub(crate) struct Reach<'e> {
+    pub desk: &'e mut Desk,
+    pub layouts: &'e mut Layouts,
+    pub links: &'e mut Links,
+    pub groups: &'e mut Groups,
+    pub uplinks: &'e mut Uplinks,
+    pub index: &'e mut SubscriptionIndex,
+    pub scratch: &'e mut Route,
+    pub place: Place,
+    pub nodes: &'e Nodes,
+}
+
+/// Splits an engine into its route cache and what delivering needs.
+macro_rules! reach {
+    ($engine:ident) => {
+        $crate::flows::publish::dispatch::Reach {
+            place: $engine.links.place,
+            desk: &mut $engine.desk,
+            layouts: &mut $engine.layouts,
+            links: &mut $engine.links,
+            groups: &mut $engine.groups,
+            uplinks: &mut $engine.uplinks,
+            index: &mut $engine.index,
+            scratch: &mut $engine.scratch_route,
+            nodes: &$engine.nodes,
+        }
+    };
+}
+
+pub(crate) use reach;
+
+impl Publishing<'_> {
+    /// The route of a topic name that is valid.
+    #[inline]
+    pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
+        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+            return slot;
+        }
+        self.make_route(tenant, topic)
+    }
+
+    /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
+    pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
+        if self.uplinks.brokers.config.goes_to_fleet(publication) {
+            self.publish_inside_to_fleet(now, publication, session);
+            return;
+        }
+        self.route_inside(now, publication, session);
+    }
+
+    /// Sends a message that no packet brought on its way.
+    pub(crate) fn route_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
+        let slot = self.route_of(publication.tenant, publication.topic);
+        let source = Source { session, ..Source::inside(self.links.place.shard, now) };
+        self.route_owed(now, slot, publication, &source);
+    }
+
+    /// The same from a given source. Returns how many shards have to confirm it.
+    pub(crate) fn route_owed(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> u32 {
+        let traits = self.cache.traits(slot);
+        publication.priority = traits.priority.level(publication.properties);
+        if let Some(addresses) = self.desk.settings.addresses.as_ref().filter(|_| traits.is_address) {
+            publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
+        }
+        if publication.retain
+            && !(publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide())
+        {
+            self.retain(now, publication);
+        }
+        if !traits.observers.is_empty() {
+            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
+            let name = session.map(|session| session.client_id.to_string()).unwrap_or_default();
+            self.observers.tell_observers(self.desk, traits.observers, publication, &name, None);
+        }
+        let (_, route) = self.cache.get(slot);
+        u32::from(reach!(self).dispatch(now, route, publication, source).waits)
+    }
+
+    /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
+    /// nothing where the home is elsewhere: the envelope takes it there.
+    pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+        let at_home = self.links.roster.home_of_topic(tenant, topic) == self.links.place.shard;
+        if !at_home && !self.desk.transfers.keeps(partition_of(tenant, topic)) {
+            return None;
+        }
+        if publication.tenant == TenantId::UPLINK {
+            return self.retain_from_fleet(now, publication).err();
+        }
+        if !self.desk.transfers.are_none() && !is_own_topic(publication.topic) {
+            self.desk.transfers.note_retained(now, publication);
+        }
+        self.retained.keep_retained(
+            now,
+            &self.links.roster,
+            self.desk,
+            self.homes,
+            &self.uplinks.brokers.config,
+            publication,
+        )
+    }
+}
+
+impl Reach<'_> {
+    /// Delivers a message along its route: here, to groups, and on to other shards.
+    #[inline]
+    pub(crate) fn dispatch(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> Dispatched {
+        self.dispatch_first(now, route, usize::MAX, publication, source)
+    }
+
+    /// The same, but only the `first` of this shard's own sessions get it now.
+    #[inline]
+    pub(crate) fn dispatch_first(
+        &mut self,
+        now: Now,
+        route: &Route,
+        first: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> Dispatched {
+        let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
+        self.count_withheld(route);
+        let remote = self.links.roster.living(route.remote_bits());
+        let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
+        if goes_on {
+            // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
+            self.set_publisher(publication, source);
+        }
+        self.begin_receipts(now, route, publication, source, true);
+        self.deliver_to(now, route, &route.targets()[..first.min(route.targets().len())], publication, source);
+        if goes_on {
+            if !publication.from_retained {
+                self.deal(now, route, publication, source);
+            }
+            self.send_on(remote, publication, source, &mut done);
+        }
+        done
+    }
+
+    /// Delivers a message that another shard has passed on: to sessions and groups of this one, and no further.
+    #[inline]
+    pub(crate) fn dispatch_here(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        self.count_withheld(route);
+        self.begin_receipts(now, route, publication, source, false);
+        self.deliver_here(now, route, publication, source);
+        if !publication.from_retained {
+            self.deal(now, route, publication, source);
+        }
+    }
+
+    /// Counts a message for those who subscribed and may not be sent it.
+    #[inline]
+    fn count_withheld(&mut self, route: &Route) {
+        self.desk.counters.dropped[Reason::NotAuthorized.number()] += u64::from(route.withheld());
+    }
+
+    /// Delivers to this shard's own sessions.
+    #[inline]
+    pub(crate) fn deliver_here(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        self.deliver_to(now, route, route.targets(), publication, source);
+    }
+
+    /// Delivers to some of a route's targets.
+    #[inline]
+    pub(crate) fn deliver_to(
+        &mut self,
+        now: Now,
+        route: &Route,
+        targets: &[Target],
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        publication.wide = targets.len() > 1 && self.desk.journal.is_on();
+        self.layouts.begin(targets.len());
+        let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
+        let publisher = source.publisher();
+        let check_no_local = route.has_no_local() && source.session.is_some();
+        let by_fleet = self.uplinks.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
+        if publication.retain && !self.links.roster.is_alone() {
+            for target in targets {
+                let qos = target.qos().min(publication.qos);
+                if let Some(session) = self.desk.sessions.get_mut(target.session.0) {
+                    session.note_fresh(&self.desk.settings, publication.topic, qos);
+                }
+            }
+        }
+        for target in targets {
+            if check_no_local && target.options.no_local() && source.session == Some(target.session) {
+                self.deliver_to_publisher(now, publication, target, publisher);
+                continue;
+            }
+            if by_fleet
+                && target.options.no_local()
+                && self.desk.sessions.is_named(target.session, publication.publisher)
+            {
+                self.deliver_to_publisher(now, publication, target, publisher);
+                continue;
+            }
+            let terms = Terms {
+                qos: target.qos(),
+                retain: publication.retain && (target.options.retain_as_published() || publication.from_retained),
+                subscription_ids: route.subscription_ids(target),
+                group: None,
+                publisher,
+                metered: false,
+            };
+            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        }
+        self.desk.to_write.widen(before);
+    }
+
+    /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).
+    #[cold]
+    fn deliver_to_publisher(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        target: &Target,
+        publisher: Option<BlockedPublisher>,
+    ) {
+        let (tenant, topic) = (publication.tenant, publication.topic);
+        let Some(own) = self.index.match_for_session(tenant, topic, target.session, self.scratch) else { return };
+        let terms = Terms {
+            qos: own.qos(),
+            retain: publication.retain && own.options.retain_as_published(),
+            subscription_ids: self.scratch.subscription_ids(&own),
+            group: None,
+            publisher,
+            metered: false,
+        };
+        self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+    }
+
+    /// The publisher's name as a number, where groups deal by client.
+    fn set_publisher(&mut self, publication: &mut Publication<'_>, source: &Source) {
+        if self.desk.settings.shared.strategy != SharedStrategy::HashClient {
+            return;
+        }
+        if let Some(session) = source.session.and_then(|session| self.desk.sessions.get(session.0)) {
+            publication.publisher = hash_name(session.tenant, &session.client_id);
+        }
+    }
+
+    /// Deals to the shared groups whose home is here.
+    pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        let from = self.desk.transfers.source;
+        for group in route.groups() {
+            if self.groups.deals_for(from, *group) {
+                dealing!(self).deal_to(now, *group, publication, source, None);
+            }
+        }
+    }
+
+    /// Passes a message on to the shards that want it, and to its topic's home.
+    fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
+        let mut homes = 0;
+        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
+        if publication.retain && !publication.retain_is_done && !kept_by_brokers {
+            let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+            let home = self.links.roster.home_of_topic(tenant, topic);
+            let partition = partition_of(tenant, topic);
+            let new_home = self.desk.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
+            homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
+        }
+        let mut bits = remote | homes;
+        let mut crossing = None;
+        let own = bits & !self.links.roster.peers().0;
+        if own != 0 && self.must_be_kept(publication, source) {
+            let name = self.links.exchange.map(|word| word.name);
+            let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own, name };
+            crossing = Some(self.desk.crossings.begin_crossing(&mut self.desk.journal, publication, &way, own));
+        }
+        while bits != 0 {
+            let bit = bits & bits.wrapping_neg();
+            bits &= bits - 1;
+            let shard = ShardId(bit.trailing_zeros() as u16);
+            let mut purpose = 0;
+            if remote & bit != 0 {
+                purpose |= DELIVER;
+            }
+            if homes & bit != 0 {
+                purpose |= RETAIN_AT_HOME;
+            }
+            if publication.from_retained {
+                purpose |= FROM_RETAINED;
+            }
+            let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce || source.is_outgoing());
+            let passage = source.passage(&self.desk.overflow, purpose, ticket, publication.priority);
+            self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
+            self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
+            self.desk.counters.shard_messages_out += 1;
+            done.waits += u16::from(ticket.is_some());
+            if self.links.is_full(shard) {
+                done.full |= bit;
+            }
+        }
+    }
+
+    /// Sends a value to its topic's home, to be retained there.
+    pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
+        let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
+        let passage = source.passage(&self.desk.overflow, purpose, source.ticket, publication.priority);
+        self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
+        self.desk.counters.shard_messages_out += 1;
+    }
+}

@@ -1,0 +1,158 @@
+//! A PUBLISH: routed, decided by stages, dispatched, answered.
+
+pub(crate) mod admission;
+pub(crate) mod answering;
+pub(crate) mod completion;
+pub(crate) mod dead_letter;
+pub(crate) mod deciding;
+pub(crate) mod dispatch;
+pub(crate) mod fan_out;
+pub(crate) mod pipeline;
+pub(crate) mod publishing;
+pub(crate) mod stages;
+pub(crate) mod turn_share;
+
+use crate::connection::{Answer, Outcome};
+use crate::event::{Attempt, Delay};
+use crate::flows::connection::parking::Parking;
+use crate::flows::publish::answering::Answering;
+use crate::flows::publish::deciding::Deciding;
+use crate::flows::publish::publishing::Publishing;
+use crate::flows::publish::publishing::publishing;
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
+use crate::journal::Mark;
+use crate::journal::keys::Key;
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use crate::topics::RouteSlot;
+use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName};
+
+impl Publishing<'_> {
+    /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
+    #[inline]
+    pub(crate) fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic) {
+            return Ok(slot);
+        }
+        self.new_slot(tenant, topic)
+    }
+
+    #[cold]
+    pub(crate) fn new_slot(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+        if topic.is_empty() {
+            return Err(Refused::new(Reason::ProtocolError, "PUBLISH has neither a topic nor a topic alias"));
+        }
+        let name =
+            TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+        self.desk.settings.check_topic_levels(name.as_str())?;
+        Ok(publishing!(self).make_route(tenant, name.as_str()))
+    }
+}
+
+impl Deciding<'_> {
+    /// Retains a message that is on its way in.
+    #[cold]
+    pub(crate) fn retain_inbound(&mut self, it: &Inbound<'_>) -> Option<Reason> {
+        if it.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide() {
+            return None;
+        }
+        let topic = self.cache.topic_of(it);
+        let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::ids::hash_name(tenant, name));
+        let mut publication = it.publication(&topic);
+        publication.publisher = publisher;
+        publication.priority = self.cache.traits(it.slot).priority.level(it.properties);
+        publishing!(self).retain_of(it.now, &mut publication, it.session)
+    }
+}
+
+impl Answering<'_> {
+    /// Whether a QoS 2 message of a broker is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
+    pub(crate) fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
+        if self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id) {
+            return true;
+        }
+        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        if !extra.is_some_and(|extra| extra.acks.has_pub_rec(id)) {
+            // What it repeats may have been written only just now.
+            let stored = self.desk.sessions.is_stored(session);
+            self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), 0, stored);
+        }
+        false
+    }
+
+    #[inline]
+    pub(crate) fn answer_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        raw: &RawPublish<'_>,
+        outcome: Outcome,
+        waits: u32,
+        mark: Mark,
+    ) {
+        let Some(id) = raw.packet_id else { return };
+        let promises = self.desk.journal.has_written_since(mark);
+        let answer = match raw.qos {
+            QoS::ExactlyOnce => Answer::PubRec(outcome),
+            _ => Answer::PubAck(outcome),
+        };
+        self.answer(now, key, id, answer, waits, promises);
+    }
+
+    /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
+    pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
+        let Some(session) = self.desk.connections.session_of(key) else { return };
+        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
+        if let Some(stored) = session.stored.filter(|_| known) {
+            self.desk.journal.delete(Key::Received(stored, id));
+        }
+    }
+}
+
+impl Parking<'_> {
+    /// Subscriptions go over the links as messages do: whoever fills them waits until they have drained.
+    pub(crate) fn wait_for_full_links(&mut self, now: Now, key: ConnectionKey) {
+        let full = self.links.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));
+        let full = full.fold(0, |bits, shard| bits | 1u64 << shard.0);
+        if full != 0 {
+            self.wait_for_links(now, key, full);
+        }
+    }
+
+    /// The publisher waits until the links that it has filled have drained.
+    #[cold]
+    pub(crate) fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
+        self.desk.reports().tell_delayed(Delay::Link, key);
+        while full != 0 {
+            let shard = ShardId(full.trailing_zeros() as u16);
+            full &= full - 1;
+            if self.links.wait(shard, key) {
+                self.park(now, key);
+            }
+        }
+    }
+}
+
+impl Publishing<'_> {
+    /// Retains a message of a session, which is told where it is not.
+    pub(crate) fn retain_of(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        session: Option<SessionKey>,
+    ) -> Option<Reason> {
+        let refused = self.retain(now, publication);
+        // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
+        let told =
+            refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
+        if let Some((reason, session)) = told.zip(session) {
+            self.desk.reports().tell_denied(Attempt::Retain, session, publication.topic, reason);
+        }
+        refused
+    }
+}

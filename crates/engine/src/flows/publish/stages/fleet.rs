@@ -1,0 +1,38 @@
+//! On an orchestrator: whether the brokers of the fleet take messages.
+
+use crate::flows::publish::deciding::Deciding;
+use crate::orchestrator::uplink::Gate;
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+use crate::topics::stages::Deferral;
+use crate::topics::stages::Step;
+use tidegate_mqtt::QoS;
+
+impl Deciding<'_> {
+    /// Rejects topics that brokers deny, and messages that are longer than any broker takes. Rejects or defers a message as long as the fleet has no room: an MQTT 5 publisher gets an error, and the
+    /// acknowledgement of others is withheld.
+    #[cold]
+    pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
+        if self.uplinks.quarantine.holds(&self.cache.topic_of(it), it.now.monotonic) {
+            return Reason::TopicDenied.into();
+        }
+        if self.uplinks.is_too_large(&it.publication(&self.cache.topic_of(it)), it.now) {
+            return Reason::FleetPacketLimit.into();
+        }
+        let gate = self.uplinks.gate();
+        let is_told = self.desk.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
+        match gate {
+            Gate::Open => Step::Continue,
+            // An orchestrator that has just started learns of its brokers in a moment.
+            Gate::NoBroker | Gate::Full if it.raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !is_told) => {
+                if self.desk.connections.is_leaving(it) {
+                    Step::Done
+                } else {
+                    Step::Defer(Deferral::Fleet)
+                }
+            }
+            Gate::NoBroker => Reason::NoBroker.into(),
+            Gate::Full => Reason::FleetFull.into(),
+        }
+    }
+}

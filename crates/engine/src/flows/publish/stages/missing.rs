@@ -1,0 +1,36 @@
+//! In a cluster: a message that would not reach subscribers whose node has gone.
+
+use crate::flows::publish::deciding::Deciding;
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+use crate::topics::stages::Deferral;
+use crate::topics::stages::Step;
+
+impl Deciding<'_> {
+    /// Defers a message above QoS 0 that would miss somebody, until it is known what is wanted.
+    #[cold]
+    pub(super) fn check_missing(&mut self, it: &Inbound<'_>) -> Step {
+        if it.raw.packet_id.is_none() {
+            return Step::Continue;
+        }
+        self.defer_if_missing(it)
+    }
+
+    /// The same for any message. Where a node has yet to take over what another one had, which takes longer, the
+    /// message is rejected: its publisher sends it again, to another node perhaps.
+    pub(crate) fn defer_if_missing(&self, it: &Inbound<'_>) -> Step {
+        if !self.peers.would_miss_somebody(
+            self.desk,
+            &self.links.roster,
+            self.cache.get(it.slot),
+            it.tenant,
+            it.raw.retain,
+        ) {
+            return Step::Continue;
+        }
+        if self.links.roster.misses_any() || self.desk.connections.is_leaving(it) {
+            return Reason::NodeLost.into();
+        }
+        Step::Defer(Deferral::Interest)
+    }
+}

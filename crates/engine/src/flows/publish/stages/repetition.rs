@@ -1,0 +1,33 @@
+//! A QoS 2 message that was taken before: it is only answered again ([MQTT-4.3.3-10]).
+
+use crate::connection::Answer;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::Deciding;
+use crate::publish::inbound::Inbound;
+use crate::topics::stages::Step;
+use tidegate_mqtt::ReasonCode;
+
+impl Deciding<'_> {
+    /// Answers it, unless its answer waits already. Observers are told again, since it is not known what they have
+    /// confirmed to an earlier connection. The publisher needs the right to publish the packet: it may hold another message
+    /// than the first with its identifier.
+    #[cold]
+    pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
+        let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
+        if self.desk.connections.awaits_pub_rec(it) {
+            return Step::Done;
+        }
+        let mut waits = 0;
+        if !self.observers_of(it).is_empty() && self.check_rights(it) == Step::Continue {
+            let room = self.check_observers(it);
+            if room != Step::Continue {
+                return room;
+            }
+            waits = self.tell_observers_of(it, Some(self.desk.connections.next_ticket(it.key)));
+        }
+        // What it repeats may have been written only just now.
+        let stored = self.desk.sessions.is_stored(session);
+        answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        Step::Done
+    }
+}

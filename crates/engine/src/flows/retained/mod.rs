@@ -1,0 +1,4 @@
+//! Retained messages.
+
+pub(crate) mod fetch;
+pub(crate) mod fetching;

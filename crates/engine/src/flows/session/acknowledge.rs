@@ -1,0 +1,198 @@
+//! PUBACK, PUBREC, PUBREL and PUBCOMP of a receiver.
+
+use crate::desk::Desk;
+use crate::event::Event;
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::journal::keys::Key;
+use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::Uplinks;
+use crate::publish::layouts::Layouts;
+use crate::session::acknowledge::{WrongType, put_ack};
+use crate::session::packet_ids::State;
+use crate::telling::refused::Refused;
+use std::collections::BTreeMap;
+use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
+
+/// The packet identifier of an acknowledgement of two bytes, which nearly all are.
+#[inline]
+fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
+    if frame.first_byte != first_byte {
+        return None;
+    }
+    <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
+}
+
+/// The parts of an engine that an acknowledgement changes: sessions and their queues, brokers of a fleet, and pings.
+pub(crate) struct Acknowledging<'e> {
+    pub desk: &'e mut Desk,
+    pub layouts: &'e mut Layouts,
+    pub uplinks: &'e mut Uplinks,
+    pub pings: &'e mut BTreeMap<(u32, u16), bool>,
+}
+
+/// Borrows the context of an acknowledgement from an engine.
+macro_rules! acknowledging {
+    ($engine:ident) => {
+        $crate::flows::session::acknowledge::Acknowledging {
+            desk: &mut $engine.desk,
+            layouts: &mut $engine.layouts,
+            uplinks: &mut $engine.uplinks,
+            pings: &mut $engine.pings,
+        }
+    };
+}
+pub(crate) use acknowledging;
+
+impl Acknowledging<'_> {
+    #[inline]
+    pub(crate) fn handle_pub_ack(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let (id, code) = if let Some(id) = short_ack(frame, 0x40) {
+            (id, ReasonCode::Success)
+        } else {
+            let ack = PubAck::decode(version, frame.first_byte, frame.body);
+            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
+            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
+        };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
+        if !self.pings.is_empty() {
+            self.note_pong(session, id.get());
+        }
+        self.desk.refill(now.monotonic, self.layouts, session);
+        Ok(())
+    }
+
+    /// The packet identifier of an acknowledgement of a broker with the code 0x95. Mosquitto sends it, although the
+    /// standard has it for CONNACK and DISCONNECT only.
+    #[cold]
+    fn refused_as_too_large(&self, key: ConnectionKey, frame: &Frame<'_>) -> Option<(PacketId, ReasonCode)> {
+        self.uplinks.brokers.of_connection(key)?;
+        let [high, low, code, ..] = frame.body else { return None };
+        let id = PacketId::new(u16::from_be_bytes([*high, *low]))?;
+        (*code == ReasonCode::PacketTooLarge.byte()).then_some((id, ReasonCode::PacketTooLarge))
+    }
+
+    /// A receiver has answered a message. What a broker of a fleet has answered is decided behind the packet.
+    #[inline]
+    fn finish(
+        &mut self,
+        now: Millis,
+        by: SessionKey,
+        id: PacketId,
+        state: State,
+        code: ReasonCode,
+    ) -> Result<(), WrongType> {
+        let Some(answered) = self.desk.sessions.take_answered(&mut self.desk.memory, now, by, id, state)? else {
+            return Ok(());
+        };
+        let left =
+            answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
+        if !left {
+            self.desk.conclude(by, code, answered);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn handle_pub_rec(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let (id, code) = if let Some(id) = short_ack(frame, 0x50) {
+            (id, ReasonCode::Success)
+        } else {
+            let ack = PubRec::decode(version, frame.first_byte, frame.body);
+            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
+            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
+        };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        if code.is_error() {
+            let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
+            finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
+            self.desk.refill(now.monotonic, self.layouts, session);
+            return Ok(());
+        }
+        let mark = self.desk.journal.mark();
+        let freed = self.desk.note_received(session, id).map_err(|wrong| wrong.refuse("PUBREC", id))?;
+        let known = freed.is_some();
+        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let promises = self.desk.journal.has_written_since(mark);
+        self.desk.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
+        if freed.is_some_and(|bytes| bytes > 0) {
+            self.desk.refill(now.monotonic, self.layouts, session);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn handle_pub_comp(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let id = match short_ack(frame, 0x70) {
+            Some(id) => id,
+            None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
+        };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
+        finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
+        self.desk.refill(now.monotonic, self.layouts, session);
+        Ok(())
+    }
+
+    /// PUBREL from a publisher: the packet identifier is free again.
+    #[inline]
+    pub(crate) fn handle_pub_rel(
+        &mut self,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let id = match short_ack(frame, 0x62) {
+            Some(id) => id,
+            None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
+        };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
+        let known = session.flow.as_mut().is_some_and(|flow| {
+            let known = flow.received.remove(id);
+            flow.received_before = flow.received_before.min(flow.received.len());
+            known
+        });
+        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let stored = session.stored.filter(|_| known);
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, id));
+        }
+        // Were the packet id still taken after a restart, the next message under it would be lost.
+        self.desk.send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
+        Ok(())
+    }
+}
+
+impl Acknowledging<'_> {
+    /// A packet id was acknowledged; perhaps it was that of a ping.
+    #[cold]
+    pub(crate) fn note_pong(&mut self, session: SessionKey, packet_id: u16) {
+        if self.pings.remove(&(session.0, packet_id)) == Some(true)
+            && let Some(session) = self.desk.sessions.get(session.0)
+        {
+            let (tenant, client_id) = (session.tenant, session.client_id.to_string());
+            self.desk.events.push_back(Event::Pong { tenant, client_id });
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Sessions.
+
+pub(crate) mod acknowledge;
+pub(crate) mod reading;
+pub(crate) mod tail;

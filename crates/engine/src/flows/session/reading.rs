@@ -1,0 +1,25 @@
+//! The context in which the end of a long queue is read from the store.
+
+use crate::access::Rules;
+use crate::desk::Desk;
+use crate::settings::Settings;
+
+/// The parts of an engine that take messages of a queue back from the store.
+pub(crate) struct Reading<'e> {
+    pub desk: &'e mut Desk,
+    pub rules: &'e Rules,
+    pub settings: &'e Settings,
+}
+
+/// Borrows the context of reading queues from an engine.
+macro_rules! reading {
+    ($from:ident) => {
+        $crate::flows::session::reading::Reading {
+            desk: &mut $from.desk,
+            rules: &$from.rules,
+            settings: &$from.settings,
+        }
+    };
+}
+
+pub(crate) use reading;

@@ -1,0 +1,69 @@
+//! Large SUBSCRIBE and UNSUBSCRIBE packets are worked off in steps.
+
+use crate::connection::{Answer, UnsubAckAnswer};
+use crate::flows::connection::parking::Parking;
+use crate::flows::subscribe::subscribing::Subscribing;
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::now::Now;
+use crate::subscribe::steps::{Kind, Steps};
+use crate::telling::reason::Reason;
+use crate::timers::Timer;
+use tidegate_mqtt::{ReasonCode, TopicError, TopicFilter};
+
+impl Parking<'_> {
+    /// Whether a connection that has waited as long as others may waits on, for the next step of its packet. That ends
+    /// by itself.
+    pub(crate) fn waits_for_step(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
+            return false;
+        };
+        let Some(parked) = extra.parked.as_mut().filter(|_| extra.packet_left.is_some()) else { return false };
+        parked.waits = 1;
+        parked.until = until;
+        self.desk.timers.set(until, Timer::Parked(key));
+        true
+    }
+
+    /// A client that was suspended goes on, and so does its packet.
+    pub(crate) fn go_on_with_steps(&mut self, key: ConnectionKey) {
+        let connection = self.desk.connections.get(key);
+        let extra = connection.and_then(|connection| connection.extra.as_ref());
+        if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
+            self.turn_share.add_packet(key);
+        }
+    }
+}
+
+impl Subscribing<'_> {
+    pub(crate) fn take_unsubscription(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        filter: Result<TopicFilter<'_>, TopicError>,
+        answer: &mut UnsubAckAnswer,
+    ) {
+        answer.codes.push(match filter {
+            Err(_) => {
+                answer.refusals.add("", Reason::InvalidTopicFilter);
+                Reason::InvalidTopicFilter.code()
+            }
+            Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
+            Ok(_) => ReasonCode::NoSubscriptionExisted,
+        });
+    }
+}
+
+impl Subscribing<'_> {
+    /// All filters are worked off; returns what the answer waits for beside what was noted with it.
+    pub(crate) fn end_steps(&mut self, steps: &mut Steps, answer: &Answer) -> u32 {
+        if let (Kind::Subscribe(asked), Answer::SubAck(answer)) = (&mut steps.kind, answer)
+            && asked.waits.known
+            && !asked.waits.announced
+        {
+            let told = self.wait_for_interest(steps.ticket, !answer.fetches.is_empty());
+            asked.waits.confirmations += u32::from(told);
+        }
+        steps.take_waits()
+    }
+}

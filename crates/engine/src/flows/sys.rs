@@ -1,0 +1,46 @@
+//! Values and events below `$SYS`.
+
+use crate::flows::publish::publishing::Publishing;
+use crate::flows::subscribe::subscribing::Subscribing;
+use crate::ids::{ShardId, TenantId};
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::sys::ClientEvent;
+use crate::timers::Timer;
+use crate::topics::is_own_topic;
+use tidegate_mqtt::QoS;
+
+impl Publishing<'_> {
+    /// Publishes what was put into words before.
+    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
+        let Some(ClientEvent { tenant, topic, text }) = event else { return };
+        let mut publication =
+            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
+        self.publish_inside(now, &mut publication, None);
+    }
+}
+
+impl Subscribing<'_> {
+    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
+    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
+        if !is_own_topic(filter) {
+            return;
+        }
+        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
+        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
+        if self.links.place.shard != ShardId(0) || self.desk.settings.sys_interval_seconds == 0 {
+            return;
+        }
+        if self.sys.watchers > 0 && self.sys.next.is_none() {
+            self.sys.set_sys_timer(self.desk, now.monotonic);
+        } else if self.sys.watchers == 0
+            && let Some(at) = self.sys.next.take()
+        {
+            self.desk.timers.cancel(at, Timer::Sys);
+            self.sys.last = None;
+            for topic in std::mem::take(&mut self.sys.published) {
+                self.retained.values.clear(TenantId::DEFAULT, &topic);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Packets of a broker.
+
+use crate::connection::Phase;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::uplink::suspects::BrokerRefusals;
+use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::ConnectionKey;
+use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::{Probe, Stage, session_name};
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use std::num::{NonZeroU16, NonZeroU32};
+use tidegate_mqtt::{ConnAck, ConnectReturnCode, DecodeError, Frame, QoS, ReasonCode, Version};
+
+impl Uplinking<'_> {
+    pub(crate) fn handle_conn_ack(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let Some(uplink_key) = self.uplinks.brokers.of_connection(key) else { return Ok(()) };
+        let ack = read_conn_ack(version, frame)?;
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
+            uplink.silent = false;
+        }
+        if ack.reason_code.is_error() {
+            if ack.reason_code == ReasonCode::UnsupportedProtocolVersion {
+                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
+                    uplink.try_other_version();
+                }
+                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
+                    uplink.refuses_v5 = version.is_v5();
+                }
+            }
+            let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
+            return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));
+        }
+        let window = self.uplinks.brokers.config.settings().map_or(1, |settings| settings.window);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) else { return Ok(()) };
+        uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
+        uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
+        uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
+        let max_packet = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
+        uplink.limit.announced = max_packet;
+        uplink.stage = Stage::Open;
+        uplink.accepted = Some(uplink.version);
+        uplink.since = now.unix;
+        uplink.reassign_at = Millis::NEVER;
+        uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
+        let session = uplink.session;
+        self.uplinks.brokers.note_limits(now.monotonic);
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
+        connection.phase = Phase::Open;
+        connection.session = Some(session);
+        connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
+        connection.max_packet_out = max_packet;
+        self.desk.sessions_connected += 1;
+        // It may have come back with a smaller limit.
+        BrokerRefusals(dealing!(self)).move_too_large(now, uplink_key);
+        self.resume_uplink(now, uplink_key, key, ack.session_present);
+        Ok(())
+    }
+
+    /// The session of a broker's uplink, made anew if the store has brought none.
+    pub(super) fn uplink_session_name(broker: &str) -> String {
+        session_name(broker)
+    }
+}
+
+/// Reads a CONNACK. A broker that does not know MQTT 5.0 may answer in the form of the version that it knows.
+fn read_conn_ack<'a>(version: Version, frame: &Frame<'a>) -> Result<ConnAck<'a>, DecodeError> {
+    if version.is_v5()
+        && let [_, code] = frame.body
+        && *code != 0
+    {
+        let code = ConnectReturnCode::from_byte(*code);
+        let refused = code.map_or(ReasonCode::UnspecifiedError, ConnectReturnCode::reason);
+        return Ok(ConnAck::refused(refused));
+    }
+    ConnAck::decode(version, frame.first_byte, frame.body)
+}

@@ -1,0 +1,59 @@
+//! What no broker brings back is delivered to the clients of this process without one.
+
+use crate::flows::image::leaving::moving;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::UplinkKey;
+use crate::message::{MessageRef, Publication};
+use crate::now::Now;
+use crate::orchestrator::uplink::id::MessageId;
+use crate::publish::dispatch::Source;
+use crate::settings::fleet_topics::of_brokers;
+
+impl Uplinking<'_> {
+    /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its
+    /// id. Where brokers decide what their users may read, nobody gets it without them.
+    pub(super) fn deliver_here(&mut self, now: Now, key: UplinkKey, message: &MessageRef) {
+        if self.uplinks.brokers.config.brokers_decide() {
+            return;
+        }
+        let id = MessageId::at_end_of(message.properties());
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        let session = uplink.session;
+        if let Some(id) = &id {
+            if self.uplinks.settlement.seen.contains(id) {
+                return;
+            }
+            uplink.counters.delivered_here += 1;
+            self.uplinks.settlement.seen.insert(id);
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+                uplink.keep_id(self.desk, session, message.qos, id);
+            }
+        }
+        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let slot = publishing!(self).route_of(tenant, topic);
+        if self.handover.concerns(id.as_ref()) && moving!(self).attend_moves(now, slot, id.as_ref(), message) {
+            return;
+        }
+        let given = message.publication();
+        let properties = MessageId::strip(given.properties);
+        let priority = self.cache.traits(slot).priority.level(properties);
+        let publisher = id.map_or(0, |id| id.publisher);
+        let (topic, route) = self.cache.get(slot);
+        let (qos, expires_at, payload) = (given.qos, given.expires_at, given.payload);
+        let mut own = Publication::new(tenant, topic, qos, given.retain, properties, expires_at, payload, publisher);
+        own.priority = priority;
+        // Its topic's home has kept it when it entered.
+        own.retain_is_done = true;
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).dispatch(now, route, &mut own, &source);
+    }
+
+    /// Delivers what brokers were given in the packet at hand and will not bring back.
+    pub(super) fn deliver_all_here(&mut self, now: Now) {
+        while let Some((key, message)) = self.uplinks.settlement.for_here.pop() {
+            self.deliver_here(now, key, &message);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Brokers of a fleet.
+
+pub(crate) mod adopted;
+pub(crate) mod connection;
+pub(crate) mod filters;
+pub(crate) mod here;
+pub(crate) mod leave;
+pub(crate) mod life;
+pub(crate) mod order;
+pub(crate) mod quota;
+pub(crate) mod receive;
+pub(crate) mod refusal;
+pub(crate) mod removals;
+pub(crate) mod route;
+pub(crate) mod settle;
+pub(crate) mod suspects;
+pub(crate) mod uplinking;

@@ -1,0 +1,50 @@
+//! The order of messages to brokers.
+
+use crate::flows::groups::dealing::Dealing;
+use crate::ids::UplinkKey;
+use crate::now::Now;
+use crate::orchestrator::uplink::RoutingPolicy;
+use crate::orchestrator::uplink::settle::Whereto;
+use crate::session::Delivery;
+
+impl Dealing<'_> {
+    /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
+    /// ones.
+    pub(crate) fn keep_order(&mut self, now: Now) {
+        let by_topic =
+            self.uplinks.brokers.config.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
+        if !by_topic || self.uplinks.brokers.all.len() < 2 {
+            return;
+        }
+        // First, since what moves may be sent at once.
+        self.uplinks.wait_for_moved(now, self.desk, self.groups);
+        let keys: Vec<UplinkKey> = self.uplinks.brokers.all.keys().copied().collect();
+        for key in keys {
+            self.move_queue(now, key);
+        }
+    }
+
+    /// What waits for a broker goes to those that have its topics now.
+    fn move_queue(&mut self, now: Now, key: UplinkKey) {
+        let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let moves = |delivery: &Delivery| {
+            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
+        };
+        if !flow.is_some_and(|flow| flow.queue.iter().any(moves)) {
+            return;
+        }
+        let queue = crate::orchestrator::uplink::settle::take_queue(&mut self.desk.sessions, session);
+        let moves = |delivery: &Delivery| {
+            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
+        };
+        let (go, stay): (Vec<Delivery>, Vec<Delivery>) = queue.into_iter().partition(moves);
+        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+            flow.queue_bytes = stay.iter().map(Delivery::cost).sum();
+            flow.queue = stay.into_iter().collect();
+        }
+        self.deal_queue(now, key, go, Whereto::Elsewhere);
+        // What waited behind it may go without a window.
+        self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
+    }
+}

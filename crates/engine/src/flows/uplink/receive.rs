@@ -1,0 +1,309 @@
+//! A message of a broker comes in.
+
+use crate::flows::connection::parking::parking;
+use crate::flows::image::leaving::moving;
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::dispatch::reach;
+use crate::flows::publish::publishing::Publishing;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::link::envelope::Ticket;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::id::{MessageId, PROPERTY};
+use crate::orchestrator::uplink::receive::version_of;
+use crate::publish::dispatch::Source;
+use crate::session::Flow;
+use crate::settings::Settings;
+use crate::settings::fleet_topics::{of_brokers, owner_of};
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+
+impl Uplinking<'_> {
+    /// Takes a PUBLISH from a broker.
+    pub(crate) fn receive_from_broker(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        if self.handover.is_full() {
+            // The broker keeps what is not acknowledged, and sends it again on the next connection.
+            let detail = "too many messages wait for the new homes of partitions that have moved";
+            return Err(Refused::new(Reason::MemoryCeiling, detail));
+        }
+        let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        let alone = MessageId::alone_in(raw.properties);
+        let properties =
+            if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
+        if properties.topic_alias.is_some() {
+            return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
+        }
+        let id = alone.or_else(|| MessageId::of(&properties));
+        let mark = self.desk.journal.mark();
+        if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
+            self.desk.sessions.forget_receipt(&mut self.desk.journal, session, packet_id);
+        }
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        let unacknowledged = self.desk.connections.unacknowledged(key, flow);
+        let is_repetition = is_repetition(&raw, flow);
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink).filter(|_| !is_repetition) {
+            uplink.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
+        }
+        if let Some(packet_id) = raw.packet_id
+            && raw.qos == QoS::ExactlyOnce
+            && !answering!(self).is_first_receipt(now, key, session, packet_id)
+        {
+            return Ok(());
+        }
+        self.uplinks.brokers.note_brought(uplink, raw.topic);
+        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
+        self.handover.note_former(adopted.map(|adopted| adopted.transfer));
+        let new = match &id {
+            Some(id) => {
+                let new = self.uplinks.settlement.seen.insert(id);
+                if new && let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
+                    uplink.keep_id(self.desk, session, raw.qos, id);
+                }
+                new
+            }
+            None => {
+                self.uplinks.brokers.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties))
+            }
+        };
+        let outcome = if new {
+            let mut forwarded = std::mem::take(self.scratch_properties);
+            forwarded.clear();
+            properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
+            let expires_at =
+                properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+            let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
+            *self.scratch_properties = forwarded;
+            let waits = *outcome.as_ref().unwrap_or(&0);
+            if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
+                self.uplinks.settlement.begin_confirming(self.desk, key, packet_id, id);
+            }
+            outcome
+        } else {
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
+                uplink.counters.duplicates += 1;
+            }
+            if let Some(id) = &id {
+                self.deliver_to_taken_over(now, uplink, &raw, &properties, id);
+            }
+            Ok(0)
+        };
+        self.handover.note_former(None);
+        let brokers = &mut self.uplinks.brokers;
+        self.uplinks.settlement.note_come(now, self.desk, self.layouts, brokers, id.as_ref());
+        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
+        Ok(())
+    }
+
+    /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
+    fn pass_on(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+    ) -> Result<u32, Refused> {
+        // Without such a tenant, no client here wants it.
+        let Some((tenant, topic)) = owner_of_raw(self.settings, raw.topic)? else { return Ok(0) };
+        let slot = match publishing!(self).slot_of(tenant, topic.as_bytes()) {
+            Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
+                // A broker may know wider limits, and would bring it again on each connection.
+                self.desk.counters.drop_message(reason);
+                return Ok(0);
+            }
+            slot => slot?,
+        };
+        let topic = self.cache.get(slot).0;
+        if crate::topics::is_own_topic(topic) {
+            // Brokers have a `$SYS` of their own, and none of it is this process's.
+            return Ok(0);
+        }
+        let ticket = raw.packet_id.map(|_| self.desk.connections.next_ticket(key));
+        // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
+        let kept_there = raw.retain;
+        let retain = kept_there || id.is_some_and(|id| id.retain);
+        if kept_there && publishing!(self).ask_home(now, key, raw, (properties, expires_at), id, ticket) {
+            return Ok(u32::from(ticket.is_some()));
+        }
+        if retain && !publishing!(self).takes_over(now, raw, (properties, expires_at), id) && kept_there {
+            return Ok(0);
+        }
+        let publisher = id.map_or(0, |id| id.publisher);
+        if !kept_there && self.handover.concerns(id.as_ref()) {
+            // Notes for others have the topic of brokers.
+            let Ok(topic) = std::str::from_utf8(raw.topic) else { return Ok(0) };
+            let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
+            let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
+            own.priority = self.cache.traits(slot).priority.level(properties);
+            if moving!(self).attend_moves(now, slot, id.as_ref(), &own.keep()) {
+                return Ok(0);
+            }
+        }
+        let (topic, route) = self.cache.get(slot);
+        let mut publication =
+            Publication::new(tenant, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
+        publication.priority = self.cache.traits(slot).priority.level(properties);
+        publication.retain_is_done = retain;
+        publication.from_retained = kept_there;
+        let source = Source {
+            session: Some(session),
+            connection: Some(key),
+            origin: self.place.shard,
+            ticket,
+            entered_at: now.monotonic,
+            hops: 0,
+        };
+        let deliveries = route.targets().len();
+        let done = reach!(self).dispatch(now, route, &mut publication, &source);
+        if let Some(share) = self.turn_share.charge(now, deliveries, self.desk) {
+            parking!(self).wait_for_next_turn(now, key, share);
+        }
+        if done.full != 0 {
+            parking!(self).wait_for_links(now, key, done.full);
+        }
+        Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+    }
+}
+
+/// Whether the broker repeats a QoS 2 message whose packet id is taken. A message beyond the limit must not take its packet
+/// id: it would be a repetition on the next connection.
+fn is_repetition(raw: &RawPublish<'_>, flow: Option<&Flow>) -> bool {
+    let taken = flow.zip(raw.packet_id).is_some_and(|(flow, id)| flow.received.contains(id));
+    taken && raw.qos == QoS::ExactlyOnce
+}
+
+impl Publishing<'_> {
+    /// A value that a broker has kept goes to its topic's home, which says whether it is news and tells everybody. Says
+    /// whether that is another shard.
+    fn ask_home(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+        ticket: Option<Ticket>,
+    ) -> bool {
+        let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
+        let (tenant, own) = owner_of(&self.desk.settings, TenantId::UPLINK, topic);
+        let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
+        if home == self.links.place.shard {
+            return false;
+        }
+        let with_id = with_id(properties, id);
+        let mut publication =
+            Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
+        publication.from_retained = true;
+        let source = Source { connection: Some(key), ticket, ..Source::inside(self.links.place.shard, now) };
+        reach!(self).send_to_home(&mut publication, &source, home);
+        true
+    }
+
+    /// Takes over a value that a broker has kept, at its topic's home, and gives it to everybody if it is news.
+    pub(crate) fn take_over_at_home(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        match self.retain_from_fleet(now, publication) {
+            Err(reason) => return Some(reason),
+            Ok(false) => return None,
+            Ok(true) => {}
+        }
+        let (tenant, topic) = of_brokers(&self.desk.settings, publication.topic)?;
+        let slot = self.route_of(tenant, topic);
+        let priority = self.cache.traits(slot).priority.level(publication.properties);
+        let (topic, route) = self.cache.get(slot);
+        let properties = MessageId::strip(publication.properties);
+        let (qos, expires_at, payload) = (publication.qos, publication.expires_at, publication.payload);
+        let mut own = Publication::new(tenant, topic, qos, true, properties, expires_at, payload, 0);
+        own.priority = priority;
+        own.retain_is_done = true;
+        own.from_retained = true;
+        let source = Source::inside(self.links.place.shard, now);
+        reach!(self).dispatch(now, route, &mut own, &source);
+        None
+    }
+
+    /// Keeps a retained value here as well, unless a later one is known. Says whether it is news, as far as this shard
+    /// knows.
+    fn takes_over(
+        &mut self,
+        now: Now,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+    ) -> bool {
+        let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
+        let own = id.is_some_and(|id| id.origin == self.uplinks.origin);
+        if own && !raw.retain && !self.uplinks.brokers.config.brokers_decide() {
+            // It was kept when it entered here.
+            return true;
+        }
+        let with_id = with_id(properties, id);
+        let mut publication =
+            Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
+        let (tenant, own) = owner_of(&self.desk.settings, TenantId::UPLINK, topic);
+        let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
+        if home == self.links.place.shard {
+            return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
+        }
+        let source = Source::inside(self.links.place.shard, now);
+        reach!(self).send_to_home(&mut publication, &source, home);
+        true
+    }
+
+    /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
+    pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
+        let version = version_of(publication.properties);
+        let Some((tenant, topic)) = of_brokers(&self.desk.settings, publication.topic) else { return Ok(false) };
+        let known = self.retained.values.get(tenant, topic, now.monotonic);
+        // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
+        let removals = &mut self.uplinks.settlement.removals;
+        if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
+            return Ok(false);
+        }
+        let cleared = publication.payload.is_empty();
+        if cleared {
+            removals.note(publication.topic, version);
+        } else {
+            removals.forget(publication.topic);
+        }
+        let news = known.is_some() || !cleared;
+        let mut own = Publication::new(
+            tenant,
+            topic,
+            publication.qos,
+            true,
+            MessageId::strip(publication.properties),
+            publication.expires_at,
+            publication.payload,
+            version,
+        );
+        self.retain(now, &mut own).map_or(Ok(news), Err)
+    }
+}
+
+/// The tenant and the topic of a topic that a broker has sent; `None` for a tenant that is not known.
+fn owner_of_raw<'a>(settings: &Settings, topic: &'a [u8]) -> Result<Option<(TenantId, &'a str)>, Refused> {
+    let topic = std::str::from_utf8(topic);
+    let topic = topic.map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+    Ok(of_brokers(settings, topic))
+}
+
+/// Properties with the id that a message came with.
+fn with_id(properties: &[u8], id: Option<MessageId>) -> Vec<u8> {
+    let mut with_id = properties.to_vec();
+    if let Some(id) = id {
+        id.append(&mut with_id);
+    }
+    with_id
+}

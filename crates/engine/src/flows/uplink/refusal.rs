@@ -1,0 +1,89 @@
+//! A broker refuses a filter.
+
+use crate::event::Attempt;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::ShardId;
+use crate::ids::UplinkKey;
+use crate::link::envelope::Ticket;
+use crate::link::record::Record;
+use crate::now::Now;
+use crate::orchestrator::uplink::refusal::Verdict;
+use crate::settings::fleet_topics::of_brokers;
+use crate::telling::reason::Reason;
+use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};
+
+impl Uplinking<'_> {
+    /// All brokers have answered for a filter, or are gone: whoever waits for it is refused it if none has taken it.
+    /// Whoever has subscribed before keeps the subscription.
+    pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &Verdict) {
+        if !verdict.is_refused() {
+            return;
+        }
+        let behind = self.uplinks.wanted.who_waits_behind();
+        for (shard, ticket) in std::iter::once((shard, ticket)).chain(behind) {
+            if shard == self.place.shard {
+                self.refuse_filter(now, ticket, &verdict.filter, verdict.code);
+            } else {
+                let (filter, code) = (&*verdict.filter, verdict.code);
+                self.links.send(shard, Record::InterestRefused { ticket, filter, code });
+            }
+        }
+    }
+
+    /// Some filters of a SUBSCRIBE packet were refused: whoever waits for the answer is refused them as well. Each
+    /// user's clients live on one shard, so all who wait are here. Whoever has subscribed before keeps the
+    /// subscription, which brings nothing from this broker.
+    pub(super) fn pass_refusals_on(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
+        if !self.uplinks.brokers.config.brokers_decide() {
+            return;
+        }
+        let filters = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.filters.asked_under(ack.packet_id));
+        let refused = filters.into_iter().flatten().zip(ack.reason_codes.iter()).filter(|(_, code)| code.is_error());
+        for ((filter, wait), code) in refused {
+            for ticket in self.uplinks.wanted.who_waits(wait) {
+                self.refuse_filter(now, ticket, &filter, code);
+            }
+        }
+    }
+
+    /// Refuses a filter to a client whose SUBACK waits, if it is among those that it asked for.
+    pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
+        let Some(session) = self.desk.connections.session_of(ticket.connection) else { return };
+        let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
+        if self.desk.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
+            return;
+        }
+        let extra = self.desk.connections.get_mut(ticket.connection).and_then(|connection| connection.extra.as_mut());
+        let Some(answer) = extra.and_then(|extra| extra.acks.sub_ack_mut(ticket.sequence)) else { return };
+        let mut ended = Vec::new();
+        for (granted, asked) in answer.codes.iter_mut().zip(&answer.filters) {
+            if !granted.is_error() && behind_share(asked) == filter {
+                *granted = code;
+                answer.refusals.add(asked, Reason::NotAuthorized);
+                ended.push(asked.clone());
+            }
+        }
+        answer.fetches.retain(|fetch| &*fetch.filter != filter);
+        for asked in ended {
+            self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
+            self.desk.reports().tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
+            if let Ok(asked) = TopicFilter::new(&asked) {
+                subscribing!(self).unsubscribe(now, session, asked);
+            }
+        }
+    }
+
+    /// Ends the waits for which no broker has to be asked.
+    pub(crate) fn end_decided_waits(&mut self, now: Now) {
+        while let Some(wait) = self.uplinks.wanted.decided.pop() {
+            self.end_wait(now, wait);
+        }
+    }
+}
+
+/// What brokers are asked for: of a shared subscription the filter behind the share name.
+fn behind_share(filter: &str) -> &str {
+    let shared = TopicFilter::new(filter).ok().and_then(TopicFilter::shared);
+    shared.map_or(filter, |(_, behind)| behind.as_str())
+}

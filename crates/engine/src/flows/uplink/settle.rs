@@ -1,0 +1,269 @@
+//! Messages are settled when they have come back from a broker.
+
+use crate::flows::groups::dealing::Dealing;
+use crate::flows::groups::dealing::dealing;
+use crate::flows::publish::publishing::Publishing;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::UplinkKey;
+use crate::ids::{SessionKey, ShardId};
+use crate::journal::keys::Key;
+use crate::message::{MessageRef, Publication};
+use crate::now::Now;
+use crate::orchestrator::uplink::Unreturned;
+use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::uplink::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
+use crate::session::packet_ids::State;
+use crate::session::{Delivery, InFlight};
+use crate::settings::fleet_topics::of_brokers;
+use crate::telling::reason::Reason;
+
+/// No member of any group.
+const NOBODY: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
+
+/// What tells the order in which messages entered.
+fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
+    MessageId::at_end_of(delivery.message.properties()).map(|id| (id.entered, id.number))
+}
+
+impl Uplinking<'_> {
+    /// Decides about what brokers have acknowledged in the packet at hand.
+    pub(crate) fn settle_acknowledged(&mut self, now: Now) {
+        let decide = self.uplinks.brokers.config.brokers_decide();
+        while let Some((session, in_flight)) = self.uplinks.settlement.acknowledged.pop() {
+            let Some(key) = self.uplinks.brokers.by_session.get(&session.0).copied() else {
+                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+                continue;
+            };
+            let id =
+                in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
+            let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { continue };
+            uplink.counters.acknowledged += 1;
+            // Most brokers bring a message back before they acknowledge it.
+            let came = id.is_some_and(|id| uplink.version.is_v5() && self.uplinks.settlement.seen.contains(&id));
+            uplink.counters.returned += u64::from(came);
+            uplink.pause.note_room();
+            if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.uplinks.quarantine.is_empty()) {
+                self.uplinks.quarantine.note_taken(delivery.message.topic());
+            }
+            // A user may write what it may not read: then nothing comes back, whatever has become of it.
+            let brings_ids = uplink.version.is_v5() && !decide;
+            let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
+                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+                continue;
+            };
+            let kept_back = self.uplinks.keeps_back(session, delivery.message.topic());
+            let open = (brings_ids || kept_back) && !self.uplinks.settlement.seen.contains(&id);
+            let message = delivery.message.clone();
+            if !open || !publishing!(self).is_wanted_here(&message) {
+                self.uplinks.settlement.resends.forget(&id);
+                self.uplinks.settlement.forget_come(
+                    self.desk,
+                    self.layouts,
+                    &mut self.uplinks.brokers,
+                    session,
+                    &id,
+                    &in_flight,
+                );
+            } else if kept_back {
+                self.deliver_here(now, key, &message);
+                self.uplinks.settlement.resends.forget(&id);
+                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+            } else {
+                self.uplinks.settlement.keep_unreturned(
+                    now,
+                    self.desk,
+                    self.layouts,
+                    &mut self.uplinks.brokers,
+                    (key, id),
+                    in_flight,
+                );
+            }
+        }
+        while let Some(id) = self.uplinks.settlement.denied.pop() {
+            self.uplinks.brokers.wait_no_longer_for(self.desk, self.layouts, &id);
+        }
+        while let Some(key) = self.uplinks.settlement.trusted.pop() {
+            self.uplinks.brokers.end_care(now, self.desk, self.layouts, key);
+        }
+        self.check_gate_now_and_then(now);
+    }
+
+    /// Messages that should have come back by now are sent again; those that nobody wants any more are settled.
+    pub(crate) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
+        let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.return_timeout_ms) else {
+            return;
+        };
+        let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
+        let late = |(_, waiting): &(&MessageId, &Unreturned)| waiting.since.plus(timeout) <= now.monotonic;
+        let late: Vec<MessageId> = uplink.unreturned.iter().filter(late).map(|(id, _)| *id).collect();
+        for id in late {
+            self.send_again(now, key, &id);
+        }
+        self.check_gate(now);
+    }
+
+    /// One acknowledged message is dealt anew, if somebody still wants it.
+    pub(super) fn send_again(&mut self, now: Now, key: UplinkKey, id: &MessageId) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        let session = uplink.session;
+        let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
+        self.uplinks.settlement.forget_unreturned(self.desk, &in_flight);
+        let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
+        let wanted = message.as_ref().is_some_and(|message| publishing!(self).is_wanted_here(message));
+        let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
+        match message {
+            Some(message) if wanted && !expired && self.uplinks.settlement.resends.is_enough(id) => {
+                self.uplinks.brokers.note_kept_back(key, message.topic());
+                self.uplinks.settlement.resends.forget(id);
+                self.deliver_here(now, key, &message);
+            }
+            Some(message) if wanted => dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere),
+            _ => self.uplinks.settlement.resends.forget(id),
+        }
+        self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+        self.uplinks.brokers.fit_window(self.desk, key);
+    }
+
+    /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
+    /// over. Everything is dealt anew, in its order; mostly the same broker gets it.
+    pub(super) fn start_anew(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
+        let session = uplink.session;
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let (stored, flow) = (session.stored, session.flow_mut());
+        // Its next messages have packet ids that earlier ones had.
+        let received = std::mem::take(&mut flow.received);
+        flow.received_before = 0;
+        if let Some(stored) = stored {
+            for id in received.iter() {
+                self.desk.journal.delete(Key::Received(stored, id));
+            }
+        }
+        self.take_back(now, key, Whereto::Anywhere);
+    }
+
+    /// Takes everything from a broker that is away or leaves: others get it.
+    pub(crate) fn reassign(&mut self, now: Now, key: UplinkKey) {
+        self.take_back(now, key, Whereto::Elsewhere);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        let wait = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(uplink.released);
+        if wait > 0 {
+            let why = std::mem::take(&mut uplink.last_error);
+            uplink.last_error = format!("{why}; {wait} exactly-once messages wait for it, since it speaks no MQTT 5");
+        }
+    }
+
+    /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for
+    /// it, in the order in which it entered, and deals it anew.
+    fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        // It is the version in which it was given what it has, whichever is tried next.
+        let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
+        let mut sent: Vec<InFlight> = Vec::new();
+        for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
+            self.uplinks.settlement.forget_unreturned(self.desk, &in_flight);
+            sent.push(in_flight);
+        }
+        self.uplinks.brokers.fit_window(self.desk, key);
+        let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
+            return;
+        };
+        flow.to_resend = 0;
+        let under_way: Vec<_> = flow.inflight.drain().collect();
+        // Before anything is dealt anew, which it may get itself.
+        let queue = take_queue(&mut self.desk.sessions, session);
+        let mut released = 0;
+        for entry in under_way {
+            let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
+            if exactly_once && !brings_back {
+                // Without an id nobody could tell that it came twice: it waits until its broker is back.
+                keep_in_flight(&mut self.desk.sessions, session, entry);
+                continue;
+            }
+            let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
+            if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+                flow.inflight_bytes -= cost;
+            }
+            self.desk.memory.held -= cost;
+            if exactly_once {
+                // The broker may hold the packet id, and would take the next message under it for a repetition.
+                sent.push(leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry));
+                released += 1;
+                continue;
+            }
+            sent.push(entry.item);
+        }
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+            uplink.released = released;
+        }
+        sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
+        for in_flight in sent {
+            dealing!(self).reassign_one(now, key, session, &in_flight, whereto);
+        }
+        dealing!(self).deal_queue(now, key, queue, whereto);
+        self.check_gate(now);
+    }
+}
+
+impl Publishing<'_> {
+    /// Whether a message would reach somebody of this process by a broker.
+    fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
+        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return false };
+        let slot = self.route_of(tenant, topic);
+        !self.cache.get(slot).1.is_empty()
+    }
+}
+
+impl Dealing<'_> {
+    /// Deals a message anew that a broker was sent.
+    pub(crate) fn redeal_one(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
+        self.redeal(now, key, &message.publication(), whereto);
+        self.uplinks.brokers.put_in_its_place(self.desk, message);
+    }
+
+    /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
+    fn redeal(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        uplink.counters.resent += 1;
+        let session = uplink.session;
+        if publication.expires_at <= now.monotonic {
+            self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication.clone());
+            return;
+        }
+        let not_to = match whereto {
+            Whereto::Elsewhere => (self.links.place.shard, session.0),
+            Whereto::Anywhere => NOBODY,
+        };
+        let source = crate::publish::dispatch::Source {
+            hops: 1,
+            ..crate::publish::dispatch::Source::inside(self.links.place.shard, now)
+        };
+        self.deal_again(now, crate::orchestrator::uplink::life::group(), &mut publication.clone(), &source, not_to);
+    }
+
+    /// Deals anew what has waited for a broker, in its order.
+    pub(crate) fn deal_queue(
+        &mut self,
+        now: Now,
+        key: UplinkKey,
+        queue: impl IntoIterator<Item = Delivery>,
+        whereto: Whereto,
+    ) {
+        let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
+        for delivery in queue {
+            self.desk.memory.forget_queued(delivery.cost());
+            let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+            self.redeal(now, key, &delivery.message.publication(), whereto);
+            self.desk.journal.forget_stored(stored, delivery.number);
+        }
+    }
+
+    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: &InFlight, whereto: Whereto) {
+        if let Some(delivery) = &in_flight.delivery {
+            self.redeal_one(now, key, &delivery.message, whereto);
+        }
+        self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, in_flight);
+    }
+}

@@ -1,0 +1,279 @@
+//! Messages that make brokers close their connections are found.
+
+use crate::event::{Event, LogEvent};
+use crate::flows::groups::dealing::{Dealing, dealing};
+use crate::flows::uplink::uplinking::Uplinking;
+use crate::ids::UplinkKey;
+use crate::link::fleet_word::FleetWord;
+use crate::link::record::Record;
+use crate::message::MessageRef;
+use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::Declined;
+use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::uplink::quarantine::is_about_topic;
+use crate::orchestrator::uplink::route::len_for_broker;
+use crate::orchestrator::uplink::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
+use crate::orchestrator::uplink::suspects::CLOSED_BEFORE_CARE;
+use crate::session::packet_ids::{InflightEntry, State};
+use crate::session::{Delivery, Flow, InFlight};
+use crate::telling::reason::Reason;
+use tidegate_mqtt::{QoS, ReasonCode};
+
+/// Whether a broker that gives this reason denies a message.
+fn is_about_message(code: ReasonCode) -> bool {
+    matches!(
+        code,
+        ReasonCode::NotAuthorized
+            | ReasonCode::TopicNameInvalid
+            | ReasonCode::PacketTooLarge
+            | ReasonCode::PayloadFormatInvalid
+            | ReasonCode::RetainNotSupported
+            | ReasonCode::QosNotSupported
+    )
+}
+
+impl Uplinking<'_> {
+    /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
+    /// Returns whether the next attempt comes at once: the broker is well, and only denies something.
+    pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) -> bool {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
+        let suspicion = &mut uplink.suspicion;
+        let said = suspicion.said.take();
+        suspicion.steady_at = Millis::NEVER;
+        suspicion.lost = suspicion.lost.saturating_add(1);
+        let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        suspicion.under_way = flow.map_or(0, |flow| flow.inflight.len());
+        if !closed {
+            return false;
+        }
+        suspicion.closed = suspicion.closed.saturating_add(1);
+        if said.is_some_and(is_about_message) {
+            suspicion.closed = suspicion.closed.max(CLOSED_BEFORE_CARE);
+        }
+        let outlived = uplink.probe.answered > suspicion.outlived_at;
+        let nothing_asked = uplink.filters.nothing_asked();
+        // A connection that ends on its first packets is more likely a broker in trouble.
+        let unanswered = nothing_asked && flow.is_some_and(|flow| flow.inflight.len() > flow.to_resend);
+        let at_once = unanswered && suspicion.may_retry_at_once();
+        if said == Some(ReasonCode::PacketTooLarge) {
+            BrokerRefusals(dealing!(self)).learn_limit(now, key);
+            self.check_gate(now);
+            return at_once;
+        }
+        if !suspicion.is_careful() || outlived || !nothing_asked {
+            return at_once;
+        }
+        let Some(id) = flow.and_then(|flow| alone_under_way(flow)) else { return at_once };
+        // A code of the broker makes further attempts needless.
+        if self.uplinks.settlement.blames.is_enough(&id) || said.is_some_and(is_about_message) {
+            BrokerRefusals(dealing!(self)).set_aside(now, key, &id, said);
+            self.check_gate(now);
+        }
+        at_once
+    }
+}
+
+/// The message that is under way, if there is only one, and it is all that was sent.
+fn alone_under_way(flow: &Flow) -> Option<MessageId> {
+    let sent = flow.inflight.len() - flow.to_resend;
+    let first = flow.inflight.iter().next().filter(|entry| sent == 1 && entry.state != State::AwaitPubComp)?;
+    MessageId::at_end_of(first.item.delivery.as_ref()?.message.properties())
+}
+
+/// Acts on refusals of brokers: a message goes to another broker, or is dropped and its topic noted.
+pub(crate) struct BrokerRefusals<'e>(pub(crate) Dealing<'e>);
+
+impl BrokerRefusals<'_> {
+    /// Decides about what brokers have refused in the packet at hand.
+    pub(crate) fn settle(&mut self, now: Now) {
+        while let Some(Declined { session, code, in_flight }) = self.0.uplinks.settlement.refused.pop() {
+            let key = self.0.uplinks.brokers.by_session.get(&session.0).copied();
+            let Some((key, delivery)) = key.zip(in_flight.delivery.as_ref()) else {
+                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+                continue;
+            };
+            match code {
+                ReasonCode::QuotaExceeded => {
+                    self.0.begin_pause(now, key);
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                }
+                ReasonCode::PacketTooLarge => self.give_too_large_away(now, key, &in_flight),
+                _ if is_about_topic(code) && !self.is_denied_by(now, key, &delivery.message) => {
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                }
+                _ => self.0.desk.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
+            }
+            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+        }
+    }
+
+    /// Takes messages in flight away from a broker, selected by their place and entry.
+    pub(super) fn take_in_flight(
+        &mut self,
+        key: UplinkKey,
+        is_taken: impl Fn(usize, &InflightEntry<InFlight>) -> bool,
+    ) -> Vec<InFlight> {
+        let Some(session) = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else {
+            return Vec::new();
+        };
+        let flow = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        let Some(flow) = flow else { return Vec::new() };
+        // The messages at the end have not been sent on this connection.
+        let sent = flow.inflight.len() - flow.to_resend;
+        let entries: Vec<_> = flow.inflight.drain().collect();
+        let mut taken = Vec::new();
+        for (place, entry) in entries.into_iter().enumerate() {
+            if !is_taken(place, &entry) {
+                keep_in_flight(&mut self.0.desk.sessions, session, entry);
+                continue;
+            }
+            let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
+            // An exactly-once message stays as a packet id to release, which is sent again in its place.
+            let is_gone = entry.state != State::AwaitPubRec;
+            if let Some(flow) = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+                flow.inflight_bytes -= cost;
+                flow.to_resend -= usize::from(is_gone && place >= sent);
+            }
+            self.0.desk.memory.held -= cost;
+            if is_gone {
+                taken.push(entry.item);
+                continue;
+            }
+            // The broker may hold the packet id of an exactly-once message.
+            let (sessions, journal) = (&mut self.0.desk.sessions, &mut self.0.desk.journal);
+            taken.push(leave_to_release(sessions, journal, session, entry));
+            if let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) {
+                uplink.released += 1;
+            }
+        }
+        taken
+    }
+
+    /// A message is given to no broker any more.
+    pub(crate) fn set_aside(&mut self, now: Now, key: UplinkKey, id: &MessageId, said: Option<ReasonCode>) {
+        for in_flight in self.take_in_flight(key, |place, _| place == 0) {
+            let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };
+            let session = uplink.session;
+            if let Some(delivery) = &in_flight.delivery {
+                uplink.counters.set_aside += 1;
+                uplink.suspicion.told = true;
+                // The next connection will do better.
+                uplink.backoff_ms = 0;
+                let topic = delivery.message.topic();
+                let why = said.map_or_else(String::new, |code| format!(" ({code})"));
+                uplink.last_error = format!(
+                    "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
+                );
+                if !said.is_some_and(is_about_topic) {
+                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.uplinks.settlement.resends.forget(id);
+                    let is_refused = self.0.uplinks.quarantine.note_denied(topic, now.monotonic);
+                    self.refuse_topic(key, topic, is_refused);
+                } else if self.is_denied_by(now, key, &delivery.message) {
+                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                } else {
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                }
+            }
+            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+        }
+        self.0.uplinks.settlement.blames.forget(id);
+    }
+
+    /// A broker has said that it denies the topic of a message. Returns whether the message is given up: the topic is
+    /// refused, or the message was given to brokers often enough. Else it goes to another broker.
+    fn is_denied_by(&mut self, now: Now, key: UplinkKey, message: &MessageRef) -> bool {
+        let topic = message.topic();
+        // The broker itself may have closed its connection. Another one may be away for a moment.
+        let brokers = self.0.uplinks.brokers.all.iter();
+        let able = brokers.filter(|(other, uplink)| **other == key || uplink.keeps_its_share(now.monotonic)).count();
+        let is_refused = self.0.uplinks.quarantine.note_denied_by(topic, now.monotonic, key, able);
+        self.refuse_topic(key, topic, is_refused);
+        let id = MessageId::at_end_of(message.properties());
+        let resends = &mut self.0.uplinks.settlement.resends;
+        let is_over =
+            self.0.uplinks.quarantine.holds(topic, now.monotonic) || id.is_none_or(|id| resends.is_enough(&id));
+        if is_over && let Some(id) = id {
+            resends.forget(&id);
+        }
+        is_over
+    }
+
+    /// Tells other shards and the log that a topic is refused from now on.
+    fn refuse_topic(&mut self, key: UplinkKey, topic: &str, is_refused: bool) {
+        if !is_refused {
+            return;
+        }
+        for shard in self.0.links.place.others() {
+            self.0.links.send(shard, Record::Fleet(FleetWord::Denied { topic }));
+        }
+        let broker = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.name.to_string()).unwrap_or_default();
+        self.0.desk.events.push_back(Event::Log(LogEvent::TopicDenied { broker, topic: topic.to_owned() }));
+    }
+
+    /// A broker has ended the connection since a packet was too long. If it was not the longest that is under way,
+    /// then that one is too long as well.
+    pub(crate) fn learn_limit(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
+        let flow = self.0.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let longest = flow.and_then(|flow| {
+            let sent = flow.inflight.len() - flow.to_resend;
+            flow.inflight.iter().take(sent).map(|entry| len_in_flight(entry, now.monotonic)).max()
+        });
+        if let Some(longest) = longest.filter(|longest| *longest > 0) {
+            self.note_refused_length(now, key, longest);
+        }
+    }
+
+    /// A broker has refused a packet of this length: messages of this length go to others.
+    fn note_refused_length(&mut self, now: Now, key: UplinkKey, len: usize) {
+        let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };
+        uplink.limit.learn(now.monotonic, len);
+        uplink.suspicion.told = true;
+        uplink.last_error = format!("the broker takes no packet of {len} bytes; other brokers get such messages");
+        self.0.uplinks.brokers.note_limits(now.monotonic);
+        self.move_too_large(now, key);
+    }
+
+    /// A broker has answered a message with the code of a packet that is too long.
+    pub(super) fn give_too_large_away(&mut self, now: Now, key: UplinkKey, in_flight: &InFlight) {
+        let Some(delivery) = &in_flight.delivery else { return };
+        let len = len_of(delivery, QoS::AtLeastOnce, now.monotonic);
+        self.note_refused_length(now, key, len);
+        self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+    }
+
+    /// Messages of a broker that are longer than its limit go to others.
+    pub(crate) fn move_too_large(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
+        let (session, limit) = (uplink.session, uplink.limit.bytes() as usize);
+        let Some(flow) = self.0.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
+        let is_too_large = |entry: &InflightEntry<InFlight>| len_in_flight(entry, now.monotonic) > limit;
+        let queued = |flow: &Flow| flow.queue.iter().any(|it| len_of(it, it.qos, now.monotonic) > limit);
+        let waits = limit != u32::MAX as usize && queued(flow);
+        if limit != u32::MAX as usize && flow.inflight.iter().any(is_too_large) {
+            for in_flight in self.take_in_flight(key, |_, entry| is_too_large(entry)) {
+                if let Some(delivery) = &in_flight.delivery {
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                }
+                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+            }
+        }
+        if waits {
+            let queue = take_queue(&mut self.0.desk.sessions, session);
+            self.0.deal_queue(now, key, queue, Whereto::Anywhere);
+        }
+    }
+}
+
+/// The same for a message that a broker was given at a QoS.
+fn len_of(delivery: &Delivery, qos: QoS, now: Millis) -> usize {
+    let mut publication = delivery.message.publication();
+    publication.qos = qos;
+    len_for_broker(&publication, now)
+}
+
+fn len_in_flight(entry: &InflightEntry<InFlight>, now: Millis) -> usize {
+    let delivery = entry.item.delivery.as_ref().filter(|_| entry.state != State::AwaitPubComp);
+    delivery.map_or(0, |delivery| len_of(delivery, QoS::AtLeastOnce, now))
+}

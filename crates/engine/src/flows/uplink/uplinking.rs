@@ -1,0 +1,84 @@
+//! The context in which brokers of a fleet are attached, get messages and bring them back.
+
+use crate::access::Rules;
+use crate::addresses::Nodes;
+use crate::cluster::outgoing::Outgoing;
+use crate::cluster::peers::Peers;
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::ids::{AssignedNames, Place};
+use crate::image::Handover;
+use crate::link::Links;
+use crate::observers::Observers;
+use crate::orchestrator::homes::HomesInForce;
+use crate::orchestrator::uplink::Uplinks;
+use crate::principals::Principals;
+use crate::publish::layouts::Layouts;
+use crate::publish::turn_share::TurnShare;
+use crate::retained::RetainedStore;
+use crate::retained::fetch::Fetches;
+use crate::settings::Settings;
+use crate::sys::Sys;
+use crate::topics::{Route, RouteCache, SubscriptionIndex};
+
+/// The parts of an engine that an orchestrator needs to exchange messages and subscriptions with its brokers.
+pub(crate) struct Uplinking<'e> {
+    pub desk: &'e mut Desk,
+    pub index: &'e mut SubscriptionIndex,
+    pub cache: &'e mut RouteCache,
+    pub scratch_route: &'e mut Route,
+    pub scratch_properties: &'e mut Vec<u8>,
+    pub layouts: &'e mut Layouts,
+    pub links: &'e mut Links,
+    pub retained: &'e mut RetainedStore,
+    pub fetches: &'e mut Fetches,
+    pub groups: &'e mut Groups,
+    pub nodes: &'e mut Nodes,
+    pub uplinks: &'e mut Uplinks,
+    pub sys: &'e mut Sys,
+    pub rules: &'e Rules,
+    pub peers: &'e mut Peers,
+    pub handover: &'e mut Handover,
+    pub assigned: &'e mut AssignedNames,
+    pub homes: &'e HomesInForce,
+    pub turn_share: &'e mut TurnShare,
+    pub observers: &'e mut Observers,
+    pub principals: &'e mut Principals,
+    pub outgoing: &'e mut Outgoing,
+    pub place: Place,
+    pub settings: &'e Settings,
+}
+
+/// Borrows the context of brokers from an engine.
+macro_rules! uplinking {
+    ($from:ident) => {
+        $crate::flows::uplink::uplinking::Uplinking {
+            desk: &mut $from.desk,
+            index: &mut $from.index,
+            cache: &mut $from.cache,
+            scratch_route: &mut $from.scratch_route,
+            scratch_properties: &mut $from.scratch_properties,
+            layouts: &mut $from.layouts,
+            links: &mut $from.links,
+            retained: &mut $from.retained,
+            fetches: &mut $from.fetches,
+            groups: &mut $from.groups,
+            nodes: &mut $from.nodes,
+            uplinks: &mut $from.uplinks,
+            sys: &mut $from.sys,
+            rules: &$from.rules,
+            peers: &mut $from.peers,
+            handover: &mut $from.handover,
+            assigned: &mut $from.assigned,
+            homes: &$from.homes,
+            turn_share: &mut $from.turn_share,
+            observers: &mut $from.observers,
+            principals: &mut $from.principals,
+            outgoing: &mut $from.outgoing,
+            place: $from.place,
+            settings: &$from.settings,
+        }
+    };
+}
+
+pub(crate) use uplinking;

@@ -1,0 +1,283 @@
+//! The keys of what is stored. Their order is that in which a store is read: a session before all that belongs to it,
+//! and messages that several sessions share behind all that refer to them.
+
+use std::num::NonZeroU64;
+
+use tidegate_mqtt::PacketId;
+
+use crate::ids::{MAX_SHARDS, Place, ShardId, TenantId};
+use crate::link::exchange_word::ExchangeName;
+use crate::wire::{WireError, WireReader};
+
+/// Longest topic or filter that a key of the store can hold, bytes.
+pub(crate) const STORED_NAME_MAX: usize = 65_000;
+
+const NUMBERS: u8 = 0x08;
+const SESSION: u8 = 0x10;
+const WILL: u8 = 0x18;
+const BODY: u8 = 0x20;
+const CROSSING: u8 = 0x28;
+const OUTGOING: u8 = 0x2a;
+const MARK: u8 = 0x2c;
+const RETAINED: u8 = 0x30;
+/// Keys from here on are not the engine's: whoever embeds it may use them.
+const FOREIGN: u8 = 0x80;
+
+const HEAD: u8 = 0;
+const SUBSCRIPTION: u8 = 1;
+const RECEIVED: u8 = 2;
+const ENTRY: u8 = 3;
+const SENT: u8 = 4;
+const SEEN: u8 = 5;
+
+/// The number of a stored session, never used twice within one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StoredSession(pub NonZeroU64);
+
+/// What a key names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key<'a> {
+    /// Below which numbers a shard gives out those of sessions and shared messages.
+    Numbers(ShardId),
+    /// The session itself.
+    Session(StoredSession),
+    /// One of its subscriptions, by its filter as the client gave it.
+    Subscription(StoredSession, &'a str),
+    /// A packet id of a QoS 2 message that its client has sent and not released.
+    Received(StoredSession, PacketId),
+    /// A message that it is owed, by its number.
+    Entry(StoredSession, u64),
+    /// How far that message has come, where the entry does not say it.
+    Sent(StoredSession, u64),
+    /// The id of a message that came to an uplink, by its place in a ring of the last ones.
+    Seen(StoredSession, u16),
+    /// The will of a client whose session ends with its connection, by a number of those of sessions.
+    Will(StoredSession),
+    /// A message that several entries refer to.
+    Body(u64),
+    /// A message on its way from one shard to others.
+    Crossing(u64),
+    /// Such a message has arrived at a shard of so many.
+    Crossed(u64, Place),
+    /// A message that this node owes to all nodes and that nobody sends again.
+    Outgoing(u64),
+    /// What a shard knows of a QoS 2 message of another node: who has got it.
+    Mark(ExchangeName, ShardId),
+    /// The retained message of a topic.
+    Retained(TenantId, &'a str),
+    /// Not the engine's.
+    Foreign,
+}
+
+impl Key<'_> {
+    /// Appends the key.
+    #[inline]
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Numbers(shard) => {
+                out.push(NUMBERS);
+                out.extend_from_slice(&shard.0.to_be_bytes());
+            }
+            Self::Session(session) => put_session(out, *session, HEAD),
+            Self::Subscription(session, filter) => {
+                put_session(out, *session, SUBSCRIPTION);
+                out.extend_from_slice(filter.as_bytes());
+            }
+            Self::Received(session, id) => {
+                put_session(out, *session, RECEIVED);
+                out.extend_from_slice(&id.get().to_be_bytes());
+            }
+            Self::Entry(session, number) => {
+                put_session(out, *session, ENTRY);
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            Self::Sent(session, number) => {
+                put_session(out, *session, SENT);
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            Self::Seen(session, place) => {
+                put_session(out, *session, SEEN);
+                out.extend_from_slice(&place.to_be_bytes());
+            }
+            Self::Will(session) => put_number(out, WILL, session.0.get()),
+            Self::Body(number) => put_number(out, BODY, *number),
+            Self::Crossing(number) => put_number(out, CROSSING, *number),
+            Self::Outgoing(number) => put_number(out, OUTGOING, *number),
+            Self::Crossed(number, place) => {
+                put_number(out, CROSSING, *number);
+                out.extend_from_slice(&place.shards.to_be_bytes());
+                out.extend_from_slice(&place.shard.0.to_be_bytes());
+            }
+            Self::Mark(name, shard) => {
+                put_number(out, MARK, name.origin);
+                out.extend_from_slice(&name.number.to_be_bytes());
+                out.extend_from_slice(&shard.0.to_be_bytes());
+            }
+            Self::Retained(tenant, topic) => {
+                out.push(RETAINED);
+                out.extend_from_slice(&tenant.0.to_be_bytes());
+                out.extend_from_slice(topic.as_bytes());
+            }
+            Self::Foreign => out.push(FOREIGN),
+        }
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    /// When it is none that this version writes.
+    pub(crate) fn read(key: &[u8]) -> Result<Key<'_>, WireError> {
+        let mut reader = WireReader::new(key);
+        let read = match reader.u8("a key")? {
+            NUMBERS => Key::Numbers(ShardId(u16::from_be_bytes(reader.array("a shard")?))),
+            SESSION => return read_session_key(&mut reader),
+            WILL => Key::Will(read_session_number(&mut reader)?),
+            BODY => Key::Body(read_number(&mut reader)?),
+            OUTGOING => Key::Outgoing(read_number(&mut reader)?),
+            CROSSING => return read_crossing_key(&mut reader),
+            MARK => {
+                let name = ExchangeName { origin: read_number(&mut reader)?, number: read_number(&mut reader)? };
+                Key::Mark(name, ShardId(u16::from_be_bytes(reader.array("a shard")?)))
+            }
+            RETAINED => {
+                let tenant = TenantId(u16::from_be_bytes(reader.array("a tenant")?));
+                return Ok(Key::Retained(tenant, rest_text(&mut reader, "a topic name")?));
+            }
+            other if other >= FOREIGN => return Ok(Key::Foreign),
+            _ => return Err(WireError { reading: "a key of this version" }),
+        };
+        if reader.is_empty() { Ok(read) } else { Err(WireError { reading: "the end of a key" }) }
+    }
+}
+
+/// From the first entry behind `number` of a session to behind its last: the range of a part of its queue.
+pub(crate) fn entries_from(session: StoredSession, number: u64) -> (Vec<u8>, Vec<u8>) {
+    let mut from = Vec::new();
+    Key::Entry(session, number).write(&mut from);
+    let mut to = Vec::new();
+    put_session(&mut to, session, ENTRY + 1);
+    (from, to)
+}
+
+#[inline]
+fn put_session(out: &mut Vec<u8>, session: StoredSession, part: u8) {
+    let mut head = [0; 10];
+    head[0] = SESSION;
+    head[1..9].copy_from_slice(&session.0.get().to_be_bytes());
+    head[9] = part;
+    out.extend_from_slice(&head);
+}
+
+fn put_number(out: &mut Vec<u8>, space: u8, number: u64) {
+    out.push(space);
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+fn read_number(reader: &mut WireReader<'_>) -> Result<u64, WireError> {
+    Ok(u64::from_be_bytes(reader.array("a number")?))
+}
+
+fn rest_text<'a>(reader: &mut WireReader<'a>, reading: &'static str) -> Result<&'a str, WireError> {
+    std::str::from_utf8(reader.rest()).map_err(|_| WireError { reading })
+}
+
+fn read_crossing_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
+    let number = read_number(reader)?;
+    if reader.is_empty() {
+        return Ok(Key::Crossing(number));
+    }
+    let shards = u16::from_be_bytes(reader.array("a number of shards")?);
+    let shard = u16::from_be_bytes(reader.array("a shard")?);
+    if shards > MAX_SHARDS || shard >= shards || !reader.is_empty() {
+        return Err(WireError { reading: "a shard of so many" });
+    }
+    Ok(Key::Crossed(number, Place { shard: ShardId(shard), shards }))
+}
+
+fn read_session_number(reader: &mut WireReader<'_>) -> Result<StoredSession, WireError> {
+    let number = NonZeroU64::new(read_number(reader)?);
+    number.map(StoredSession).ok_or(WireError { reading: "a session's number" })
+}
+
+fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
+    let session = read_session_number(reader)?;
+    let read = match reader.u8("a part of a session")? {
+        HEAD => Key::Session(session),
+        SUBSCRIPTION => return Ok(Key::Subscription(session, rest_text(reader, "a topic filter")?)),
+        RECEIVED => {
+            let id = u16::from_be_bytes(reader.array("a packet id")?);
+            Key::Received(session, PacketId::new(id).ok_or(WireError { reading: "a packet id" })?)
+        }
+        ENTRY => Key::Entry(session, read_number(reader)?),
+        SENT => Key::Sent(session, read_number(reader)?),
+        SEEN => Key::Seen(session, u16::from_be_bytes(reader.array("a place among ids")?)),
+        _ => return Err(WireError { reading: "a part of a session" }),
+    };
+    if reader.is_empty() { Ok(read) } else { Err(WireError { reading: "the end of a key" }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read_as_it_was_written_and_damage_is_refused() {
+        let session = StoredSession(NonZeroU64::new(0x0102_0304_0506_0708).unwrap());
+        let id = PacketId::new(65_535).unwrap();
+        for key in [
+            Key::Numbers(ShardId(513)),
+            Key::Session(session),
+            Key::Subscription(session, "$share/g/a/+/b"),
+            Key::Received(session, id),
+            Key::Entry(session, u64::MAX),
+            Key::Sent(session, 1),
+            Key::Seen(session, 513),
+            Key::Will(session),
+            Key::Body(7),
+            Key::Crossing(8),
+            Key::Crossed(8, Place { shard: ShardId(2), shards: 3 }),
+            Key::Outgoing(10),
+            Key::Mark(ExchangeName { origin: u64::MAX, number: 9 }, ShardId(3)),
+            Key::Retained(TenantId(3), "a/b"),
+        ] {
+            let mut bytes = Vec::new();
+            key.write(&mut bytes);
+            assert_eq!(Key::read(&bytes), Ok(key));
+            if !matches!(key, Key::Subscription(..) | Key::Retained(..)) {
+                bytes.push(0);
+                assert!(Key::read(&bytes).is_err(), "{key:?} with a byte more");
+                bytes.truncate(bytes.len() - 2);
+                assert!(Key::read(&bytes).is_err(), "{key:?} with a byte less");
+            }
+        }
+        assert!(Key::read(&[]).is_err() && Key::read(&[0x7f]).is_err());
+        assert_eq!(Key::read(&[0x90, 1, 2]), Ok(Key::Foreign));
+    }
+
+    #[test]
+    fn a_session_comes_before_its_parts_and_its_entries_in_their_order() {
+        let session = |number| StoredSession(NonZeroU64::new(number).unwrap());
+        let keys = [
+            Key::Numbers(ShardId(7)),
+            Key::Session(session(1)),
+            Key::Subscription(session(1), "a"),
+            Key::Entry(session(1), 255),
+            Key::Entry(session(1), 256),
+            Key::Sent(session(1), 3),
+            Key::Session(session(256)),
+            Key::Will(session(2)),
+            Key::Body(0),
+        ];
+        let written: Vec<Vec<u8>> = keys
+            .iter()
+            .map(|key| {
+                let mut bytes = Vec::new();
+                key.write(&mut bytes);
+                bytes
+            })
+            .collect();
+        assert!(written.is_sorted());
+        let (from, to) = entries_from(session(1), 256);
+        assert!(written[3] < from && written[4] == from && written[4] < to && to <= written[5]);
+    }
+}

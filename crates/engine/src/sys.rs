@@ -1,0 +1,234 @@
+//! `$SYS`: what the broker tells of itself, in the dialect of Mosquitto, while someone listens.
+//!
+//! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a
+//! subscription below `$SYS`.
+
+use crate::desk::Desk;
+use crate::ids::{SessionKey, TenantId};
+use crate::now::{Millis, Now};
+use crate::telling::reason::{REASONS, Reason};
+use crate::timers::Timer;
+use crate::wire::{WireReader, WireWrite};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use tidegate_mqtt::TopicName;
+
+/// State of `$SYS` on a shard.
+#[derive(Debug)]
+pub(crate) struct Sys {
+    pub(crate) started: Now,
+    /// Filters below `$SYS` that shards are interested in, of the tenant that the values are for.
+    pub(crate) watchers: u32,
+    /// The same of all other tenants, which are told of their own clients and of nothing else.
+    pub(crate) tenant_watchers: u32,
+    /// When the next round is due; also its key among the timers.
+    pub(crate) next: Option<Millis>,
+    /// Number of the present round: a report that comes too late belongs to no other.
+    pub(crate) round: u32,
+    /// What the shards have reported in this round.
+    pub(crate) gathered: SysValues,
+    /// Reports that this round still waits for.
+    pub(crate) missing: u16,
+    /// Most clients seen connected at once.
+    pub(crate) clients_maximum: u64,
+    /// Memory of the process in bytes, as the shell has told for this round, and the most of any round.
+    pub(crate) process_memory: Option<(u64, u64)>,
+    loads: Vec<Load>,
+    pub(crate) last: Option<(Millis, SysValues)>,
+    /// What subscribers can find as retained values, to be cleared when the last one leaves.
+    pub(crate) published: BTreeSet<String>,
+}
+
+/// An average per minute over 1, 5 and 15 minutes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    averages: [f64; 3],
+}
+
+/// Numbers that are added up over shards, by position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SysValues {
+    pub(crate) plain: [u64; PLAIN.len()],
+    pub(crate) dropped: [u64; REASONS],
+    /// CONNECT packets received.
+    pub(crate) connects: u64,
+}
+
+/// The plain numbers: topics below `$SYS/broker/`.
+pub(crate) const PLAIN: [&str; 18] = [
+    "clients/connected",
+    "clients/disconnected",
+    "clients/expired",
+    "messages/received",
+    "messages/sent",
+    "publish/messages/received",
+    "publish/messages/sent",
+    "publish/messages/dropped",
+    "publish/bytes/received",
+    "publish/bytes/sent",
+    "bytes/received",
+    "bytes/sent",
+    "subscriptions/count",
+    "shared_subscriptions/count",
+    "retained messages/count",
+    "store/messages/count",
+    "store/messages/bytes",
+    "connections/socket/count",
+];
+
+/// Reads a counter.
+type Counted = fn(&SysValues) -> u64;
+
+/// Counters with a moving average, and their topics below `$SYS/broker/load/`.
+const LOADS: [(Counted, &str); 9] = [
+    (|it| it.plain[3], "messages/received"),
+    (|it| it.plain[4], "messages/sent"),
+    (|it| it.plain[5], "publish/received"),
+    (|it| it.plain[6], "publish/sent"),
+    (|it| it.plain[7], "publish/dropped"),
+    (|it| it.plain[10], "bytes/received"),
+    (|it| it.plain[11], "bytes/sent"),
+    (|it| it.plain[17], "sockets"),
+    (|it| it.connects, "connections"),
+];
+
+const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
+
+impl Default for SysValues {
+    fn default() -> Self {
+        Self { plain: [0; PLAIN.len()], dropped: [0; REASONS], connects: 0 }
+    }
+}
+
+impl SysValues {
+    pub(crate) fn add(&mut self, other: &Self) {
+        let mine = self.plain.iter_mut().chain(&mut self.dropped);
+        for (mine, theirs) in mine.zip(other.plain.iter().chain(&other.dropped)) {
+            *mine += theirs;
+        }
+        self.connects += other.connects;
+    }
+
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for value in self.plain.iter().chain(&self.dropped) {
+            out.put_u64(*value);
+        }
+        out.put_u64(self.connects);
+        out
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let mut values = Self::default();
+        let mut reader = WireReader::new(bytes);
+        for value in values.plain.iter_mut().chain(&mut values.dropped) {
+            *value = reader.u64("a number of $SYS").unwrap_or(0);
+        }
+        values.connects = reader.u64("a number of $SYS").unwrap_or(0);
+        values
+    }
+}
+
+impl Sys {
+    pub(crate) fn new(now: Now) -> Self {
+        Self {
+            started: now,
+            watchers: 0,
+            tenant_watchers: 0,
+            next: None,
+            round: 0,
+            gathered: SysValues::default(),
+            missing: 0,
+            clients_maximum: 0,
+            process_memory: None,
+            loads: vec![Load::default(); LOADS.len()],
+            last: None,
+            published: BTreeSet::new(),
+        }
+    }
+
+    /// When the next round is due.
+    pub(crate) fn next(&self) -> Option<Millis> {
+        self.next
+    }
+
+    /// Whether a round is due at some time.
+    pub(crate) fn has_timer(&self) -> bool {
+        self.next.is_some()
+    }
+}
+
+impl Sys {
+    pub(crate) fn set_sys_timer(&mut self, desk: &mut Desk, at: Millis) {
+        self.next = Some(at);
+        desk.timers.set(at, Timer::Sys);
+    }
+
+    /// Moves the averages on by what was counted since the last round.
+    #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
+    pub(crate) fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
+        let start = (self.started.monotonic, SysValues::default());
+        let (then, last) = self.last.as_ref().unwrap_or(&start);
+        let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
+        for ((read, topic), load) in LOADS.iter().zip(&mut self.loads) {
+            let counted = read(values).saturating_sub(read(last)) as f64;
+            for (average, window) in load.averages.iter_mut().zip(MINUTES) {
+                if minutes > 0.0 {
+                    let (per_minute, weight) = (counted / minutes, (-minutes / window).exp());
+                    *average = per_minute + (*average - per_minute) * weight;
+                }
+                texts.push((format!("load/{topic}/{window}min"), format!("{average:.2}")));
+            }
+        }
+    }
+
+    /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are
+    /// any.
+    pub(crate) fn client_event(
+        &self,
+        now: Now,
+        desk: &mut Desk,
+        key: SessionKey,
+        reason: Option<Reason>,
+    ) -> Option<ClientEvent> {
+        if self.watchers + self.tenant_watchers == 0 || !desk.settings.sys_events {
+            return None;
+        }
+        let session = desk.sessions.get(key.0)?;
+        let what = if reason.is_some() { "disconnected" } else { "connected" };
+        // A client id may hold what a topic level may not.
+        let level = session.client_id.replace(['+', '#', '/'], "_");
+        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", desk.settings.node_name);
+        let mut text = String::from("{\"clientid\":");
+        put_json_string(&mut text, &session.client_id);
+        let _ = write!(text, ",\"ts\":{}", now.unix);
+        if let Some(reason) = reason {
+            let _ = write!(text, ",\"reason\":\"{}\",\"reason_code\":{}", reason.label(), reason.code().byte());
+        }
+        text.push('}');
+        TopicName::new(&topic).is_ok().then_some(ClientEvent { tenant: session.tenant, topic, text })
+    }
+}
+
+/// That a client has come or gone, in words.
+pub(crate) struct ClientEvent {
+    pub(crate) tenant: TenantId,
+    pub(crate) topic: String,
+    pub(crate) text: String,
+}
+
+/// Appends a JSON string with everything escaped that has to be.
+fn put_json_string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}

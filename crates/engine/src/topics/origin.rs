@@ -1,0 +1,55 @@
+//! Who published a message, under which id, and when: what pipelines of the hub are told of it beside what its
+//! publisher says.
+//!
+//! It stands in a user property before all others, set where a message comes in whose topic is a pipeline's, and left
+//! out for everybody but sessions of the hub. So it goes wherever the message goes: through queues, the store, and to
+//! other shards.
+
+use crate::ids::TenantId;
+use crate::settings::Settings;
+
+/// What client ids of the hub's sessions begin with. They come in by its listener, and nobody else has such an id.
+pub const HUB_CLIENT_PREFIX: &str = "tidegate-hub-";
+
+/// The name of the user property: id, Unix milliseconds and client id, with a blank between them.
+pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
+
+/// The identifier of a user property, and the name with its length.
+pub(crate) const HEAD: &[u8; 15] = b"\x26\x00\x0ctidegate-hub";
+
+/// Whether pipelines get messages of a topic of a tenant.
+pub(crate) fn is_for_hub(settings: &Settings, tenant: TenantId, topic: &str) -> bool {
+    let matches = |filter: &str| match (tidegate_mqtt::TopicFilter::new(filter), tidegate_mqtt::TopicName::new(topic)) {
+        (Ok(filter), Ok(name)) => filter.matches(name),
+        _ => false,
+    };
+    settings.hub_filters.iter().any(|(owner, filter)| *owner == tenant && matches(filter))
+}
+
+/// Properties that are passed on, without what only the hub is told.
+#[inline]
+pub(crate) fn without_origin(properties: &[u8]) -> &[u8] {
+    match properties.strip_prefix(HEAD) {
+        None => properties,
+        Some(rest) => {
+            let Some((len, rest)) = rest.split_first_chunk::<2>() else { return properties };
+            rest.get(usize::from(u16::from_be_bytes(*len))..).unwrap_or_default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_first_is_left_out() {
+        let own = b"\x26\x00\x0ctidegate-hub\x00\x05a 1 b";
+        let other = b"\x26\x00\x01a\x00\x01b";
+        assert_eq!(without_origin(&[&own[..], other].concat()), other);
+        assert_eq!(without_origin(&own[..]), b"");
+        for kept in [&b""[..], other, &[other, &own[..]].concat(), &own[..15]] {
+            assert_eq!(without_origin(kept), kept);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Client ids that only some listeners take.
+
+use tidegate_engine::{ListenerSettings, QUEUE_CLIENT_PREFIX, Settings};
+use tidegate_mqtt::ReasonCode;
+
+use crate::harness::*;
+
+/// The listener of HTTP is the second one, and that of other nodes the third.
+fn with_http(settings: &mut Settings) {
+    settings.listeners.push(ListenerSettings { name: "web".into(), for_http: true, ..ListenerSettings::default() });
+    settings.listeners.push(ListenerSettings { name: "relay".into(), relayed: true, ..ListenerSettings::default() });
+}
+
+#[test]
+fn client_ids_of_queues_are_for_http_listeners() {
+    everywhere_with(with_http, |world| {
+        let queue = format!("{QUEUE_CLIENT_PREFIX}ann/orders");
+        let mut mqtt = world.try_connect(v5(&queue));
+        mqtt.expect_refused(ReasonCode::ClientIdentifierNotValid);
+        let mut web = world.try_connect(v5(&queue).through(1));
+        web.expect_accepted();
+        let mut relayed = world.try_connect(v5(&format!("{queue}-2")).through(2));
+        relayed.expect_accepted();
+        let mut other = world.try_connect(v5("http-7").through(1));
+        other.expect_accepted();
+    });
+}

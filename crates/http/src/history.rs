@@ -1,0 +1,83 @@
+//! `GET /history`: messages of the last hours.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
+use serde_json::json;
+use tidegate_client::TopicFilterBuf;
+
+use crate::answer::{Answer, json};
+use crate::routes::{Visitor, bad, not_read, query};
+use crate::{HistoryQuestion, ReadError};
+
+/// Messages of an answer unless the request says otherwise.
+const LIMIT: usize = 100;
+/// Messages of an answer at most.
+const MAX_LIMIT: usize = 1_000;
+/// Filters of one request at most.
+const MAX_FILTERS: usize = 16;
+
+/// Reads the parameters of a question. `now` is the time in Unix milliseconds.
+fn question(pairs: Vec<(String, String)>, now: u64) -> Result<HistoryQuestion, String> {
+    let mut found = HistoryQuestion { limit: LIMIT, ..HistoryQuestion::default() };
+    for (name, value) in pairs {
+        match name.as_str() {
+            "filter" if found.filters.len() == MAX_FILTERS => {
+                return Err(format!("a request has {MAX_FILTERS} filters at most"));
+            }
+            "filter" => found.filters.push(TopicFilterBuf::new(value).map_err(|error| format!("the filter {error}"))?),
+            "from" => {
+                let millis =
+                    value.parse().ok().or_else(|| Some(now.saturating_sub(tidegate_units::duration::parse(&value)?)));
+                found.from = Some(millis.ok_or_else(|| {
+                    format!("`from` is a number of Unix milliseconds, or a length of time such as 1h before now, not {value:?}")
+                })?);
+            }
+            "limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                found.limit = limit.ok_or_else(|| format!("`limit` is 1 to {MAX_LIMIT}, not {value:?}"))?;
+            }
+            other => return Err(format!("`{other}` is not known; there are filter, from and limit")),
+        }
+    }
+    Ok(found)
+}
+
+impl Visitor {
+    /// Answers a request for the history.
+    pub(crate) async fn history(&self, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let question = question(query(request)?, now).or_else(bad)?;
+        let (credentials, client_id) = self.identified(request.headers()).await?;
+        let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
+        // It is never closed.
+        let _permit = self.readings.acquire().await;
+        let asked = tokio::task::spawn_blocking(move || gateway.history(&caller, &client_id, &question)).await;
+        let messages = asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)?;
+        Ok(json(StatusCode::OK, &json!({ "messages": messages })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<HistoryQuestion, String> {
+        question(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), 7_200_000)
+    }
+
+    #[test]
+    fn a_question_has_topics_a_time_and_a_limit() {
+        assert_eq!(read(&[]), Ok(HistoryQuestion { limit: LIMIT, ..HistoryQuestion::default() }));
+        let found = read(&[("filter", "a/#"), ("from", "1h"), ("limit", "7")]).unwrap();
+        assert_eq!((found.filters.len(), found.from, found.limit), (1, Some(3_600_000), 7));
+        assert_eq!(read(&[("from", "1790000000000")]).unwrap().from, Some(1_790_000_000_000));
+        for (name, value) in [("filter", "#/a"), ("from", "yesterday"), ("limit", "0"), ("limit", "1001"), ("to", "1")]
+        {
+            assert!(read(&[(name, value)]).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The history of topics: the last messages within a bound of bytes and age, which clients of HTTP read.
+//!
+//! A pipeline has a folder with segments, `MILLISECONDS.ndjson` by the time of their making. A message is a line. The
+//! oldest segments are deleted as wholes.
+
+use std::collections::{HashSet, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+use tidegate_client::TopicFilterBuf;
+
+use super::{Sink, SinkError};
+use crate::record::Record;
+use crate::time::wall_clock;
+
+/// The ending of segments.
+const ENDING: &str = ".ndjson";
+/// Segments of a full history, about: as much of it is deleted at once.
+const SEGMENTS: u64 = 16;
+/// Smallest segment that is finished, bytes.
+const MIN_SEGMENT: u64 = 64 << 10;
+/// Bytes of lines after which an answer has no more messages.
+const MAX_ANSWER: usize = 8 << 20;
+/// Bytes of a segment that are read at most.
+const MAX_READ: u64 = 1 << 30;
+
+/// Where a history is, and its bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistorySettings {
+    /// The folder of all pipelines; each has one of its own within.
+    pub path: PathBuf,
+    /// Bytes of one pipeline's history.
+    pub max_bytes: u64,
+    /// Age of its messages.
+    pub max_age: Duration,
+}
+
+impl HistorySettings {
+    /// The folder of a pipeline.
+    pub fn folder(&self, pipeline: &str) -> PathBuf {
+        let fits = |one: char| if one.is_alphanumeric() || "-_.".contains(one) { one } else { '_' };
+        self.path.join(format!("_{}", pipeline.chars().map(fits).collect::<String>()))
+    }
+}
+
+/// Writes the history of one pipeline.
+pub(super) struct HistorySink {
+    settings: HistorySettings,
+    folder: PathBuf,
+    /// The newest segment, and its bytes.
+    current: Option<(File, u64)>,
+}
+
+impl HistorySink {
+    pub(super) fn new(settings: &HistorySettings, pipeline: &str) -> Self {
+        Self { folder: settings.folder(pipeline), settings: settings.clone(), current: None }
+    }
+
+    /// The segment that is written, with room; a full one is finished.
+    fn segment(&mut self) -> io::Result<&mut (File, u64)> {
+        let full = (self.settings.max_bytes / SEGMENTS).max(MIN_SEGMENT);
+        let current = self.current.take().filter(|(_, bytes)| *bytes < full);
+        let current = match current {
+            Some(current) => current,
+            None => (self.make_segment()?, 0),
+        };
+        Ok(self.current.insert(current))
+    }
+
+    fn make_segment(&self) -> io::Result<File> {
+        fs::create_dir_all(&self.folder)?;
+        let last = segments(&self.folder)?.pop().map_or(0, |(time, _)| time);
+        // A clock that was set back changes no order.
+        let time = wall_clock().max(last + 1);
+        let file = OpenOptions::new().append(true).create_new(true).open(self.folder.join(name(time)))?;
+        File::open(&self.folder)?.sync_all()?;
+        Ok(file)
+    }
+
+    /// Deletes the oldest segments that are beyond the bounds. The newest one stays.
+    fn shorten(&self, now: u64) -> io::Result<()> {
+        let segments = segments(&self.folder)?;
+        let mut bytes = 0;
+        for (_, path) in &segments {
+            bytes += fs::metadata(path)?.len();
+        }
+        let oldest = now.saturating_sub(u64::try_from(self.settings.max_age.as_millis()).unwrap_or(u64::MAX));
+        for (at, (_, path)) in segments.iter().enumerate() {
+            // A segment ends before the next one begins.
+            let Some((ended, _)) = segments.get(at + 1) else { break };
+            if bytes <= self.settings.max_bytes && *ended >= oldest {
+                break;
+            }
+            bytes -= fs::metadata(path)?.len();
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, batch: &[Arc<Record>]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for record in batch {
+            lines.extend_from_slice(line(record).to_string().as_bytes());
+            lines.push(b'\n');
+        }
+        let (file, bytes) = self.segment()?;
+        file.write_all(&lines)?;
+        file.sync_data()?;
+        *bytes += lines.len() as u64;
+        self.shorten(wall_clock())
+    }
+}
+
+impl Sink for HistorySink {
+    fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
+        let written = self.append(batch);
+        if written.is_err() {
+            // What a failed write has left is no line: the next one begins in another segment.
+            self.current = None;
+        }
+        written.map_err(|error| SinkError::Away(format!("{}: {error}", self.folder.display())))
+    }
+}
+
+/// A record as a line.
+fn line(record: &Record) -> Value {
+    let mut line = Map::new();
+    line.insert("time".to_owned(), record.timestamp.into());
+    line.insert("message_id".to_owned(), record.id.as_str().into());
+    line.insert("topic".to_owned(), record.topic.as_str().into());
+    match String::from_utf8(record.body()) {
+        Ok(text) => line.insert("payload".to_owned(), text.into()),
+        Err(bytes) => line.insert("payload_base64".to_owned(), STANDARD.encode(bytes.as_bytes()).into()),
+    };
+    Value::Object(line)
+}
+
+fn name(time: u64) -> String {
+    format!("{time:020}{ENDING}")
+}
+
+/// The segments of a folder with their times, the oldest first.
+fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let text = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(ENDING));
+        if let Some(time) = text.and_then(|text| text.parse().ok()) {
+            found.push((time, path));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// A question to histories.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryQuery {
+    /// The topics; empty for all.
+    pub filters: Vec<TopicFilterBuf>,
+    /// Unix milliseconds of the first message. Without it the last messages are meant.
+    pub from: Option<u64>,
+    /// Messages at most.
+    pub limit: usize,
+}
+
+/// Reads messages of several histories, the oldest first. `may` says whether a topic may be read.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn read_history(
+    histories: &[(PathBuf, Duration)],
+    query: &HistoryQuery,
+    may: &mut dyn FnMut(&str) -> bool,
+) -> io::Result<Vec<Value>> {
+    let mut all: Vec<Line> = Vec::new();
+    for (folder, max_age) in histories {
+        let oldest = wall_clock().saturating_sub(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
+        all.extend(read_one(folder, oldest, query, may)?);
+    }
+    // Stable: messages of one history keep their order.
+    all.sort_by_key(|line| line.time);
+    Ok(within(all.into(), query).into_iter().map(|line| line.value).collect())
+}
+
+/// A line of a segment.
+struct Line {
+    time: u64,
+    bytes: usize,
+    value: Value,
+}
+
+/// The first or the last lines, within the limit of the question and [`MAX_ANSWER`]; one line in any case.
+fn within(mut lines: VecDeque<Line>, query: &HistoryQuery) -> VecDeque<Line> {
+    let is_full = |count: usize, bytes: usize| count >= query.limit || count > 0 && bytes > MAX_ANSWER;
+    let (mut count, mut bytes) = (0, 0);
+    let mut next = |line: &Line| {
+        bytes += line.bytes;
+        let takes = !is_full(count, bytes);
+        count += usize::from(takes);
+        takes
+    };
+    if query.from.is_some() {
+        let kept = lines.iter().take_while(|line| next(line)).count();
+        lines.truncate(kept);
+    } else {
+        let kept = lines.iter().rev().take_while(|line| next(line)).count();
+        lines.drain(..lines.len() - kept);
+    }
+    lines
+}
+
+/// The first or the last messages of one history, with their times.
+fn read_one(
+    folder: &Path,
+    oldest: u64,
+    query: &HistoryQuery,
+    may: &mut dyn FnMut(&str) -> bool,
+) -> io::Result<VecDeque<Line>> {
+    let segments = match segments(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
+        segments => segments?,
+    };
+    let from = query.from.unwrap_or(0).max(oldest);
+    let mut found: VecDeque<Line> = VecDeque::new();
+    let mut ids = HashSet::new();
+    let is_forward = query.from.is_some();
+    let places: Vec<usize> =
+        if is_forward { (0..segments.len()).collect() } else { (0..segments.len()).rev().collect() };
+    for at in places {
+        let bytes: usize = found.iter().map(|line| line.bytes).sum();
+        if found.len() >= query.limit || bytes > MAX_ANSWER {
+            break;
+        }
+        let Some((_, path)) = segments.get(at) else { break };
+        let mut part = lines(path, from, query, may)?;
+        // A message that was written again after a crash is there once.
+        part.retain(|line| line.value["message_id"].as_str().is_none_or(|id| ids.insert(id.to_owned())));
+        if is_forward {
+            found.extend(part);
+        } else {
+            part.into_iter().rev().for_each(|one| found.push_front(one));
+        }
+    }
+    Ok(within(found, query))
+}
+
+/// The lines of a segment that are asked for. A line that was torn by a crash is none.
+fn lines(path: &Path, from: u64, query: &HistoryQuery, may: &mut dyn FnMut(&str) -> bool) -> io::Result<Vec<Line>> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        // It was deleted meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        file => file?.take(MAX_READ).read_to_end(&mut bytes)?,
+    };
+    let mut found = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let (length, Ok(line)) = (line.len(), serde_json::from_slice::<Value>(line)) else { continue };
+        let Some(time) = line["time"].as_u64().filter(|time| *time >= from) else { continue };
+        let Some(topic) = line["topic"].as_str() else { continue };
+        let matches = query.filters.is_empty() || query.filters.iter().any(|filter| is_of(filter, topic));
+        if matches && may(topic) {
+            found.push(Line { time, bytes: length, value: line });
+        }
+    }
+    Ok(found)
+}
+
+fn is_of(filter: &TopicFilterBuf, topic: &str) -> bool {
+    tidegate_client::TopicNameBuf::new(topic).is_ok_and(|topic| filter.matches(&topic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("tidegate-history-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            Self(folder)
+        }
+
+        fn settings(&self, max_bytes: u64) -> HistorySettings {
+            HistorySettings { path: self.0.clone(), max_bytes, max_age: Duration::from_secs(3_600) }
+        }
+
+        fn read(&self, query: &HistoryQuery) -> Vec<String> {
+            let settings = self.settings(0);
+            let histories = [(settings.folder("p"), settings.max_age)];
+            let found = read_history(&histories, query, &mut |topic| topic != "secret").unwrap();
+            found.iter().map(|line| line["payload"].as_str().unwrap().to_owned()).collect()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn record(number: u64, topic: &str, payload: &str) -> Arc<Record> {
+        Arc::new(Record {
+            id: number.to_string(),
+            topic: topic.to_owned(),
+            timestamp: wall_clock() + number,
+            original: Some(payload.as_bytes().to_vec()),
+            ..Record::default()
+        })
+    }
+
+    fn last(limit: usize) -> HistoryQuery {
+        HistoryQuery { limit, ..HistoryQuery::default() }
+    }
+
+    #[test]
+    fn the_first_and_the_last_messages_are_read_by_topic_and_right() {
+        let folder = Folder::new("read");
+        let mut sink = HistorySink::new(&folder.settings(1 << 20), "p");
+        let records = [record(1, "a/x", "1"), record(2, "secret", "2"), record(3, "b", "3"), record(4, "a/y", "4")];
+        sink.write(&records).unwrap();
+        // After a crash the same message comes again.
+        HistorySink::new(&folder.settings(1 << 20), "p").write(&records[3..]).unwrap();
+        assert_eq!(folder.read(&last(9)), ["1", "3", "4"]);
+        assert_eq!(folder.read(&last(2)), ["3", "4"]);
+        let filters = vec![TopicFilterBuf::new("a/+").unwrap()];
+        assert_eq!(folder.read(&HistoryQuery { filters, ..last(9) }), ["1", "4"]);
+        assert_eq!(folder.read(&HistoryQuery { from: Some(0), ..last(2) }), ["1", "3"]);
+        let from = Some(records[2].timestamp);
+        assert_eq!(folder.read(&HistoryQuery { from, ..last(9) }), ["3", "4"]);
+        assert!(read_history(&[(folder.0.join("none"), Duration::MAX)], &last(1), &mut |_| true).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_oldest_segments_are_deleted_beyond_the_bounds() {
+        let folder = Folder::new("bound");
+        let settings = folder.settings(4 * MIN_SEGMENT);
+        let mut sink = HistorySink::new(&settings, "p");
+        let payload = "x".repeat(MIN_SEGMENT as usize);
+        for number in 0..9 {
+            sink.write(&[record(number, "a", &payload)]).unwrap();
+        }
+        let left = segments(&sink.folder).unwrap();
+        assert!((2..=4).contains(&left.len()), "{left:?}");
+        let bytes: u64 = left.iter().map(|(_, path)| fs::metadata(path).unwrap().len()).sum();
+        assert!(bytes <= settings.max_bytes + MIN_SEGMENT + 200, "{bytes}");
+        sink.shorten(wall_clock() + 4_000_000).unwrap();
+        assert_eq!(segments(&sink.folder).unwrap().len(), 1, "the newest stays");
+    }
+
+    #[test]
+    fn an_answer_is_bounded_by_its_bytes() {
+        let line = |time, bytes| Line { time, bytes, value: Value::Null };
+        let times = |query: &HistoryQuery, sizes: &[usize]| {
+            let lines = sizes.iter().zip(1..).map(|(bytes, time)| line(time, *bytes)).collect();
+            within(lines, query).iter().map(|line| line.time).collect::<Vec<_>>()
+        };
+        let sizes = [MAX_ANSWER - 1, 1, 1, MAX_ANSWER - 1];
+        assert_eq!(times(&last(9), &sizes), [3, 4]);
+        assert_eq!(times(&HistoryQuery { from: Some(0), ..last(9) }, &sizes), [1, 2]);
+        assert_eq!(times(&last(9), &[1, 2 * MAX_ANSWER]), [2], "one message comes in any case");
+    }
+
+    #[test]
+    fn a_torn_line_is_no_message() {
+        let folder = Folder::new("torn");
+        let mut sink = HistorySink::new(&folder.settings(1 << 20), "p");
+        sink.write(&[record(1, "a", "1")]).unwrap();
+        let (_, path) = segments(&sink.folder).unwrap().pop().unwrap();
+        OpenOptions::new().append(true).open(path).unwrap().write_all(b"{\"time\":1,\"top").unwrap();
+        HistorySink::new(&folder.settings(1 << 20), "p").write(&[record(2, "a", "2")]).unwrap();
+        assert_eq!(folder.read(&last(9)), ["1", "2"]);
+    }
+}

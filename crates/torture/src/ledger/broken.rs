@@ -1,0 +1,197 @@
+//! The books beside a model of a broker that has one fault: they find this fault, and nothing in a broker without one.
+
+use tidegate_mqtt::QoS;
+
+use super::*;
+use crate::rng::Rng;
+
+/// The subscribers of the model: two watchers of wills, then the group.
+const WATCHERS: [(u16, QoS); 2] = [(0, QoS::AtLeastOnce), (1, QoS::ExactlyOnce)];
+const GROUP: u16 = 2;
+const MORTAL: u16 = 1;
+const TOPICS: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// Forgets the will of a client that was killed.
+    DropsWills,
+    /// Publishes a will once more.
+    RepeatsWills,
+    /// Deals a message to two members.
+    DealsTwice,
+    /// Loses what a member had when it dies.
+    LosesWithMembers,
+    /// One node does not hear of a new value.
+    MissesValues,
+    /// One node brings a value back that was removed.
+    RevivesValues,
+    /// Both nodes keep the value before.
+    KeepsOldValues,
+}
+
+/// A broker of two nodes with its clients, all in one.
+struct Model {
+    flaw: Flaw,
+    ledger: Ledger,
+    rng: Rng,
+    next: [u32; 2],
+    registers: [Vec<Option<MessageId>>; 2],
+}
+
+impl Model {
+    fn play(flaw: Flaw, seed: u64) -> Findings {
+        let mut model = Self {
+            flaw,
+            ledger: Ledger::new(2, 3, TOPICS),
+            rng: Rng::new(seed),
+            next: [0; 2],
+            registers: [vec![None; TOPICS], vec![None; TOPICS]],
+        };
+        for _ in 0..20 {
+            for _ in 0..20 {
+                match model.rng.index(3) {
+                    0 => model.life(),
+                    1 => model.group_message(),
+                    _ => model.value(),
+                }
+            }
+            model.look();
+        }
+        model.ledger.findings
+    }
+
+    fn id(&mut self, publisher: u16) -> MessageId {
+        let number = &mut self.next[usize::from(publisher)];
+        *number += 1;
+        MessageId { publisher, number: *number - 1 }
+    }
+
+    fn strikes(&mut self, flaw: Flaw) -> bool {
+        self.flaw == flaw && self.rng.chance(30)
+    }
+
+    /// A client connects with a will, and is killed or says farewell.
+    fn life(&mut self) {
+        let id = self.id(MORTAL);
+        let topic = "d/1/1";
+        let expected = WATCHERS.map(|(watcher, _)| expectation(watcher)).to_vec();
+        self.ledger.sent(Outgoing { id, topic, qos: QoS::ExactlyOnce, retained: None, expected });
+        if self.rng.chance(30) {
+            self.ledger.abandoned(id);
+            return;
+        }
+        self.ledger.acknowledged(id);
+        if self.strikes(Flaw::DropsWills) {
+            return;
+        }
+        let times = if self.strikes(Flaw::RepeatsWills) { 2 } else { 1 };
+        for _ in 0..times {
+            for (watcher, granted) in WATCHERS {
+                self.ledger.delivered(arrival(id, watcher, granted), topic, "a watcher");
+            }
+        }
+    }
+
+    /// A message for the group goes to one of its members, and to another one if that dies first.
+    fn group_message(&mut self) {
+        let id = self.id(0);
+        let topic = "s/0/1";
+        let qos = QoS::ExactlyOnce;
+        self.ledger.sent(Outgoing { id, topic, qos, retained: None, expected: vec![expectation(GROUP)] });
+        self.ledger.completed(id);
+        if self.strikes(Flaw::LosesWithMembers) {
+            return;
+        }
+        let times = if self.strikes(Flaw::DealsTwice) { 2 } else { 1 };
+        for _ in 0..times {
+            self.ledger.delivered(arrival(id, GROUP, QoS::ExactlyOnce), topic, "a member");
+        }
+    }
+
+    /// A retained topic gets a value, or is cleared.
+    fn value(&mut self) {
+        let (id, place) = (self.id(0), self.rng.index(TOPICS));
+        let removes = self.rng.chance(40);
+        let operation = if removes { RetainedOperation::Remove } else { RetainedOperation::Set };
+        let topic = format!("r/0/{place}");
+        let (qos, retained) = (workload::qos_of(&topic), Some((place, operation)));
+        self.ledger.sent(Outgoing { id, topic: &topic, qos, retained, expected: Vec::new() });
+        self.ledger.completed(id);
+        let value = (!removes).then_some(id);
+        if self.strikes(Flaw::KeepsOldValues) {
+            return;
+        }
+        self.registers[0][place] = value;
+        let missed = !removes && self.strikes(Flaw::MissesValues) || removes && self.strikes(Flaw::RevivesValues);
+        if !missed {
+            self.registers[1][place] = value;
+        }
+    }
+
+    fn look(&mut self) {
+        self.ledger.settle(|_| true, |subscriber| subscriber.to_string());
+        let name = |place| format!("r/0/{place}");
+        for node in &self.registers {
+            self.ledger.check_retained(node, name);
+        }
+        self.ledger.compare_retained(&self.registers, name);
+    }
+}
+
+fn expectation(subscriber: u16) -> Expectation {
+    Expectation { subscriber, subscription: 0, generation: 0 }
+}
+
+fn arrival(id: MessageId, subscriber: u16, granted: QoS) -> Arrival {
+    Arrival { id, subscriber, granted, ended: None }
+}
+
+#[test]
+fn each_fault_of_a_broker_is_found_and_no_other_one() {
+    let expected: [(Flaw, &[Finding]); 8] = [
+        (Flaw::None, &[]),
+        (Flaw::DropsWills, &[Finding::WillMissed]),
+        (Flaw::RepeatsWills, &[Finding::WillTwice]),
+        (Flaw::DealsTwice, &[Finding::GroupTwice]),
+        (Flaw::LosesWithMembers, &[Finding::GroupLost]),
+        (Flaw::MissesValues, &[Finding::Retained, Finding::Disagreement]),
+        (Flaw::RevivesValues, &[Finding::Retained, Finding::Disagreement]),
+        (Flaw::KeepsOldValues, &[Finding::Retained]),
+    ];
+    for (flaw, rows) in expected {
+        for seed in 1..6 {
+            let findings = Model::play(flaw, seed);
+            for (finding, name) in CHECKS {
+                assert_eq!(findings.count(finding) > 0, rows.contains(&finding), "{flaw:?}, seed {seed}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_seed_repeats_what_the_books_find() {
+    let total = |seed| Model::play(Flaw::DropsWills, seed).total();
+    assert_eq!(total(7), total(7));
+}
+
+#[test]
+fn a_will_at_qos_1_may_come_twice_and_one_of_a_farewell_once() {
+    let mut ledger = Ledger::new(2, 3, TOPICS);
+    for number in 0..2 {
+        let id = MessageId { publisher: MORTAL, number };
+        let expected = vec![expectation(1)];
+        ledger.sent(Outgoing { id, topic: "d/1/0", qos: QoS::AtLeastOnce, retained: None, expected });
+        if number == 0 {
+            ledger.acknowledged(id)
+        } else {
+            ledger.abandoned(id)
+        }
+        for _ in 0..2 - number {
+            ledger.delivered(arrival(id, 1, QoS::ExactlyOnce), "d/1/0", "a watcher");
+        }
+    }
+    ledger.settle(|_| true, |subscriber| subscriber.to_string());
+    assert_eq!(ledger.findings.total(), 0);
+    assert_eq!((ledger.findings.totals.owed_wills, ledger.findings.totals.repeated), (1, 1));
+}
