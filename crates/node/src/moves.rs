@@ -76,6 +76,12 @@ pub(crate) enum MoveOrder {
     FinishTransfer { transfer: u64, rests: Arc<[Vec<u8>]>, answer: Sender<Result<u64, ImageError>> },
     Sift { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<Vec<u8>, ImageError>> },
     Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
+    Piece(PieceOrder),
+}
+
+/// A step of passing on what brokers bring for partitions that have moved.
+#[derive(Debug)]
+pub(crate) enum PieceOrder {
     TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Vec<u8>>> },
     EndForwarding { transfer: u64, done: Sender<()> },
     TakePiece { transfer: u64, piece: Arc<[u8]>, is_last: bool, answer: Sender<PieceAnswer> },
@@ -153,7 +159,7 @@ impl NodeHandle {
     /// # Errors
     /// When the shard does not answer.
     pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Vec<u8>>, NoAnswer> {
-        self.on(UPLINK_SHARD, |answer| MoveOrder::TakeForwarded { transfer, served_there, answer })
+        self.on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
     }
 
     /// Collects nothing for a move any more.
@@ -161,7 +167,7 @@ impl NodeHandle {
     /// # Errors
     /// When a shard does not answer.
     pub fn end_forwarding(&self, transfer: u64) -> Result<(), NoAnswer> {
-        self.on_all(|done| MoveOrder::EndForwarding { transfer, done }).map(drop)
+        self.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
     }
 
     /// Delivers a piece that the old home has passed on, and with the last one what was kept back here. Answers when
@@ -171,7 +177,7 @@ impl NodeHandle {
     /// When it cannot be read, or a shard does not answer.
     pub fn take_piece(&self, transfer: u64, piece: &[u8], is_last: bool) -> Result<(), MoveError> {
         let piece: Arc<[u8]> = piece.into();
-        let order = |answer| MoveOrder::TakePiece { transfer, piece, is_last, answer };
+        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, is_last, answer });
         let (partitions, rest) = self.on(UPLINK_SHARD, order)??;
         let rest: Arc<[u8]> = rest.into();
         for shard in self.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
@@ -369,13 +375,7 @@ impl Shard {
                 let _ = done.send(());
             }
             MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
-                let taken = self.engine.snapshot_partitions(now, partitions, max_bytes);
-                match (&taken, collecting) {
-                    (Ok(Snapshot::Taken(_)), Collecting::FromNodes(id)) => self.engine.begin_leaving(id, partitions),
-                    (Ok(Snapshot::Taken(_)), Collecting::InPieces(id)) => self.engine.begin_forwarding(id, partitions),
-                    _ => {}
-                }
-                let _ = answer.send(taken);
+                let _ = answer.send(self.take_snapshot(partitions, max_bytes, collecting));
             }
             MoveOrder::BeginSettling { answer } => {
                 let _ = answer.send(self.engine.begin_settling(now));
@@ -423,18 +423,34 @@ impl Shard {
                 let delivered = self.engine.deliver_rest(now, partitions, &rest);
                 self.answer_committed(answer, delivered);
             }
-            MoveOrder::TakeForwarded { transfer, served_there, answer } => {
+            MoveOrder::Piece(order) => self.take_piece_order(order),
+        }
+    }
+
+    fn take_snapshot(&mut self, partitions: Partitions, max_bytes: u64, collecting: Collecting) -> SnapshotAnswer {
+        let taken = self.engine.snapshot_partitions(self.now, partitions, max_bytes)?;
+        match (&taken, collecting) {
+            (Snapshot::Taken(_), Collecting::FromNodes(id)) => self.engine.begin_leaving(id, partitions),
+            (Snapshot::Taken(_), Collecting::InPieces(id)) => self.engine.begin_forwarding(id, partitions),
+            _ => {}
+        }
+        Ok(taken)
+    }
+
+    fn take_piece_order(&mut self, order: PieceOrder) {
+        match order {
+            PieceOrder::TakeForwarded { transfer, served_there, answer } => {
                 if served_there {
                     self.engine.note_served_elsewhere(transfer);
                 }
                 let _ = answer.send(self.engine.take_forwarded(transfer));
             }
-            MoveOrder::EndForwarding { transfer, done } => {
+            PieceOrder::EndForwarding { transfer, done } => {
                 self.engine.end_forwarding(transfer);
                 let _ = done.send(());
             }
-            MoveOrder::TakePiece { transfer, piece, is_last, answer } => {
-                let taken = self.engine.take_piece(now, transfer, &piece, is_last);
+            PieceOrder::TakePiece { transfer, piece, is_last, answer } => {
+                let taken = self.engine.take_piece(self.now, transfer, &piece, is_last);
                 self.answer_committed(answer, taken);
             }
         }

@@ -9,7 +9,6 @@ use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, P
 use tidegate_cluster::{Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
 
-use super::Setup;
 use super::following::{Following, Taken};
 use super::lead::{Leader, Outlook};
 use super::logs::Logs;
@@ -20,6 +19,7 @@ use super::tenants::{TenantLog, Verdict, other_numbers};
 use super::view::{TableView, tell};
 use super::watch;
 use super::work::{TableWork, Work};
+use super::{Setup, kind};
 
 /// The group that all nodes are in; the member with its one partition leads.
 const GROUP: &str = "cluster-nodes";
@@ -150,7 +150,7 @@ impl Control {
             self.read_tables();
             self.read_images();
             self.read_tenants();
-            self.check_kind();
+            kind::check(&self.shared, &self.follower, &self.table, &self.adverts, &self.own);
             self.advertise();
             self.lead();
             self.report();
@@ -430,26 +430,6 @@ impl Control {
         let (taken, verdict) = self.tenants.look(&self.logs, wake);
         self.make_again(&taken);
         if verdict == Verdict::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
-            watch::end();
-        }
-    }
-
-    /// Ends the process where the members of the cluster are of another kind than this node.
-    fn check_kind(&self) {
-        if self.follower.is_member() {
-            return;
-        }
-        let is_other = |(name, life): (&String, &u64)| {
-            let advert = self.adverts.get(name).filter(|advert| advert.life == *life);
-            advert.is_some_and(|advert| advert.orchestrator != self.own.orchestrator)
-        };
-        let Some((other, _)) = self.table.lives.iter().find(|it| is_other(*it)) else { return };
-        let (own, kind) =
-            (self.setup.name.as_str(), ["no orchestrator", "an orchestrator"][usize::from(self.own.orchestrator)]);
-        let why = format!(
-            "node `{own}` is {kind}, and `{other}`, a member of the cluster, is another kind of node: give this one a bus or a cluster.prefix of its own"
-        );
-        if self.shared.ends_for(why) {
             watch::end();
         }
     }

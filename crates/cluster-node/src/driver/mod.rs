@@ -10,6 +10,7 @@ mod doubt;
 mod encryption;
 mod error;
 mod following;
+mod kind;
 mod lead;
 mod logs;
 mod memory;
@@ -196,15 +197,16 @@ impl Joining {
             );
         }
         let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
-        let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
+        let is_orchestrator = config.orchestrator.enabled;
+        let (lease, patience) = (logs::lease(config), config.cluster.patience);
+        let shared = Shared::new(name.as_str(), node.handle(), lease, patience, is_orchestrator);
+        let shared = Arc::new(shared);
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
-        let is_orchestrator = config.orchestrator.enabled;
-        let work =
-            work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told, is_orchestrator)?;
-        let (lease, settle) = (logs::lease(config), config.cluster.settle);
+        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
+        let settle = config.cluster.settle;
         let setup =
             Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator: is_orchestrator };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);

@@ -223,7 +223,9 @@ impl Restorer {
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
         let (images, uplinks) = images.map_err(|error| lasting(&error))?;
-        let is_here = |uplink: &UplinkImage| partitions.contains(&partition_of_uplink(&uplink.broker));
+        let is_here = |uplink: &UplinkImage| {
+            key_of_uplink(&place.memory, &uplink.broker).is_some_and(|partition| partitions.contains(&partition))
+        };
         let uplinks = uplinks.into_iter().filter(is_here);
         let transfer = DEAD_TRANSFERS | self.transfers.fetch_add(1, Ordering::Relaxed);
         restored.transfers.push(Inherited { transfer, of: node.to_owned(), uplinks: uplinks.collect() });
@@ -273,9 +275,12 @@ impl Restorer {
     }
 }
 
-/// The partition whose new home works off the connection to a broker.
-fn partition_of_uplink(broker: &str) -> u16 {
-    partition_of(TenantId::DEFAULT, broker).0
+/// The partition of a dead node whose new home works off the connection to a broker: one for each broker, the same at all
+/// nodes.
+fn key_of_uplink(memory: &Memory, broker: &str) -> Option<u16> {
+    let had: BTreeSet<u16> = memory.holdings.keys().chain(memory.arrived.keys()).copied().collect();
+    let at = usize::from(partition_of(TenantId::DEFAULT, broker).0).checked_rem(had.len())?;
+    had.into_iter().nth(at)
 }
 
 /// Whether the image of a partition that a node remembers is its last one.
@@ -290,6 +295,16 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn a_partition_of_the_dead_node_stands_for_each_broker() {
+        let none = Memory::default();
+        assert_eq!(key_of_uplink(&none, "a"), None);
+        let some = Memory { holdings: [(3, 1), (7, 1)].into(), arrived: [(9, 1)].into(), ..none };
+        for broker in ["a", "b", "10.0.0.1:1883", "10.0.0.2:1883"] {
+            assert!([3, 7, 9].map(Some).contains(&key_of_uplink(&some, broker)), "{broker}");
+        }
+    }
 
     #[test]
     fn fetched_stores_go_to_a_directory_of_this_user_alone() {

@@ -110,6 +110,8 @@ pub(super) struct Shared {
     node: NodeHandle,
     /// How long a node may be silent, as it is set here.
     lease: Duration,
+    /// Whether messages cross by brokers, and not by links.
+    pub(super) is_orchestrator: bool,
     /// How long clients wait for the bus, milliseconds.
     pub(super) patience_ms: u64,
     pub(super) counters: Counters,
@@ -129,11 +131,28 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, node: NodeHandle, lease: Duration, patience: Duration) -> Self {
+    pub(super) fn new(
+        name: &str,
+        node: NodeHandle,
+        lease: Duration,
+        patience: Duration,
+        is_orchestrator: bool,
+    ) -> Self {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());
         let receiving = SharedReceiving::default();
-        Self { name, node, lease, patience_ms, counters, receiving, state, was_ready, astray: OnceLock::new() }
+        Self {
+            name,
+            node,
+            lease,
+            is_orchestrator,
+            patience_ms,
+            counters,
+            receiving,
+            state,
+            was_ready,
+            astray: OnceLock::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -69,7 +69,6 @@ pub(super) fn begin(
     restorer: Restorer,
     shared: Arc<Shared>,
     events: Sender<Event>,
-    is_orchestrator: bool,
 ) -> Result<Sender<Work>, NodeError> {
     let (work, inbox) = channel();
     let name = name.to_string();
@@ -83,7 +82,6 @@ pub(super) fn begin(
         saved: None,
         shared,
         events,
-        is_orchestrator,
         arriving,
         departing,
         passing: BTreeMap::new(),
@@ -106,8 +104,6 @@ struct Worker {
     saved: Option<Memory>,
     shared: Arc<Shared>,
     events: Sender<Event>,
-    /// Whether messages cross by brokers, and not by links.
-    is_orchestrator: bool,
     /// Arriving partitions, by move.
     arriving: BTreeMap<u64, Arriving>,
     /// Departing partitions that are not complete, by move.
@@ -278,7 +274,7 @@ impl Worker {
         self.end_moves_of(partitions);
         let forgotten = self.node.forget_partitions(partitions).and_then(|owed| {
             // Each orchestrator keeps the retained messages that its clients subscribe to.
-            if !self.is_orchestrator {
+            if !self.shared.is_orchestrator {
                 self.node.forget_retained(partitions)?;
             }
             Ok(owed)

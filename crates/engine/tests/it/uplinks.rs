@@ -1,5 +1,6 @@
 //! An orchestrator in front of brokers that a test has written.
 
+mod adopted;
 mod bounds;
 mod copies;
 mod filters;

@@ -38,7 +38,7 @@ impl Worker {
     /// Begins to work off connections of dead orchestrators, some of whose partitions are here now.
     pub(super) fn adopt(&mut self, all: Vec<Inherited>) {
         for Inherited { transfer, of, uplinks } in all {
-            for uplink in uplinks.into_iter().filter(|_| self.is_orchestrator) {
+            for uplink in uplinks.into_iter().filter(|_| self.shared.is_orchestrator) {
                 let broker = uplink.broker.clone();
                 match self.node.adopt_broker(&of, uplink, transfer) {
                     Ok(name) => {

@@ -71,7 +71,7 @@ impl Worker {
         let head = json!({ "from": self.name, "partitions": named, "owed": owed });
         let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() };
         let bytes = self.send_parcel(id, Kind::Images, &parcel)?;
-        if self.is_orchestrator {
+        if self.shared.is_orchestrator {
             self.begin_passing(id, partitions, to);
             self.shared.counters.note_out(named.len());
         } else {
@@ -98,7 +98,7 @@ impl Worker {
         let deadline = Instant::now() + LOAD_TIMEOUT;
         loop {
             let max_bytes = parts::MAX_BYTES as u64;
-            let images = if self.is_orchestrator {
+            let images = if self.shared.is_orchestrator {
                 self.node.snapshot_for_orchestrator(partitions, max_bytes, id)
             } else {
                 self.node.snapshot_for_node(partitions, max_bytes, id)
@@ -156,7 +156,7 @@ impl Worker {
             Kind::Rest => self.complete(id, parcel),
         };
         match (outcome, kind) {
-            (Ok(()), Kind::Images) if !self.is_orchestrator => {
+            (Ok(()), Kind::Images) if !self.shared.is_orchestrator => {
                 if let Some(arriving) = self.arriving.get_mut(&id) {
                     arriving.taken_in = true;
                 }
@@ -191,7 +191,7 @@ impl Worker {
         let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(list("owed")).collect();
         let images = partitions.into_iter().zip(parcel.pieces.clone());
         let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
-        let arrived = if self.is_orchestrator {
+        let arrived = if self.shared.is_orchestrator {
             self.receiving.begin(id, expected, parcel.head.get("from").and_then(Value::as_str).unwrap_or_default());
             self.node.arrive_from_orchestrator(images.collect(), id)?
         } else {

@@ -7,7 +7,7 @@ use crate::flows::publish::dispatch::reach;
 use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::uplink::uplinking::Uplinking;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, SessionKey, TenantId, UplinkKey};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -64,18 +64,7 @@ impl Uplinking<'_> {
         self.uplinks.brokers.note_brought(uplink, raw.topic);
         let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
         self.handover.note_former(adopted.map(|adopted| adopted.transfer));
-        let new = match &id {
-            Some(id) => {
-                let new = self.uplinks.settlement.seen.insert(id);
-                if new && let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
-                    uplink.keep_id(self.desk, session, raw.qos, id);
-                }
-                new
-            }
-            None => {
-                self.uplinks.brokers.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties))
-            }
-        };
+        let new = self.note_seen(session, uplink, &raw, &properties, id.as_ref());
         let outcome = if new {
             let mut forwarded = std::mem::take(self.scratch_properties);
             forwarded.clear();
@@ -103,6 +92,24 @@ impl Uplinking<'_> {
         self.uplinks.settlement.note_come(now, self.desk, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
+    }
+
+    /// Notes that a message has come; says whether it is new.
+    fn note_seen(
+        &mut self,
+        session: SessionKey,
+        uplink: UplinkKey,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) -> bool {
+        let from = self.uplinks.brokers.all.get_mut(&uplink);
+        let Some(id) = id else { return from.is_none_or(|uplink| !uplink.last.is_copy(raw, properties)) };
+        let new = self.uplinks.settlement.seen.insert(id);
+        if new && let Some(uplink) = from {
+            uplink.keep_id(self.desk, session, raw.qos, id);
+        }
+        new
     }
 
     /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
