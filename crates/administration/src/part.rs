@@ -25,7 +25,13 @@ pub trait Part: Send + Sync + 'static {
 pub trait ClusterPart: Part {
     /// The state of the node and of its cluster.
     fn view(&self) -> Value;
+
+    /// Answers a question of the node `from` that brings messages for partitions that have moved here.
+    fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8>;
 }
+
+/// The first byte of such a question. Other questions are JSON texts, which do not begin with it.
+pub const PIECE: u8 = 1;
 
 /// The fleet of an orchestrator.
 pub trait FleetPart: Part {

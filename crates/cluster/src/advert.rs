@@ -39,6 +39,9 @@ pub struct Advert {
     /// It writes messages to the bus of the cluster before it acknowledges them: other nodes can take them over.
     #[serde(default)]
     pub kept: bool,
+    /// It is an orchestrator: its messages cross by brokers. All nodes of a cluster are, or none.
+    #[serde(default)]
+    pub orchestrator: bool,
     /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Box<Table>>,

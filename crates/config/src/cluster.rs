@@ -66,8 +66,9 @@ pub fn check(config: &Config, findings: &mut Findings) {
         }
     }
     if config.orchestrator.enabled {
-        find("name", Problem::new("makes an orchestrator a node of a cluster, which it cannot be"));
+        check_orchestrator(config, findings);
     }
+    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("cluster", key).clone());
     for (key, text) in [("listen", &cluster.listen), ("relay", &cluster.relay)] {
         if let Some(text) = text
             && parse(text).is_none()
@@ -76,6 +77,36 @@ pub fn check(config: &Config, findings: &mut Findings) {
         }
     }
     check_is_safe(config, findings);
+}
+
+/// The cluster says who serves which clients of an orchestrator, and has an address for relayed ones.
+fn check_orchestrator(config: &Config, findings: &mut Findings) {
+    let orchestrator = &config.orchestrator;
+    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("orchestrator", key).clone());
+    if !orchestrator.peers.0.is_empty() {
+        find(
+            "peers",
+            Problem::new("names orchestrators, which find each other by the cluster's bus").hint("remove it"),
+        );
+    }
+    if orchestrator.relay.is_some() {
+        find("relay", Problem::new("has no effect in a cluster").hint("use cluster.relay"));
+    }
+    if !orchestrator.name.is_empty() && orchestrator.name != config.cluster.name {
+        find(
+            "name",
+            Problem::new("is another name than the one in the cluster").hint("give only one, by --node or --name"),
+        );
+    }
+    if config.passes_clients_through() {
+        find(
+            "identity",
+            Problem::new(
+                "shows brokers the credentials of each user, whose sessions cannot move to another orchestrator",
+            )
+            .hint("remove it, or [cluster]"),
+        );
+    }
 }
 
 /// Clients that other nodes hand over come in as through the first listener; so may anybody who reaches that address.

@@ -348,6 +348,10 @@ pub fn with_name(config: &Config) -> Result<Config, OrchestratorError> {
     if !config.orchestrator.enabled || !config.orchestrator.name.is_empty() {
         return Ok(config);
     }
+    if !config.cluster.name.is_empty() {
+        config.orchestrator.name.clone_from(&config.cluster.name);
+        return Ok(config);
+    }
     config.orchestrator.name = match &config.store.directory {
         Some(directory) => kept_name(Path::new(directory))?,
         None => new_name(),

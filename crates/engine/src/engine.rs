@@ -7,7 +7,7 @@ mod cluster;
 mod connection;
 mod durable;
 mod groups;
-mod image;
+pub(crate) mod image;
 mod limits;
 mod observers;
 mod orchestrator;

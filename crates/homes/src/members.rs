@@ -22,22 +22,23 @@ const BANS_EVERY: Duration = Duration::from_secs(30);
 /// Time after which an orchestrator that has not answered is asked for its bans again.
 const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
 
-/// An orchestrator, for the status of the broker: its configuration and the homes of clients.
+/// An orchestrator, for the status of the broker: its configuration and the homes of clients. A member of a cluster has
+/// no homes: the table of the cluster says where clients are served.
 pub struct Orchestrator {
     config: Config,
-    keeper: Arc<HomesKeeper>,
+    keeper: Option<Arc<HomesKeeper>>,
 }
 
 impl Orchestrator {
     /// The orchestrator with these homes.
-    pub fn new(config: Config, keeper: Arc<HomesKeeper>) -> Self {
+    pub fn new(config: Config, keeper: Option<Arc<HomesKeeper>>) -> Self {
         Self { config, keeper }
     }
 }
 
 impl Part for Orchestrator {
     fn add_to(&self, status: &mut Status) {
-        status.homes = Some(self.keeper.numbers());
+        status.homes = self.keeper.as_ref().map(|keeper| keeper.numbers());
     }
 }
 
@@ -47,13 +48,14 @@ impl FleetPart for Orchestrator {
     }
 
     fn members(&self) -> Option<Arc<dyn Members>> {
-        Some(Arc::new(OtherOrchestrators::of(&self.keeper)?))
+        Some(Arc::new(OtherOrchestrators::of(self.keeper.as_ref()?)?))
     }
 
     fn homes(&self) -> Option<Arc<dyn Homes>> {
         // The sessions of a user stay with the orchestrator that shows its credentials.
         let moves = !self.config.passes_clients_through();
-        moves.then(|| Arc::new(HomesApi(Arc::clone(&self.keeper))) as Arc<dyn Homes>)
+        let keeper = self.keeper.as_ref().filter(|_| moves)?;
+        Some(Arc::new(HomesApi(Arc::clone(keeper))))
     }
 }
 

@@ -44,6 +44,18 @@ pub struct Arrived {
     pub given_up: Owed,
 }
 
+/// What is collected for partitions while they move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collecting {
+    /// What brokers bring, until the rest is taken: homes move one at a time.
+    Rest,
+    /// What other nodes send, by the id of the move.
+    FromNodes(u64),
+    /// What brokers bring, in pieces, by the id of the move.
+    InPieces(u64),
+}
+
+type PieceAnswer = Result<(Partitions, Vec<u8>), ImageError>;
 type SnapshotAnswer = Result<Snapshot, ImageError>;
 type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 
@@ -52,18 +64,27 @@ type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 pub(crate) enum MoveOrder {
     Hold { partitions: Partitions, reference: Option<Arc<str>>, done: Sender<()> },
     Release { partitions: Partitions, done: Sender<()> },
-    Snapshot { partitions: Partitions, max_bytes: u64, transfer: Option<u64>, answer: Sender<SnapshotAnswer> },
+    Snapshot { partitions: Partitions, max_bytes: u64, collecting: Collecting, answer: Sender<SnapshotAnswer> },
     BeginSettling { answer: Sender<Settling> },
     Settle { settling: Settling, answer: Sender<Option<Settling>> },
     TakeRest { answer: Sender<Option<Vec<u8>>> },
     Forget { partitions: Partitions, answer: Sender<Owed> },
     ForgetRetained { partitions: Partitions, answer: Sender<()> },
-    Arrive { images: Arc<[PartitionImage]>, transfer: Option<u64>, answer: Sender<ArriveAnswer> },
+    Arrive { images: Arc<[PartitionImage]>, collecting: Collecting, answer: Sender<ArriveAnswer> },
     IsCut { transfer: u64, answer: Sender<bool> },
     TakeTransferRest { transfer: u64, answer: Sender<Result<Vec<u8>, ImageError>> },
     FinishTransfer { transfer: u64, rests: Arc<[Vec<u8>]>, answer: Sender<Result<u64, ImageError>> },
     Sift { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<Vec<u8>, ImageError>> },
     Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
+    Piece(PieceOrder),
+}
+
+/// A step of passing on what brokers bring for partitions that have moved.
+#[derive(Debug)]
+pub(crate) enum PieceOrder {
+    TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Vec<u8>>> },
+    EndForwarding { transfer: u64, done: Sender<()> },
+    TakePiece { transfer: u64, piece: Arc<[u8]>, is_last: bool, answer: Sender<PieceAnswer> },
 }
 
 /// An answer that waits until earlier writes are committed.
@@ -101,7 +122,7 @@ impl NodeHandle {
         partitions: Partitions,
         max_bytes: u64,
     ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
-        self.snapshot(partitions, max_bytes, None)
+        self.snapshot(partitions, max_bytes, Collecting::Rest)
     }
 
     /// The same for a move to another node of the cluster; `transfer` is the move's id. Later messages are collected
@@ -115,18 +136,66 @@ impl NodeHandle {
         max_bytes: u64,
         transfer: u64,
     ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
-        self.snapshot(partitions, max_bytes, Some(transfer))
+        self.snapshot(partitions, max_bytes, Collecting::FromNodes(transfer))
+    }
+
+    /// The same for a move to another orchestrator of the cluster. Messages that brokers bring later are collected for
+    /// [`NodeHandle::take_forwarded`].
+    ///
+    /// # Errors
+    /// When they are too large, or a shard does not answer.
+    pub fn snapshot_for_orchestrator(
+        &self,
+        partitions: Partitions,
+        max_bytes: u64,
+        transfer: u64,
+    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
+        self.snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
+    }
+
+    /// What brokers have brought for the partitions of a move since the last piece; `None` where that is nothing.
+    /// `served_there` says that the new home serves them by now.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Vec<u8>>, NoAnswer> {
+        self.on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
+    }
+
+    /// Collects nothing for a move any more.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn end_forwarding(&self, transfer: u64) -> Result<(), NoAnswer> {
+        self.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
+    }
+
+    /// Delivers a piece that the old home has passed on, and with the last one what was kept back here. Answers when
+    /// it is in the store.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a shard does not answer.
+    pub fn take_piece(&self, transfer: u64, piece: &[u8], is_last: bool) -> Result<(), MoveError> {
+        let piece: Arc<[u8]> = piece.into();
+        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, is_last, answer });
+        let (partitions, rest) = self.on(UPLINK_SHARD, order)??;
+        let rest: Arc<[u8]> = rest.into();
+        for shard in self.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
+            let rest = Arc::clone(&rest);
+            self.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+        }
+        Ok(())
     }
 
     fn snapshot(
         &self,
         partitions: Partitions,
         max_bytes: u64,
-        transfer: Option<u64>,
+        collecting: Collecting,
     ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
         let mut images = Vec::new();
         for shard in self.shard_ids() {
-            let order = |answer| MoveOrder::Snapshot { partitions, max_bytes, transfer, answer };
+            let order = |answer| MoveOrder::Snapshot { partitions, max_bytes, collecting, answer };
             match self.on(shard, order)?? {
                 Snapshot::Loading => return Ok(None),
                 Snapshot::Taken(taken) => images.extend(taken),
@@ -185,7 +254,7 @@ impl NodeHandle {
     /// # Errors
     /// When an image is refused, or a shard does not answer.
     pub fn arrive(&self, images: Vec<PartitionImage>) -> Result<Arrived, MoveError> {
-        self.take_in(images, None)
+        self.take_in(images, Collecting::Rest)
     }
 
     /// The same for a move from another node of the cluster: all nodes are asked to send messages for these partitions
@@ -194,7 +263,16 @@ impl NodeHandle {
     /// # Errors
     /// When an image is refused, or a shard does not answer.
     pub fn arrive_from_node(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
-        self.take_in(images, Some(transfer))
+        self.take_in(images, Collecting::FromNodes(transfer))
+    }
+
+    /// The same for a move from another orchestrator of the cluster, which passes on what brokers still bring there:
+    /// [`NodeHandle::take_piece`].
+    ///
+    /// # Errors
+    /// When an image is refused, or a shard does not answer.
+    pub fn arrive_from_orchestrator(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
+        self.take_in(images, Collecting::InPieces(transfer))
     }
 
     /// Whether all nodes have said from where on their messages are for the new home.
@@ -230,7 +308,7 @@ impl NodeHandle {
         Ok(messages)
     }
 
-    fn take_in(&self, images: Vec<PartitionImage>, transfer: Option<u64>) -> Result<Arrived, MoveError> {
+    fn take_in(&self, images: Vec<PartitionImage>, collecting: Collecting) -> Result<Arrived, MoveError> {
         let images: Arc<[PartitionImage]> = images.into();
         let mut arrived = Arrived::default();
         // The shard of the broker links comes last: messages that it has seen before were not delivered to the arriving
@@ -239,7 +317,7 @@ impl NodeHandle {
         shards.reverse();
         for shard in shards {
             let (owed, given_up) =
-                self.on(shard, |answer| MoveOrder::Arrive { images: Arc::clone(&images), transfer, answer })??;
+                self.on(shard, |answer| MoveOrder::Arrive { images: Arc::clone(&images), collecting, answer })??;
             arrived.owed.extend(owed);
             arrived.given_up.add(&given_up);
         }
@@ -296,12 +374,8 @@ impl Shard {
                 self.engine.release_partitions(self.now, partitions);
                 let _ = done.send(());
             }
-            MoveOrder::Snapshot { partitions, max_bytes, transfer, answer } => {
-                let taken = self.engine.snapshot_partitions(now, partitions, max_bytes);
-                if let (Ok(Snapshot::Taken(_)), Some(id)) = (&taken, transfer) {
-                    self.engine.begin_leaving(id, partitions);
-                }
-                let _ = answer.send(taken);
+            MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
+                let _ = answer.send(self.take_snapshot(partitions, max_bytes, collecting));
             }
             MoveOrder::BeginSettling { answer } => {
                 let _ = answer.send(self.engine.begin_settling(now));
@@ -321,10 +395,14 @@ impl Shard {
                 self.engine.forget_retained(now, partitions);
                 self.answer_committed(answer, ());
             }
-            MoveOrder::Arrive { images, transfer, answer } => {
+            MoveOrder::Arrive { images, collecting, answer } => {
                 let arrived = self.engine.arrive(now, &images);
-                if let (Ok(_), Some(id)) = (&arrived, transfer) {
-                    self.engine.begin_coming(now, id, images.iter().map(|image| image.partition).collect());
+                let partitions = images.iter().map(|image| image.partition).collect();
+                match (&arrived, collecting) {
+                    (Ok(_), Collecting::FromNodes(id)) => self.engine.begin_coming(now, id, partitions),
+                    (Ok(_), Collecting::InPieces(id)) => self.engine.begin_awaiting(id, partitions),
+                    (Err(_), Collecting::InPieces(_)) => self.engine.collect_nothing(),
+                    _ => {}
                 }
                 self.answer_committed(answer, arrived);
             }
@@ -344,6 +422,36 @@ impl Shard {
             MoveOrder::Deliver { partitions, rest, answer } => {
                 let delivered = self.engine.deliver_rest(now, partitions, &rest);
                 self.answer_committed(answer, delivered);
+            }
+            MoveOrder::Piece(order) => self.take_piece_order(order),
+        }
+    }
+
+    fn take_snapshot(&mut self, partitions: Partitions, max_bytes: u64, collecting: Collecting) -> SnapshotAnswer {
+        let taken = self.engine.snapshot_partitions(self.now, partitions, max_bytes)?;
+        match (&taken, collecting) {
+            (Snapshot::Taken(_), Collecting::FromNodes(id)) => self.engine.begin_leaving(id, partitions),
+            (Snapshot::Taken(_), Collecting::InPieces(id)) => self.engine.begin_forwarding(id, partitions),
+            _ => {}
+        }
+        Ok(taken)
+    }
+
+    fn take_piece_order(&mut self, order: PieceOrder) {
+        match order {
+            PieceOrder::TakeForwarded { transfer, served_there, answer } => {
+                if served_there {
+                    self.engine.note_served_elsewhere(transfer);
+                }
+                let _ = answer.send(self.engine.take_forwarded(transfer));
+            }
+            PieceOrder::EndForwarding { transfer, done } => {
+                self.engine.end_forwarding(transfer);
+                let _ = done.send(());
+            }
+            PieceOrder::TakePiece { transfer, piece, is_last, answer } => {
+                let taken = self.engine.take_piece(self.now, transfer, &piece, is_last);
+                self.answer_committed(answer, taken);
             }
         }
     }

@@ -10,6 +10,7 @@ use tidegate_console::Operations;
 use tidegate_console::api::{Control, Members, answer_member};
 use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion};
 
+use crate::part::PIECE;
 use crate::status::BrokerStatus;
 
 /// Questions that give a node the bans of this one, with those that it was too busy for: a minute of pauses.
@@ -137,6 +138,11 @@ fn pause() {
 }
 
 fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question: PeerQuestion) {
+    if question.body.first() == Some(&PIECE) {
+        let cluster = status.parts().cluster();
+        let answer = cluster.map(|cluster| cluster.take_piece(question.from.as_str(), &question.body));
+        return question.answer(answer.unwrap_or_default());
+    }
     let answer = match serde_json::from_slice(&question.body) {
         Ok(request) => answer_member(status, operations, request),
         Err(error) => MemberAnswer::Refused(format!("the question is not understood: {error}")),

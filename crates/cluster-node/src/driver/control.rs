@@ -9,7 +9,6 @@ use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, P
 use tidegate_cluster::{Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
 
-use super::Setup;
 use super::following::{Following, Taken};
 use super::lead::{Leader, Outlook};
 use super::logs::Logs;
@@ -20,6 +19,7 @@ use super::tenants::{TenantLog, Verdict, other_numbers};
 use super::view::{TableView, tell};
 use super::watch;
 use super::work::{TableWork, Work};
+use super::{Setup, kind};
 
 /// The group that all nodes are in; the member with its one partition leads.
 const GROUP: &str = "cluster-nodes";
@@ -108,6 +108,7 @@ impl Control {
             after: remembered.life,
             addresses: setup.addresses.clone(),
             kept: setup.kept,
+            orchestrator: setup.orchestrator,
             ..Advert::default()
         };
         let known = remembered.table.unwrap_or_default();
@@ -149,6 +150,7 @@ impl Control {
             self.read_tables();
             self.read_images();
             self.read_tenants();
+            kind::check(&self.shared, &self.follower, &self.table, &self.adverts, &self.own);
             self.advertise();
             self.lead();
             self.report();

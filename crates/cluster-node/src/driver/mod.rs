@@ -10,6 +10,7 @@ mod doubt;
 mod encryption;
 mod error;
 mod following;
+mod kind;
 mod lead;
 mod logs;
 mod memory;
@@ -84,6 +85,8 @@ struct Setup {
     addresses: Addresses,
     /// Whether others find the store on the bus when this node dies.
     kept: bool,
+    /// Whether messages cross by brokers, and not by links.
+    orchestrator: bool,
 }
 
 /// Why the node has not joined.
@@ -127,6 +130,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
+    settings.carries_messages = !config.orchestrator.enabled;
     settings.tls = encryption::link_tls(config, listen)?;
     let redirect = config.cluster.redirect == Redirect::V5;
     Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
@@ -193,14 +197,18 @@ impl Joining {
             );
         }
         let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
-        let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
+        let is_orchestrator = config.orchestrator.enabled;
+        let (lease, patience) = (logs::lease(config), config.cluster.patience);
+        let shared = Shared::new(name.as_str(), node.handle(), lease, patience, is_orchestrator);
+        let shared = Arc::new(shared);
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
-        let (lease, settle) = (logs::lease(config), config.cluster.settle);
-        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept };
+        let settle = config.cluster.settle;
+        let setup =
+            Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator: is_orchestrator };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(NodeError::Thread)?;

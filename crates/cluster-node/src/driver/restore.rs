@@ -6,11 +6,12 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Bus, BusError};
 use tidegate_cluster::Former;
-use tidegate_engine::{PartitionId, Partitions, Settings as EngineSettings};
+use tidegate_engine::{PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of};
 use tidegate_mirror::{MirrorError, fetch, log_of};
 use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, bans_of, images_of};
 use tidegate_store::{Durability, RealDisk, Store, keep_all};
@@ -46,9 +47,24 @@ pub(super) struct Restored {
     pub(super) messages: u64,
     pub(super) retained: u64,
     pub(super) bans: usize,
+    /// The transfers by which it was taken in, and sessions at brokers of the dead orchestrators.
+    pub(super) transfers: Vec<Inherited>,
     /// Of these nothing is left anywhere.
     pub(super) lost: Vec<u16>,
 }
+
+/// What was taken over from a dead node at once.
+#[derive(Debug)]
+pub(super) struct Inherited {
+    /// The number under which it was taken in.
+    pub(super) transfer: u64,
+    pub(super) of: String,
+    /// Its sessions at brokers that are worked off here.
+    pub(super) uplinks: Vec<UplinkImage>,
+}
+
+/// Numbers of transfers from dead nodes have this bit, which no move of a table has.
+const DEAD_TRANSFERS: u64 = 1 << 63;
 
 /// Why a task is not done.
 pub(super) enum Hindrance {
@@ -81,6 +97,7 @@ pub(super) struct Restorer {
     bus: Bus,
     engine: EngineSettings,
     scratch: PathBuf,
+    transfers: AtomicU64,
     /// Whether that lies where everybody writes.
     is_among_others: bool,
 }
@@ -135,7 +152,7 @@ impl Restorer {
         };
         // Remains of a process that was killed while it fetched.
         remove(&scratch);
-        Self { name, node, bus, engine, scratch, is_among_others: directory.is_none() }
+        Self { name, node, bus, engine, scratch, transfers: AtomicU64::new(0), is_among_others: directory.is_none() }
     }
 
     /// Does a task. `own` is this node's own memory of its partitions.
@@ -205,10 +222,16 @@ impl Restorer {
         }
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
-        let images = images.map_err(|error| lasting(&error))?;
+        let (images, uplinks) = images.map_err(|error| lasting(&error))?;
+        let is_here = |uplink: &UplinkImage| {
+            key_of_uplink(&place.memory, &uplink.broker).is_some_and(|partition| partitions.contains(&partition))
+        };
+        let uplinks = uplinks.into_iter().filter(is_here);
+        let transfer = DEAD_TRANSFERS | self.transfers.fetch_add(1, Ordering::Relaxed);
+        restored.transfers.push(Inherited { transfer, of: node.to_owned(), uplinks: uplinks.collect() });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
-        let arrived = self.node.arrive(images).map_err(|error| lasting(&error))?;
+        let arrived = self.node.arrive_from_orchestrator(images, transfer).map_err(|error| lasting(&error))?;
         for (partition, owed) in arrived.owed {
             let after = without_retained(owed);
             if before.get(&partition) != Some(&after) {
@@ -252,6 +275,14 @@ impl Restorer {
     }
 }
 
+/// The partition of a dead node whose new home works off the connection to a broker: one for each broker, the same at all
+/// nodes.
+fn key_of_uplink(memory: &Memory, broker: &str) -> Option<u16> {
+    let had: BTreeSet<u16> = memory.holdings.keys().chain(memory.arrived.keys()).copied().collect();
+    let at = usize::from(partition_of(TenantId::DEFAULT, broker).0).checked_rem(had.len())?;
+    had.into_iter().nth(at)
+}
+
 /// Whether the image of a partition that a node remembers is its last one.
 fn has(memory: &Memory, partition: u16, former: &Former) -> bool {
     let came = former.by.is_some() && memory.arrived.get(&partition).copied() == former.by;
@@ -264,6 +295,16 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn a_partition_of_the_dead_node_stands_for_each_broker() {
+        let none = Memory::default();
+        assert_eq!(key_of_uplink(&none, "a"), None);
+        let some = Memory { holdings: [(3, 1), (7, 1)].into(), arrived: [(9, 1)].into(), ..none };
+        for broker in ["a", "b", "10.0.0.1:1883", "10.0.0.2:1883"] {
+            assert!([3, 7, 9].map(Some).contains(&key_of_uplink(&some, broker)), "{broker}");
+        }
+    }
 
     #[test]
     fn fetched_stores_go_to_a_directory_of_this_user_alone() {

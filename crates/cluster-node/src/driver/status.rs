@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
+use super::work::passing::SharedReceiving;
+
 use serde_json::{Value, json};
 use tidegate_administration::{ClusterPart, Part};
 use tidegate_cluster::{Advert, Table, Verdict};
@@ -22,6 +24,7 @@ pub(super) struct Counters {
     mismatches: AtomicU64,
     taken_anew: AtomicU64,
     lapses: AtomicU64,
+    passing: AtomicU64,
     restoring: AtomicU64,
     restored: AtomicU64,
     failovers: AtomicU64,
@@ -40,6 +43,11 @@ impl Counters {
         self.restored.fetch_add(partitions as u64, Ordering::Relaxed);
         self.failover_ms.store(ms, Ordering::Relaxed);
         self.note_anew(lost);
+    }
+
+    /// Messages of brokers are passed on for so many moves.
+    pub(super) fn set_passing(&self, moves: usize) {
+        self.passing.store(moves as u64, Ordering::Relaxed);
     }
 
     pub(super) fn note_out(&self, partitions: usize) {
@@ -102,9 +110,12 @@ pub(super) struct Shared {
     node: NodeHandle,
     /// How long a node may be silent, as it is set here.
     lease: Duration,
+    /// Whether messages cross by brokers, and not by links.
+    pub(super) is_orchestrator: bool,
     /// How long clients wait for the bus, milliseconds.
     pub(super) patience_ms: u64,
     pub(super) counters: Counters,
+    pub(super) receiving: SharedReceiving,
     state: Mutex<State>,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
@@ -120,10 +131,28 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, node: NodeHandle, lease: Duration, patience: Duration) -> Self {
+    pub(super) fn new(
+        name: &str,
+        node: NodeHandle,
+        lease: Duration,
+        patience: Duration,
+        is_orchestrator: bool,
+    ) -> Self {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());
-        Self { name, node, lease, patience_ms, counters, state, was_ready, astray: OnceLock::new() }
+        let receiving = SharedReceiving::default();
+        Self {
+            name,
+            node,
+            lease,
+            is_orchestrator,
+            patience_ms,
+            counters,
+            receiving,
+            state,
+            was_ready,
+            astray: OnceLock::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -218,7 +247,8 @@ impl Shared {
         };
         let alone = !table.lives.iter().any(willing);
         let works = !table.of(&self.name).is_empty();
-        !member || !bus || (*leaving && (alone || !works))
+        let passes = self.counters.passing.load(Ordering::Relaxed) > 0;
+        !member || !bus || (*leaving && (alone || (!works && !passes)))
     }
 
     /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served
@@ -343,6 +373,10 @@ impl Part for ClusterApi {
 }
 
 impl ClusterPart for ClusterApi {
+    fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8> {
+        self.0.receiving.take(&self.0.node, from, question)
+    }
+
     fn view(&self) -> Value {
         let standpoint = self.0.state().standpoint.clone();
         let Standpoint { member, leads, life, leaving, table, adverts, bus, leases } = standpoint;

@@ -1,7 +1,9 @@
 //! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile
 //! by others.
 
+mod adopting;
 mod moves;
+pub(super) mod passing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -23,8 +25,10 @@ use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::TableView;
+use adopting::Adopted;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
+use passing::Passing;
 
 /// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
@@ -69,8 +73,25 @@ pub(super) fn begin(
     let (work, inbox) = channel();
     let name = name.to_string();
     let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-    let worker =
-        Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0 };
+    let receiving = Arc::clone(&shared.receiving);
+    let worker = Worker {
+        name,
+        node,
+        logs,
+        memory,
+        saved: None,
+        shared,
+        events,
+        arriving,
+        departing,
+        passing: BTreeMap::new(),
+        adopted: Vec::new(),
+        receiving,
+        lives: Vec::new(),
+        restorer,
+        tasks,
+        life: 0,
+    };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(NodeError::Thread)
 }
@@ -87,6 +108,13 @@ struct Worker {
     arriving: BTreeMap<u64, Arriving>,
     /// Departing partitions that are not complete, by move.
     departing: BTreeMap<u64, Departing>,
+    /// Partitions whose messages brokers still bring here, by move.
+    passing: BTreeMap<u64, Passing>,
+    receiving: passing::SharedReceiving,
+    /// Connections of dead orchestrators to brokers that are worked off here.
+    adopted: Vec<Adopted>,
+    /// The nodes of the last table.
+    lives: Vec<String>,
     restorer: Restorer,
     /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
@@ -107,6 +135,7 @@ impl Worker {
         loop {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
+            let wait = wait.min(self.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
                 // The partitions here belong to others now. The process is about to end for it, and says so.
@@ -119,6 +148,8 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.send_rests();
+            self.pass_pieces();
+            self.work_off_adopted();
         }
     }
 
@@ -181,7 +212,8 @@ impl Worker {
         let counters = &self.shared.counters;
         counters.note_restored(task.partitions.len() - restored.lost.len(), restored.lost.len(), ms);
         counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
-        let Restored { sessions, messages, retained, bans, lost } = restored;
+        let Restored { sessions, messages, retained, bans, transfers, lost } = restored;
+        self.adopt(transfers);
         let partitions = task.partitions.len();
         tracing::info!(
             partitions,
@@ -200,11 +232,20 @@ impl Worker {
 
     /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
+        self.lives.clone_from(&work.told.names);
         for step in &work.steps {
-            if let Step::Forget(partitions) = step {
-                self.forget(set_of(partitions));
+            if let Step::Expect { partitions, .. } = step {
+                self.end_passing_of(set_of(partitions));
             }
         }
+        for step in &work.steps {
+            if let Step::Forget(partitions) = step {
+                let partitions = self.pass_on(set_of(partitions));
+                self.end_receiving_of(partitions);
+                self.forget(partitions);
+            }
+        }
+        self.end_receiving_of_gone();
         // Remembered partitions are there: arrived ones were in the store before they were said to have arrived.
         self.remember(&work.memory);
         for step in &work.steps {
@@ -232,7 +273,10 @@ impl Worker {
     fn forget(&mut self, partitions: Partitions) {
         self.end_moves_of(partitions);
         let forgotten = self.node.forget_partitions(partitions).and_then(|owed| {
-            self.node.forget_retained(partitions)?;
+            // Each orchestrator keeps the retained messages that its clients subscribe to.
+            if !self.shared.is_orchestrator {
+                self.node.forget_retained(partitions)?;
+            }
             Ok(owed)
         });
         match forgotten {
@@ -279,6 +323,7 @@ impl Worker {
             }
             Step::Resume(partitions) => {
                 self.end_moves_of(set_of(partitions));
+                self.end_passing_of(set_of(partitions));
                 tracing::warn!(
                     partitions = partitions.len(),
                     "a move was called off; its partitions are served here on"
@@ -300,7 +345,7 @@ impl Worker {
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
         self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
-        self.node.release_partitions(all().without(work.held))?;
+        self.node.release_partitions(all().without(work.held).without(self.passed_on()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         Ok(())
     }

@@ -8,6 +8,7 @@
 use crate::cluster::transfer::error::ImageError;
 
 mod export;
+pub(crate) mod forwarding;
 mod import;
 pub(crate) mod moving;
 pub(crate) mod owed;

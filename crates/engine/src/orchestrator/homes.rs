@@ -105,7 +105,10 @@ impl HomesInForce {
     /// Where a partition is served.
     #[inline]
     pub(crate) fn home_of(&self, state: &ShardState, partition: PartitionId) -> Home {
-        if state.moving.has(partition) { Home::Nowhere } else { self.of(partition) }
+        match self.of(partition) {
+            Home::Here if state.moving.has(partition) => Home::Nowhere,
+            home => home,
+        }
     }
 
     /// What a connection whose client is at home elsewhere is told to use.

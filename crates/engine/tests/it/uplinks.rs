@@ -1,8 +1,10 @@
 //! An orchestrator in front of brokers that a test has written.
 
+mod adopted;
 mod bounds;
 mod copies;
 mod filters;
+mod forwarding;
 mod hazards;
 mod lies;
 mod life;

@@ -44,6 +44,8 @@ pub(super) struct Links {
     /// Somebody may wait to be accepted.
     knocking: bool,
     pub(super) oneself: Oneself,
+    /// Whether shards exchange messages with those of other nodes.
+    pub(super) carries_messages: bool,
     tls: Option<LinkTls>,
     pub(super) limits: LinkLimits,
     pub(super) clock: Clock,
@@ -73,7 +75,7 @@ impl Links {
     ) -> Self {
         let own = shards.len() as u16;
         let slots = Slots::new(own);
-        let ClusterSettings { name, incarnation, secret, tls, limits, .. } = settings;
+        let ClusterSettings { name, incarnation, secret, tls, limits, carries_messages, .. } = settings;
         Self {
             poll,
             now: clock.now(),
@@ -82,6 +84,7 @@ impl Links {
             listener,
             knocking: false,
             oneself: Oneself { name, incarnation, shards: own, most_shards: slots.len(), secret },
+            carries_messages,
             tls,
             limits,
             clock,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_engine::ShardId;
+use tidegate_engine::{Roster, ShardId};
 
 use super::handshake::Acquaintance;
 use super::links::Links;
@@ -158,7 +158,11 @@ impl Links {
         let of_all: Arc<[PeerSeat]> = of_all.into();
         let number = self.rosters.next();
         for (shard, inbox) in (0..).map(ShardId).zip(&self.shards) {
-            let roster = roster(self.place(shard), &self.view, &self.oneself.name, &seats);
+            let roster = if self.carries_messages {
+                roster(self.place(shard), &self.view, &self.oneself.name, &seats)
+            } else {
+                Roster::alone(self.place(shard)).with_moves(self.view.moves_begun, &self.view.open_moves)
+            };
             let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
             inbox.send(ToShard::Admin(Admin::Roster(Box::new(order))));
         }

@@ -18,6 +18,8 @@ pub struct ClusterSettings {
     pub listen: SocketAddr,
     /// What all nodes of the cluster know.
     pub secret: Secret,
+    /// Whether the nodes exchange messages over their links. Orchestrators do not: their messages cross by brokers.
+    pub carries_messages: bool,
     /// How links are encrypted; without it they are not. All nodes need the same.
     pub tls: Option<LinkTls>,
     /// How much others may keep it waiting.
@@ -27,7 +29,7 @@ pub struct ClusterSettings {
 impl ClusterSettings {
     /// Settings with defaults for the limits.
     pub fn new(name: NodeName, incarnation: u64, listen: SocketAddr, secret: Secret) -> Self {
-        Self { name, incarnation, listen, secret, tls: None, limits: LinkLimits::default() }
+        Self { name, incarnation, listen, secret, carries_messages: true, tls: None, limits: LinkLimits::default() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     Engine, Now, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Sweep, Takers,
+    UplinkImage,
 };
 use tidegate_store::Store;
 
@@ -55,7 +56,7 @@ pub fn images_of(
     store: &Store,
     settings: EngineSettings,
     partitions: Partitions,
-) -> Result<Vec<PartitionImage>, PlaceError> {
+) -> Result<(Vec<PartitionImage>, Vec<UplinkImage>), PlaceError> {
     let now = Clock::start().now();
     let mut settings = settings;
     // Queues come into memory as they are: they leave it again at once.
@@ -81,7 +82,7 @@ pub fn images_of(
     engine.finish_restore(now).map_err(DurableError::from)?;
     engine.hold_partitions(now, partitions, None);
     match engine.snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
-        Snapshot::Taken(images) => Ok(images),
+        Snapshot::Taken(images) => Ok((images, engine.uplink_images(now))),
         Snapshot::Loading => Err(PlaceError::TooLong),
     }
 }
@@ -117,6 +118,6 @@ mod tests {
         let mut pairs = 0;
         opened(&disk).for_each(&mut |_, _| pairs += 1).unwrap();
         assert_eq!(pairs, 1, "it is there");
-        assert_eq!(images_of(&opened(&disk), EngineSettings::default(), all).unwrap().len(), usize::from(PARTITIONS));
+        assert_eq!(images_of(&opened(&disk), EngineSettings::default(), all).unwrap().0.len(), usize::from(PARTITIONS));
     }
 }

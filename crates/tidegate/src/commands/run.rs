@@ -92,7 +92,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let written = config;
     let agree = joining.as_ref().map(Joining::tenant_agreement);
     let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
-    let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
+    let is_alone = config.orchestrator.enabled && joining.is_none();
+    let homes = is_alone.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = tidegate_identity::authentication::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
@@ -108,7 +109,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     }
     let node = start_node(config, settings, store, &status)?;
     let keeper = homes.clone();
-    let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
+    let mut placement = orchestrate(homes, config, &node, &tenancy, &status);
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining
         .map(|joining| joining.begin(config, &node, admin, mirrored.as_ref().map(|it| it.for_cluster(config))))
@@ -168,18 +169,22 @@ fn start_metering(
     Ok(metering)
 }
 
-/// Begins to be an orchestrator. Returns which work it does.
+/// Begins to be an orchestrator, where it is one. Returns which work it does when it is in no cluster.
 fn orchestrate(
-    homes: Arc<HomesKeeper>,
+    homes: Option<Arc<HomesKeeper>>,
     config: &Config,
     node: &Node,
     tenancy: &Tenancy,
     status: &BrokerStatus,
 ) -> Placement {
-    homes.begin(node.handle(), tenancy.clone());
-    let placement = homes.placement();
-    status.parts().register_fleet(Arc::new(Orchestrator::new(config.clone(), homes)));
-    placement
+    let placement = homes.as_ref().map(|homes| {
+        homes.begin(node.handle(), tenancy.clone());
+        homes.placement()
+    });
+    if config.orchestrator.enabled {
+        status.parts().register_fleet(Arc::new(Orchestrator::new(config.clone(), homes)));
+    }
+    placement.unwrap_or_default()
 }
 
 /// Stops what works beside the node: changes of bans from other orchestrators, and the services that are its clients.

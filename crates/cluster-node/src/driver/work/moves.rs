@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 
+use super::passing::Passing;
 use super::{Event, Worker};
 use crate::driver::error::PartitionMoveError;
 use crate::driver::parts::{self, Kind};
@@ -53,6 +54,9 @@ impl Worker {
     /// This node cannot do its part as the old home.
     pub(super) fn refuse_departure(&mut self, id: u64, to: &str, error: &PartitionMoveError) {
         self.departing.remove(&id);
+        if let Some(passing) = self.passing.get(&id).map(Passing::partitions) {
+            self.end_passing_of(passing);
+        }
         self.shared.counters.note_failed();
         tracing::warn!(to, why = %error, "partitions were not moved; they are served here on");
         let _ = self.events.send(Event::Refused(id));
@@ -67,7 +71,12 @@ impl Worker {
         let head = json!({ "from": self.name, "partitions": named, "owed": owed });
         let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() };
         let bytes = self.send_parcel(id, Kind::Images, &parcel)?;
-        self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
+        if self.shared.is_orchestrator {
+            self.begin_passing(id, partitions, to);
+            self.shared.counters.note_out(named.len());
+        } else {
+            self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
+        }
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are on their way to another node");
         Ok(())
@@ -88,7 +97,12 @@ impl Worker {
     fn images(&self, id: u64, partitions: Partitions) -> Result<Vec<PartitionImage>, PartitionMoveError> {
         let deadline = Instant::now() + LOAD_TIMEOUT;
         loop {
-            let images = self.node.snapshot_for_node(partitions, parts::MAX_BYTES as u64, id);
+            let max_bytes = parts::MAX_BYTES as u64;
+            let images = if self.shared.is_orchestrator {
+                self.node.snapshot_for_orchestrator(partitions, max_bytes, id)
+            } else {
+                self.node.snapshot_for_node(partitions, max_bytes, id)
+            };
             if let Some(images) = images? {
                 return Ok(images);
             }
@@ -142,12 +156,12 @@ impl Worker {
             Kind::Rest => self.complete(id, parcel),
         };
         match (outcome, kind) {
-            (Ok(()), Kind::Images) => {
+            (Ok(()), Kind::Images) if !self.shared.is_orchestrator => {
                 if let Some(arriving) = self.arriving.get_mut(&id) {
                     arriving.taken_in = true;
                 }
             }
-            (Ok(()), Kind::Rest) => {
+            (Ok(()), _) => {
                 // Before any node knows of it: when this node dies, others look here for the partitions.
                 let mut memory = self.saved.clone().unwrap_or_default();
                 memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
@@ -157,6 +171,7 @@ impl Worker {
             (Err(error), _) => {
                 self.shared.counters.note_failed();
                 tracing::warn!(why = %error, "partitions that came were not taken in; they stay where they were");
+                self.end_receiving_of(expected);
                 self.forget(expected);
                 let _ = self.events.send(Event::Refused(id));
             }
@@ -176,7 +191,12 @@ impl Worker {
         let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(list("owed")).collect();
         let images = partitions.into_iter().zip(parcel.pieces.clone());
         let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
-        let arrived = self.node.arrive_from_node(images.collect(), id)?;
+        let arrived = if self.shared.is_orchestrator {
+            self.receiving.begin(id, expected, parcel.head.get("from").and_then(Value::as_str).unwrap_or_default());
+            self.node.arrive_from_orchestrator(images.collect(), id)?
+        } else {
+            self.node.arrive_from_node(images.collect(), id)?
+        };
         for (partition, owed) in arrived.owed {
             let (before, after) = (owed_before.get(&partition), without_retained(owed));
             if before != Some(&after) {

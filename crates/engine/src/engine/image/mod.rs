@@ -1,6 +1,8 @@
 //! Partitions that move between processes: calls of the engine.
 
+pub(crate) mod adopting;
 mod export;
+mod forwarding;
 mod import;
 mod moving;
 mod owed;

@@ -3,17 +3,13 @@
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
-use crate::ids::{Partitions, TenantId};
-use crate::image::rest::{Ahead, REST_MAX_BYTES, put_noted};
-use crate::image::{begin, open, seal};
+use crate::ids::Partitions;
+use crate::image::rest::{AHEAD_MAX, REST_MAX_BYTES, each_noted, put_noted};
+use crate::image::{begin, seal};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
-use crate::records::image::read_message;
 use std::collections::BTreeSet;
-
-/// Ids remembered that may still come from brokers after they were delivered here.
-const AHEAD_MAX: usize = 1 << 16;
 
 /// What is put together for those who came.
 struct Sift {
@@ -31,19 +27,6 @@ impl Sift {
         }
         put_noted(&mut self.out, now, id, message);
     }
-}
-
-/// Reads what was noted.
-fn each_noted(now: Now, bytes: &[u8], mut take: impl FnMut(Option<&MessageId>, &MessageRef)) -> Result<(), ImageError> {
-    let mut reader = open(bytes)?;
-    while !reader.is_empty() {
-        let (origin, number) = (reader.u64("an origin")?, reader.u64("a number of an origin")?);
-        let message = read_message(&mut reader, now, TenantId::DEFAULT)?;
-        let id = MessageId { origin, number, entered: 0, publisher: 0, retain: false };
-        // Numbers begin with 1; a message of a broker that brings no ids has none.
-        take(Some(&id).filter(|_| number != 0), &message);
-    }
-    Ok(())
 }
 
 impl Engine {
@@ -84,7 +67,7 @@ impl Engine {
                 }
             })?;
         }
-        self.handover.ahead = Ahead { partitions, ids: sift.ahead };
+        self.handover.ahead.add(partitions, sift.ahead);
         Ok(seal(sift.out))
     }
 

@@ -47,7 +47,8 @@ impl Engine {
         uplink.silent = true;
         uplink.probe = Probe { asked: Some(now.monotonic), next: Millis::NEVER, answered: 0 };
         let (version, session) = (uplink.version, uplink.session);
-        let client_id = format!("{}-{name}", settings.shown_name());
+        let own = || format!("{}-{name}", settings.shown_name());
+        let client_id = uplink.adopted.as_ref().map_or_else(own, |adopted| adopted.client_id.clone());
         let lasting = uplink.options.lasting;
         let (user_name, password) = (uplink.options.user_name.clone(), uplink.options.password.clone());
         let told = [(ORCHESTRATOR, settings.orchestrator.as_str())];

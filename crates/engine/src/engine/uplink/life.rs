@@ -68,6 +68,7 @@ impl Engine {
             probe: Probe::default(),
             last: LastMessage::default(),
             kept,
+            adopted: None,
             counters: UplinkCounters::default(),
             last_error: String::new(),
             told_away: false,

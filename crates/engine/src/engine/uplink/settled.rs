@@ -25,6 +25,15 @@ impl Engine {
         Settling { awaited }
     }
 
+    /// The same for one broker, which is waited for where it is away.
+    pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
+        self.state.journal.now = now;
+        let key = self.uplinks.brokers.find(broker);
+        let asked = key.and_then(|key| self.uplinks.brokers.await_uplink_or_its_connection(now, &mut self.state, key));
+        self.after_frame(now);
+        Settling { awaited: asked.into_iter().collect() }
+    }
+
     /// Whether all of it has come. Brokers that have said all are not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
         self.state.journal.now = now;

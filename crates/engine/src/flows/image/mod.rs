@@ -1,6 +1,7 @@
 //! Partitions that move between processes.
 
 pub(crate) mod export;
+pub(crate) mod forwarding;
 pub(crate) mod imaging;
 pub(crate) mod import;
 pub(crate) mod leaving;

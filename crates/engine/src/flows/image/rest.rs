@@ -30,6 +30,9 @@ impl Moving<'_> {
             }
             self.handover.note_rest(now, id, message);
         }
+        if !self.handover.forwarding.is_empty() {
+            passed_over = passed_over.with(self.attend_forwarding(now, slot, id, message));
+        }
         if passed_over.is_empty() {
             return false;
         }

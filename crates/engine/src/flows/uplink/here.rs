@@ -33,7 +33,7 @@ impl Uplinking<'_> {
         }
         let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
-        if self.handover.is_under_way() && moving!(self).attend_moves(now, slot, id.as_ref(), message) {
+        if self.handover.concerns(id.as_ref()) && moving!(self).attend_moves(now, slot, id.as_ref(), message) {
             return;
         }
         let given = message.publication();

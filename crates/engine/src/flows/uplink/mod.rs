@@ -1,5 +1,6 @@
 //! Brokers of a fleet.
 
+pub(crate) mod adopted;
 pub(crate) mod connection;
 pub(crate) mod filters;
 pub(crate) mod here;

@@ -7,7 +7,7 @@ use crate::flows::publish::dispatch::reach;
 use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::uplink::uplinking::Uplinking;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, SessionKey, TenantId, UplinkKey};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -30,6 +30,11 @@ impl Uplinking<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
+        if self.handover.is_full() {
+            // The broker keeps what is not acknowledged, and sends it again on the next connection.
+            let detail = "too many messages wait for the new homes of partitions that have moved";
+            return Err(Refused::new(Reason::MemoryCeiling, detail));
+        }
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
@@ -57,18 +62,9 @@ impl Uplinking<'_> {
             return Ok(());
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
-        let new = match &id {
-            Some(id) => {
-                let new = self.uplinks.settlement.seen.insert(id);
-                if new && let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
-                    uplink.keep_id(self.state, session, raw.qos, id);
-                }
-                new
-            }
-            None => {
-                self.uplinks.brokers.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties))
-            }
-        };
+        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
+        self.handover.note_former(adopted.map(|adopted| adopted.transfer));
+        let new = self.note_seen(session, uplink, &raw, &properties, id.as_ref());
         let outcome = if new {
             let mut forwarded = std::mem::take(self.scratch_properties);
             forwarded.clear();
@@ -86,12 +82,34 @@ impl Uplinking<'_> {
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
                 uplink.counters.duplicates += 1;
             }
+            if let Some(id) = &id {
+                self.deliver_to_taken_over(now, uplink, &raw, &properties, id);
+            }
             Ok(0)
         };
+        self.handover.note_former(None);
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
+    }
+
+    /// Notes that a message has come; says whether it is new.
+    fn note_seen(
+        &mut self,
+        session: SessionKey,
+        uplink: UplinkKey,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) -> bool {
+        let from = self.uplinks.brokers.all.get_mut(&uplink);
+        let Some(id) = id else { return from.is_none_or(|uplink| !uplink.last.is_copy(raw, properties)) };
+        let new = self.uplinks.settlement.seen.insert(id);
+        if new && let Some(uplink) = from {
+            uplink.keep_id(self.state, session, raw.qos, id);
+        }
+        new
     }
 
     /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
@@ -130,7 +148,7 @@ impl Uplinking<'_> {
             return Ok(0);
         }
         let publisher = id.map_or(0, |id| id.publisher);
-        if !kept_there && self.handover.is_under_way() {
+        if !kept_there && self.handover.concerns(id.as_ref()) {
             // Notes for others have the topic of brokers.
             let Ok(topic) = std::str::from_utf8(raw.topic) else { return Ok(0) };
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);

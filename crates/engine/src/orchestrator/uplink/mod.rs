@@ -26,6 +26,7 @@
 //!   a while.
 //! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
+pub(crate) mod adopted;
 pub(crate) mod asking;
 pub(crate) mod confirm;
 pub(crate) mod connection;
@@ -62,6 +63,7 @@ use crate::session::{Delivery, InFlight};
 pub use crate::settings::uplinks::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
+use adopted::Adopted;
 use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 pub(crate) use filters::{FilterSync, WantedFilters};
@@ -214,6 +216,8 @@ pub(crate) struct Uplink {
     /// The last message that had no id.
     pub(crate) last: LastMessage,
     pub(crate) kept: KeptIds,
+    /// What is known of the dead orchestrator whose connection this goes on with.
+    pub(crate) adopted: Option<Box<Adopted>>,
     pub(crate) counters: UplinkCounters,
     pub(crate) last_error: String,
     /// Whether the log was told that the broker is away.

@@ -54,6 +54,20 @@ impl Brokers {
         Some(Awaited { key, connection, answers_wanted, received, sent, unreturned: None })
     }
 
+    /// The same for one that may be away: it is waited for.
+    pub(crate) fn await_uplink_or_its_connection(
+        &mut self,
+        now: Now,
+        state: &mut ShardState,
+        key: UplinkKey,
+    ) -> Option<Awaited> {
+        if self.all.get(&key)?.stage == Stage::Open {
+            return self.await_uplink(now, state, key);
+        }
+        let connection = ConnectionKey { index: u32::MAX, generation: 0 };
+        Some(Awaited { key, connection, answers_wanted: u64::MAX, received: 0, sent: 0, unreturned: None })
+    }
+
     pub(crate) fn still_awaited(&mut self, now: Now, state: &mut ShardState, mut awaited: Awaited) -> Option<Awaited> {
         // One that was taken out gives nothing any more.
         let uplink = self.all.get(&awaited.key)?;

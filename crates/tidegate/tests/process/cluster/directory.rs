@@ -8,7 +8,7 @@ use super::{A, B, Bus, C, Cluster, failover, moves};
 use crate::broker::Folder;
 
 /// A directory in which nodes have their bus. It has no server of its own.
-struct SharedDirectory(Folder);
+pub(super) struct SharedDirectory(pub(super) Folder);
 
 impl Bus for SharedDirectory {
     fn address(&self) -> String {

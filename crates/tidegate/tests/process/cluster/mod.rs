@@ -11,6 +11,7 @@ pub(crate) mod kafka;
 mod members;
 mod messages;
 mod moves;
+mod orchestrators;
 mod outage;
 mod placed;
 mod rolling;

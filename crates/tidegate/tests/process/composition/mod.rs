@@ -96,3 +96,23 @@ fn an_orchestrator_has_everything_at_once() {
     stage.note(Feature::Orchestrator);
     stage.used_just(&ORCHESTRATOR);
 }
+
+#[test]
+fn an_orchestrator_cluster_has_everything_at_once() {
+    let folder = Folder::new();
+    let mut stage = Stage::orchestrator_cluster(&format!("embedded://{}", folder.file("bus")));
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Embedded);
+    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Embedded]].concat());
+}
+
+#[test]
+fn an_orchestrator_cluster_on_nats_has_everything_at_once() {
+    let nats = Nats::start();
+    let mut stage = Stage::orchestrator_cluster(&nats.address());
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Nats);
+    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Nats]].concat());
+}

@@ -19,7 +19,7 @@ const ELSEWHERE: [Covered; 2] = [
 const REASONS: [(&[Feature], &[Feature], &str); 8] = [
     (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
     (&[Embedded], &[Kubernetes], "processes of one machine share it, and pods run on several machines"),
-    (&[Embedded, Nats, Kafka], &[Orchestrator], "a process is a node or an orchestrator: not built"),
+    (&[Kafka], &[Orchestrator], "like the embedded bus and NATS, by the same code; not started by this test"),
     (&[Orchestrator], &[Addresses, Points, Groups, Applications], "an orchestrator knows no mobile nodes: not built"),
     (&[Kubernetes], &Feature::ALL, "rendered and checked by `e2e/test_helm.py`, not started by this test"),
     (&[Manager], &[Embedded, Nats, Kafka], "a manager starts orchestrators and brokers: not built"),
@@ -34,6 +34,8 @@ fn tests() -> Vec<(&'static str, Vec<Feature>)> {
         ("an_orchestrator_has_everything_at_once", ORCHESTRATOR.to_vec()),
         ("a_cluster_on_the_embedded_bus_has_everything_at_once", [&BROKER[..], &[Embedded]].concat()),
         ("a_cluster_on_nats_has_everything_at_once", [&BROKER[..], &[Nats]].concat()),
+        ("an_orchestrator_cluster_has_everything_at_once", [&ORCHESTRATOR[..], &[Embedded]].concat()),
+        ("an_orchestrator_cluster_on_nats_has_everything_at_once", [&ORCHESTRATOR[..], &[Nats]].concat()),
         ("a_cluster_on_kafka_has_everything_at_once", [&BROKER[..], &[Kafka]].concat()),
     ];
     tests.extend(ELSEWHERE.map(|(name, features)| (name, features.to_vec())));

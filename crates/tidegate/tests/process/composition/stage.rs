@@ -52,6 +52,11 @@ impl Stage {
         Self::start(Kind::Orchestrator, None)
     }
 
+    /// Two orchestrators that are members of a cluster on this bus.
+    pub(super) fn orchestrator_cluster(bus: &str) -> Self {
+        Self::start(Kind::Orchestrator, Some(bus))
+    }
+
     fn start(kind: Kind, bus: Option<&str>) -> Self {
         let folder = Folder::new();
         let made = run(&["cert", "dev", "--out", &folder.file("certs")]);
@@ -68,15 +73,19 @@ impl Stage {
         stage.write_rules(true);
         let text = stage.configuration();
         stage.folder.write("member.toml", &text);
-        let count = if kind == Kind::Cluster { NAMES.len() } else { 1 };
+        let count = if stage.is_cluster() { NAMES.len() } else { 1 };
         for which in 0..count {
             stage.members.push(None);
             stage.run(which);
         }
-        if kind == Kind::Cluster {
+        if stage.is_cluster() {
             stage.wait_even();
         }
         stage
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.kind == Kind::Cluster || (self.kind == Kind::Orchestrator && self.bus.is_some())
     }
 
     fn write_rules(&self, secret: bool) {
@@ -122,14 +131,15 @@ impl Stage {
         let (config, data) = (self.folder.file("member.toml"), self.folder.file(NAMES[which]));
         let mut arguments = vec!["--config", &config, "--data", &data, "--admin", "127.0.0.1:0"];
         let to = format!("mqtt://{}", self.other.address("mqtt://"));
-        match (self.kind, &self.bus) {
-            (Kind::Broker, _) => arguments.extend(["--set", "context.name=gw"]),
-            (Kind::Cluster, bus) => {
-                let bus = bus.as_deref().unwrap_or_default();
-                arguments.extend(["--node", NAMES[which], "--bus", bus, "--set", "cluster.lease=2s"]);
-                arguments.extend(["--set", "cluster.settle=0", "--set", "mirror.max_bytes=256MiB"]);
-            }
-            (Kind::Orchestrator, _) => arguments = [&["orchestrator", "--broker", &to][..], &arguments].concat(),
+        if self.kind == Kind::Broker {
+            arguments.extend(["--set", "context.name=gw"]);
+        }
+        if let Some(bus) = self.bus.as_deref().filter(|_| self.is_cluster()) {
+            arguments.extend(["--node", NAMES[which], "--bus", bus, "--set", "cluster.lease=2s"]);
+            arguments.extend(["--set", "cluster.settle=0", "--set", "mirror.max_bytes=256MiB"]);
+        }
+        if self.kind == Kind::Orchestrator {
+            arguments = [&["orchestrator", "--broker", &to][..], &arguments].concat();
         }
         self.members[which] = Some(Broker::start_with(&arguments));
     }
