@@ -42,7 +42,10 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::context::check(config, findings);
     crate::authentication::check(config, findings);
     crate::bridges::check(config, findings);
+    #[cfg(feature = "pipelines")]
     crate::hub::check(config, findings);
+    #[cfg(not(feature = "pipelines"))]
+    crate::hub::refuse(findings, config);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {

@@ -42,6 +42,7 @@ impl Gateway for ToSessions {
             tidegate_http::ReadError::InvalidTopic => ReadError::InvalidTopic,
             tidegate_http::ReadError::Elsewhere => ReadError::Elsewhere,
             tidegate_http::ReadError::SessionElsewhere => ReadError::SessionElsewhere,
+            // CoAP asks for no histories.
             tidegate_http::ReadError::Unavailable | tidegate_http::ReadError::Missing => ReadError::Unavailable,
         })
     }

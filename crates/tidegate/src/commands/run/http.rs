@@ -11,7 +11,7 @@ use std::time::Duration;
 use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
-use tidegate_connectors::hub::{HistoryQuery, read_history};
+use tidegate_connectors::hub::{HistoryQuery, histories, read_history};
 use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
@@ -59,8 +59,8 @@ impl ToNode {
         let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
         let (asked, shared) = (config.needs_authentication(), clustered || config.orchestrator.enabled);
         let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
-        let histories = tenants.map(|tenant| (tenant.to_owned(), config.histories(tenant)));
-        let histories = histories.filter(|(_, histories)| !histories.is_empty()).collect();
+        let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
+        let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
         Self { node, visitors, tenancy, asked, shared, histories }
     }
 

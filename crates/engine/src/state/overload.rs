@@ -1,12 +1,11 @@
 //! Publishers wait while the shard holds too much memory.
 
-use crate::desk::Desk;
 use crate::event::Delay;
 use crate::ids::SessionKey;
-use crate::limits::overload::Overload;
 use crate::session::{BlockedPublisher, Session};
+use crate::state::ShardState;
 
-impl Desk {
+impl ShardState {
     /// A message was queued: above the mark, an eighth below the ceiling, its publisher waits, if there is a client
     /// that may empty the queue. What waiting publishers have sent does not count: it goes when they may go on.
     #[inline]
@@ -28,19 +27,5 @@ impl Desk {
                 self.reports().tell_delayed(Delay::Memory, publisher.connection);
             }
         }
-    }
-
-    /// Whether those who wait for memory may go on: a quarter below the ceiling.
-    #[inline]
-    pub(crate) fn has_memory_again(&self) -> bool {
-        let Overload { waiting, given_up } = &self.overload;
-        let held = self.memory.held - self.memory.input_bytes;
-        (*given_up || !waiting.is_empty()) && held <= self.settings.limits.memory_ceiling / 4 * 3
-    }
-
-    /// Lets those go on who waited for memory.
-    pub(crate) fn release_for_memory(&mut self) {
-        let waiting = std::mem::take(&mut self.overload).waiting;
-        self.to_unpark.extend(waiting);
     }
 }

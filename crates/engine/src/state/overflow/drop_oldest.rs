@@ -1,15 +1,15 @@
 //! The oldest waiting message makes room: of the least priority, and never one of a higher priority than the new one.
 
-use crate::desk::Desk;
 use crate::now::Millis;
 use crate::session::overflow::Arriving;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
+impl ShardState {
     pub(super) fn drop_oldest(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
         if !bounds.fits(0, 0, delivery.cost()) {
-            return self.drop_newest(now, arriving);
+            return self.refuse(now, arriving, Reason::QueueFullNewest);
         }
         if let Some(session) = self.sessions.get_mut(to.0) {
             session.tell_queue_full(&mut self.events, now, Reason::QueueFullOldest);
@@ -23,7 +23,8 @@ impl Desk {
             if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
                 return true;
             }
-            let Some(older) = self.pop_least(to, delivery.message.priority) else {
+            let priority = delivery.message.priority;
+            let Some(older) = self.sessions.pop_least(&mut self.memory, &mut self.journal, to, priority) else {
                 self.reports().discard_arriving(Reason::QueueFullNewest, arriving);
                 return false;
             };

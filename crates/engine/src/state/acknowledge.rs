@@ -1,12 +1,12 @@
 //! Messages that a receiver has acknowledged, and those that are sent again.
 
-use crate::desk::{Desk, open_output};
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape};
 use crate::session::Delivery;
 use crate::session::acknowledge::{Answered, WrongType, put_ack};
 use crate::session::packet_ids::State;
+use crate::state::{ShardState, open_output};
 use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ enum Again {
     PubRel,
 }
 
-impl Desk {
+impl ShardState {
     /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if no message is in
     /// flight under this packet identifier. A PUBREC that is repeated gets its PUBREL again.
     ///

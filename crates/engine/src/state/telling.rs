@@ -1,11 +1,11 @@
 //! What happens to single messages is reported.
 
-use crate::desk::Reporting;
 use crate::event::{Attempt, Delay, Event, LogEvent};
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::message::{MessageRef, Publication};
 use crate::session::BlockedPublisher;
 use crate::session::overflow::Arriving;
+use crate::state::Reporting;
 use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
 

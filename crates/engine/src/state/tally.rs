@@ -2,12 +2,12 @@
 
 use crate::addresses::receipts::{Asked, Receipt, quoted};
 use crate::addresses::tally::{Counted, Part, Whole};
-use crate::desk::Reporting;
 use crate::ids::ShardId;
 use crate::link::counts::Counts;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::roster::Shards;
+use crate::state::Reporting;
 use crate::telling::fate::Fate;
 use crate::timers::Timer;
 use std::collections::BTreeMap;

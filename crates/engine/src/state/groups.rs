@@ -1,11 +1,11 @@
 //! Whether a session takes a message of a shared group.
 
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::message::Publication;
 use crate::publish::admission::Wanted;
+use crate::state::ShardState;
 
-impl Desk {
+impl ShardState {
     /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
     pub(crate) fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
         if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {

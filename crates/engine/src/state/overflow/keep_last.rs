@@ -1,14 +1,14 @@
 //! The newest message of a topic replaces the waiting older one of the same topic, also where there is room. A queue
 //! that is full of other topics gives up its oldest message.
 
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::session::Delivery;
 use crate::session::overflow::Arriving;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
+impl ShardState {
     pub(super) fn keep_last(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
         let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) else { return false };

@@ -1,15 +1,15 @@
 //! Room in queues for a PUBLISH.
 
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::publish::admission::{Full, Wanted};
 use crate::session::BlockedPublisher;
 use crate::settings::OverflowPolicy;
+use crate::state::ShardState;
 use crate::topics::Route;
 use tidegate_mqtt::QoS;
 
-impl Desk {
+impl ShardState {
     /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note
     /// who waits for it, if anyone does; their number is returned.
     pub(crate) fn rejecting(

@@ -2,7 +2,6 @@
 
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
-use crate::desk::{Desk, open_output};
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::Numbers;
 use crate::message::Publication;
@@ -13,6 +12,7 @@ use crate::session::terms::Terms;
 use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
+use crate::state::{ShardState, open_output};
 use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ fn note_sent_once(group: Option<&Rc<Membership>>, qos: QoS) {
     }
 }
 
-impl Desk {
+impl ShardState {
     /// Delivers a message to a session. Never fails: what is not delivered is counted with its reason.
     #[inline]
     pub(crate) fn deliver(
@@ -152,8 +152,8 @@ impl Desk {
             self.reports().tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
-            self.note_expiry(to, publication.expires_at);
-            self.read_ahead(to);
+            self.sessions.note_expiry(&mut self.timers, to, publication.expires_at);
+            self.sessions.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events, to);
             return;
         }
         let Some(session) = self.sessions.get_mut(to.0) else { return };
@@ -171,7 +171,7 @@ impl Desk {
         if let Some(older) = replaced {
             self.drop_replaced(to, &older);
         }
-        self.note_expiry(to, publication.expires_at);
+        self.sessions.note_expiry(&mut self.timers, to, publication.expires_at);
         self.note_queued(to, terms.publisher);
     }
 
@@ -313,14 +313,7 @@ impl Desk {
         if empty && fetching {
             self.hungry.push(to);
         }
-        self.read_ahead(to);
-    }
-
-    /// Whether a session would send the next message at once.
-    pub(crate) fn has_room(&self, to: SessionKey) -> bool {
-        let Some(session) = self.sessions.get(to.0) else { return false };
-        let Some(connection) = session.connection.and_then(|key| self.connections.get(key)) else { return false };
-        session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty()) && connection.output_len() <= self.high_water / 2
+        self.sessions.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events, to);
     }
 }
 

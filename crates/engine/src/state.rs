@@ -1,6 +1,6 @@
-//! The clients of a shard: connections, sessions, and what both have in common.
+//! The state of a shard: connections, sessions, and what both have in common.
 //!
-//! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
+//! It hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
 pub(crate) mod acknowledge;
@@ -17,7 +17,6 @@ pub(crate) mod restore;
 pub(crate) mod tail;
 pub(crate) mod tally;
 pub(crate) mod telling;
-pub(crate) mod turn_share;
 
 use crate::addresses::{Receipts, Tallies};
 use crate::cluster::exchanges::Exchanges;
@@ -53,9 +52,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use tidegate_mqtt::PacketType;
 
-/// Clients of a shard.
+/// The state of a shard: its connections and sessions, their timers and limits, and the events, counters and changes that
+/// they cause.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct ShardState {
     pub settings: Arc<Settings>,
     pub shard: ShardId,
     pub overflow: OverflowRules,
@@ -129,7 +129,7 @@ pub(crate) struct Desk {
     pub exchanges: Exchanges,
 }
 
-impl Desk {
+impl ShardState {
     pub(crate) fn new(settings: Arc<Settings>, shard: ShardId, now: Now) -> Self {
         let listeners = settings.listeners.len();
         let high_water = settings.limits.output_high_water as usize;
@@ -264,19 +264,6 @@ impl Desk {
         }
     }
 
-    /// Gives a session a will instead of the one it has, and returns that.
-    pub(crate) fn replace_will(&mut self, key: SessionKey, will: Option<Will>) -> Option<Will> {
-        let session = self.sessions.get_mut(key.0)?;
-        if will.is_none() && session.rare.is_none() {
-            return None;
-        }
-        self.memory.held += will.as_ref().map_or(0, Will::cost);
-        let before = std::mem::replace(&mut session.rare_mut().will, will);
-        self.memory.held -= before.as_ref().map_or(0, Will::cost);
-        self.sessions.store_will(&mut self.journal, key);
-        before
-    }
-
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
         self.pool.clear();
@@ -355,7 +342,7 @@ pub(crate) struct Reporting<'d> {
     pub timers: &'d mut Schedule<Timer>,
 }
 
-impl Desk {
+impl ShardState {
     /// The parts that count and report what happens to messages.
     #[inline]
     pub(crate) fn reports(&mut self) -> Reporting<'_> {

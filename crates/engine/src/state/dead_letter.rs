@@ -1,17 +1,9 @@
 //! Dead letters are noted.
 
-use crate::desk::{Desk, Reporting};
 use crate::message::{MessageRef, Publication};
 use crate::publish::dead_letter::Noted;
+use crate::state::Reporting;
 use crate::telling::reason::Reason;
-
-impl Desk {
-    /// Whether dead letters wait to be published.
-    #[inline]
-    pub(crate) fn has_dead_letters(&self) -> bool {
-        self.dead_letters.as_ref().is_some_and(|letters| !letters.waiting.is_empty())
-    }
-}
 
 impl Reporting<'_> {
     /// Counts a message that is not delivered, and keeps it as a dead letter if that is wanted.
@@ -25,7 +17,7 @@ impl Reporting<'_> {
         }
     }
 
-    /// As [`Desk::discard`], of a message that nobody has kept yet.
+    /// As [`ShardState::discard`], of a message that nobody has kept yet.
     #[inline]
     pub(crate) fn discard_publication(&mut self, reason: Reason, publication: &mut Publication<'_>) {
         if self.dead_letters.is_some() {

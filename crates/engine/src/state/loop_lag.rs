@@ -1,17 +1,17 @@
 //! The lag of the event loop is charged to publishers.
 
-use crate::desk::Desk;
 use crate::event::Delay;
 use crate::ids::TenantId;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
+use crate::state::ShardState;
 
 /// What a message costs beside its bytes, each time that it is handed on, in bytes.
 const MESSAGE_BYTES: u64 = 256;
 
-impl Desk {
+impl ShardState {
     /// Counts what a message has made this shard do that went to so many sessions. Whoever has made it do more than the
     /// others waits, unless that has not helped for as long as publishers may be made to wait.
     #[cold]

@@ -1,9 +1,9 @@
 //! Receipts are noted.
 
 use crate::addresses::receipts::{Asked, Receipt, quoted};
-use crate::desk::Reporting;
 use crate::ids::{SessionKey, TenantId};
 use crate::message::{Message, Publication};
+use crate::state::Reporting;
 use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
 use crate::topics::address_name::Address;

@@ -1,22 +1,14 @@
 //! Queued messages expire.
 
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::Delivery;
 use crate::settings::overflow::Bounds;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
-    /// A message came into a session's queue: it leaves when it expires.
-    #[inline]
-    pub(crate) fn note_expiry(&mut self, to: SessionKey, expires_at: Millis) {
-        if expires_at != Millis::NEVER {
-            self.sessions.watch_expiry(&mut self.timers, to);
-        }
-    }
-
+impl ShardState {
     /// Whether a queue has room for a message of this cost, after what has expired has left it.
     pub(crate) fn has_room_after_expiry(&mut self, now: Millis, to: SessionKey, bounds: &Bounds, cost: u64) -> bool {
         loop {
@@ -47,15 +39,15 @@ impl Desk {
     pub(crate) fn expire_next(&mut self, now: Millis, to: SessionKey) -> u64 {
         let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
         let Some(flow) = session.flow.as_mut() else { return 0 };
-        match flow.queue.pop_expired(now) {
-            Some(delivery) => {
-                flow.queue_bytes -= delivery.cost();
-                self.memory.forget_queued(delivery.cost());
-                self.drop_expired(to, &delivery);
-                1
-            }
-            None => self.expire_in_tail(now, to),
-        }
+        let Some(delivery) = flow.queue.pop_expired(now) else {
+            let expired = self.sessions.expire_in_tail(&mut self.memory, &mut self.journal, now, to);
+            self.counters.dropped[Reason::MessageExpired.number()] += expired;
+            return expired;
+        };
+        flow.queue_bytes -= delivery.cost();
+        self.memory.forget_queued(delivery.cost());
+        self.drop_expired(to, &delivery);
+        1
     }
 
     /// A message that was taken from a queue has expired.

@@ -2,20 +2,16 @@
 
 mod block;
 mod disconnect;
-mod drop_newest;
 mod drop_oldest;
 mod keep_last;
-mod reject;
 
-use crate::desk::Desk;
-use crate::ids::SessionKey;
 use crate::now::Millis;
-use crate::session::Delivery;
 use crate::session::overflow::Arriving;
 use crate::settings::OverflowPolicy;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
-impl Desk {
+impl ShardState {
     /// Whether the new delivery may enter the queue, after the policy did what it does.
     pub(crate) fn make_room(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
@@ -29,12 +25,14 @@ impl Desk {
             session.flow_mut().full_at = Some(bounds);
         }
         match bounds.policy {
-            OverflowPolicy::DropNewest => self.drop_newest(now, arriving),
+            OverflowPolicy::DropNewest => self.refuse(now, arriving, Reason::QueueFullNewest),
             OverflowPolicy::DropOldest => self.drop_oldest(now, arriving),
             OverflowPolicy::KeepLast => self.keep_last(now, arriving),
             OverflowPolicy::Disconnect => self.disconnect_slow(now, arriving),
             OverflowPolicy::Block => self.block(now, arriving),
-            OverflowPolicy::Reject => self.reject_late(now, arriving),
+            // It could not be refused to anyone: it has QoS 0, is of the broker or of a group, or its route has changed
+            // since its room was reserved.
+            OverflowPolicy::Reject => self.refuse(now, arriving, Reason::QueueFullReject),
         }
     }
 
@@ -48,7 +46,9 @@ impl Desk {
             return true;
         }
         let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
-        let older = exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten();
+        let older = exchanges
+            .then(|| self.sessions.pop_least(&mut self.memory, &mut self.journal, to, delivery.message.priority));
+        let older = older.flatten();
         match &older {
             Some(older) => self.reports().discard_for(Reason::MemoryCeiling, to, &older.message),
             None => self.reports().discard_arriving(Reason::MemoryCeiling, arriving),
@@ -56,16 +56,13 @@ impl Desk {
         older.is_some()
     }
 
-    /// Takes the oldest message of the least priority from a queue, if that is at most `priority`; it is owed no more.
-    fn pop_least(&mut self, from: SessionKey, priority: u8) -> Option<Delivery> {
-        let session = self.sessions.get_mut(from.0)?;
-        let stored = session.stored;
-        let flow = session.flow.as_mut()?;
-        let least = flow.queue.pop_least(priority)?;
-        let cost = least.cost();
-        flow.queue_bytes -= cost;
-        self.memory.forget_queued(cost);
-        self.journal.forget_stored(stored, least.number);
-        Some(least)
+    /// The message that has just come is dropped. The other policies end here, too, for a message that not even an empty
+    /// queue could take.
+    fn refuse(&mut self, now: Millis, arriving: &Arriving<'_>, reason: Reason) -> bool {
+        self.reports().discard_arriving(reason, arriving);
+        if let Some(session) = self.sessions.get_mut(arriving.to.0) {
+            session.tell_queue_full(&mut self.events, now, reason);
+        }
+        false
     }
 }

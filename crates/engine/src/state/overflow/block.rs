@@ -1,13 +1,13 @@
 //! The publisher waits.
 
-use crate::desk::Desk;
 use crate::event::Delay;
 use crate::now::Millis;
 use crate::session::overflow::Arriving;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
-impl Desk {
+impl ShardState {
     pub(super) fn block(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, publisher, bounds, .. } = *arriving;
         let link_bytes = self.settings.limits.shard_link_bytes;
@@ -15,7 +15,7 @@ impl Desk {
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let takes = session.connection.is_some();
         let Some(publisher) = publisher.filter(|_| takes && !over_ceiling) else {
-            return self.drop_newest(now, arriving);
+            return self.refuse(now, arriving, Reason::QueueFullNewest);
         };
         let flow = session.flow_mut();
         // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by then still
