@@ -44,6 +44,15 @@ struct Waiting {
     delivery: Option<u64>,
 }
 
+/// How a client names an observation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    /// By the token of its request.
+    Token(Token),
+    /// By the id of its last notification.
+    Notification(u16),
+}
+
 /// A wish to observe.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
@@ -84,7 +93,7 @@ impl Endpoint {
         let fresh = Subscription { filter: wish.filter.clone(), observations: 0 };
         it.subscriptions.entry(subscription).or_insert(fresh).observations += 1;
         // The subscription stays where the same client asks again.
-        self.stop_observing(peer, token);
+        self.stop_observing(peer, Named::Token(token));
         let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         if known.observations.len() >= MAX_OBSERVATIONS {
             self.release_subscription(session, subscription);
@@ -283,18 +292,14 @@ impl Endpoint {
         }
     }
 
-    /// The client no longer observes with this token.
-    pub(super) fn stop_observing(&mut self, peer: PeerId, token: Token) {
+    /// The client no longer observes: it has said so, or has refused a notification [RFC 7641, 3.6].
+    pub(super) fn stop_observing(&mut self, peer: PeerId, named: Named) {
         let Some(known) = self.wire.peers.get(&peer) else { return };
-        if let Some(id) = known.observations.iter().find(|it| it.token == token).map(|it| it.id) {
-            self.end_observation(peer, id);
-        }
-    }
-
-    /// The client has refused a notification: it does not observe any more [RFC 7641, 3.6].
-    pub(super) fn stop_observing_by(&mut self, peer: PeerId, id: u16) {
-        let Some(known) = self.wire.peers.get(&peer) else { return };
-        if let Some(id) = known.observations.iter().find(|it| it.last_id == Some(id)).map(|it| it.id) {
+        let is_named = |it: &&Observation| match named {
+            Named::Token(token) => it.token == token,
+            Named::Notification(id) => it.last_id == Some(id),
+        };
+        if let Some(id) = known.observations.iter().find(is_named).map(|it| it.id) {
             self.end_observation(peer, id);
         }
     }

@@ -1,6 +1,6 @@
 //! Datagrams of clients: acknowledgements, and requests, which become jobs.
 
-use super::observing::Wish;
+use super::observing::{Named, Wish};
 use super::peer::Progress;
 use super::uploads::Put;
 use super::{Endpoint, Job, JobId, PeerId, Reading, Reply, Timer, What};
@@ -99,7 +99,7 @@ impl Endpoint {
                 match options.observe {
                     Some(0) => What::Observe(Box::new(Wish::new(reading, &parameters)?)),
                     Some(1) => {
-                        self.stop_observing(peer, reply.token);
+                        self.stop_observing(peer, Named::Token(reply.token));
                         What::Read(reading)
                     }
                     _ => What::Read(reading),

@@ -62,7 +62,7 @@ impl Endpoint {
 
     /// A client has refused a message.
     pub(super) fn refused(&mut self, peer: PeerId, id: u16) {
-        self.stop_observing_by(peer, id);
+        self.stop_observing(peer, super::observing::Named::Notification(id));
         if let Some(sent) = self.wire.take_sent(peer, id) {
             self.notified(peer, &sent);
         }
