@@ -235,7 +235,7 @@ impl Steady {
         if seconds > WAITING_MAX_S {
             return Some(proposal.held(wanted, HeldBack::Backlog { seconds }));
         }
-        if let Some(hot) = Hottest::of(&self.settings, seen.samples).filter(|hottest| hottest.load > self.trip()) {
+        if let Some(hot) = Hottest::of(&self.settings, seen.samples).filter(|hottest| hottest.is_skewed(self.trip())) {
             return Some(proposal.held(wanted, HeldBack::Full { load: hot.load }));
         }
         if self.rising(serving) {

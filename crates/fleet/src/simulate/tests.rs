@@ -319,9 +319,9 @@ static WORKLOADS: std::sync::LazyLock<Vec<(workloads::Family, workloads::Outcome
 /// growth.
 #[test]
 fn policies_keep_to_the_bounds_of_the_workloads() {
-    use workloads::{Family, Outcome};
+    use workloads::{Family, WorkloadOutcome};
     for (family, outcomes) in &*WORKLOADS {
-        let of = |policy: PolicyName| -> Outcome {
+        let of = |policy: PolicyName| -> WorkloadOutcome {
             outcomes.iter().find(|(name, _)| *name == policy).map(|(_, outcome)| *outcome).unwrap()
         };
         let (ours, hpa, ahead) = (of(PolicyName::Default), of(PolicyName::Hpa), of(PolicyName::HoltWinters));

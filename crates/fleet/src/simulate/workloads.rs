@@ -96,7 +96,7 @@ fn days(low: f64, high: f64, noise: f64) -> Result<Trace, ShapeError> {
 
 /// What a policy has made of the loads of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct WorkloadOutcome {
     /// Seconds in which a message that came waited longer than a second.
     pub late_s: u64,
     /// Resource-seconds.
@@ -109,7 +109,7 @@ pub struct Outcome {
     pub overshoot: f64,
 }
 
-impl Outcome {
+impl WorkloadOutcome {
     fn add(&mut self, trace: &Trace, model: &Model, report: &Report) {
         self.late_s += report.missed_s;
         self.cost += report.cost;
@@ -148,8 +148,8 @@ fn model(low: f64, lead_s: u64) -> Result<Model, ModelError> {
 ///
 /// # Errors
 /// When the suite's own numbers make no sense.
-pub fn outcome(policy: PolicyName, family: Family) -> Result<Outcome, SuiteError> {
-    let mut outcome = Outcome::default();
+pub fn outcome(policy: PolicyName, family: Family) -> Result<WorkloadOutcome, SuiteError> {
+    let mut outcome = WorkloadOutcome::default();
     for (low, high) in SIZES {
         for trace in family.traces(low * CAPACITY, high * CAPACITY)? {
             for lead_s in LEADS_S {
@@ -162,7 +162,7 @@ pub fn outcome(policy: PolicyName, family: Family) -> Result<Outcome, SuiteError
 }
 
 /// What each policy has made of a family.
-pub type Outcomes = Vec<(PolicyName, Outcome)>;
+pub type Outcomes = Vec<(PolicyName, WorkloadOutcome)>;
 
 /// What each policy has made of each family.
 ///
@@ -185,7 +185,7 @@ pub fn table(outcomes: &[(Family, Outcomes)]) -> String {
     );
     for (family, outcomes) in outcomes {
         for (policy, outcome) in outcomes {
-            let Outcome { late_s, cost, growths, false_positives, overshoot } = outcome;
+            let WorkloadOutcome { late_s, cost, growths, false_positives, overshoot } = outcome;
             let name = family.name();
             let _ = writeln!(
                 text,
