@@ -20,7 +20,10 @@ MODES = {
     "cluster": ["bus.address=nats://nats:4222"],
     "fleet": [],
     "mobile": ["bus.address=nats://nats:4222", "mobile.groups=x"],
+    "hub": ["hub.broker=mqtt://b:1883"],
 }
+# Values that are files.
+FILES = {"hub": ["--set-file", f"hub.pipelines={ROOT}/examples/hub/sinks.toml"]}
 
 
 def helm(*arguments):
@@ -30,7 +33,7 @@ def helm(*arguments):
 def render(*settings, mode="broker"):
     """The objects of a release `sea` by kind and name."""
     values = [f"mode={mode}", *MODES[mode], *settings]
-    done = helm("template", "sea", str(CHART), "--set", ",".join(values))
+    done = helm("template", "sea", str(CHART), "--set", ",".join(values), *FILES.get(mode, []))
     if done.returncode:
         raise AssertionError(done.stderr)
     documents = [document for document in YAML(typ="safe").load_all(done.stdout) if document]
@@ -46,7 +49,7 @@ def pod_specs(objects):
 class Rendered(unittest.TestCase):
     def test_lint_finds_nothing(self):
         for mode, settings in MODES.items():
-            done = helm("lint", "--strict", str(CHART), "--set", ",".join([f"mode={mode}", *settings]))
+            done = helm("lint", "--strict", str(CHART), "--set", ",".join([f"mode={mode}", *settings]), *FILES.get(mode, []))
             self.assertEqual(done.returncode, 0, f"{mode}: {done.stdout}{done.stderr}")
 
     def test_every_reference_of_a_pod_exists(self):
@@ -101,6 +104,9 @@ class Rendered(unittest.TestCase):
             "mode=cluster": "bus.address",
             "mode=mobile": "bus.address",
             "mode=other": "mode",
+            "mode=hub,hub.pipelines=x": "hub.broker",
+            "mode=hub,hub.broker=mqtt://b": "hub.pipelines",
+            "mode=hub,hub.broker=http://b": "hub",
             "auth.allowAnonymous=true,auth.existingSecret=x": "auth.allowAnonymous",
             "tls.existingSecret=a,tls.certManager.enabled=true": "exclude each other",
             "tls.certManager.enabled=true": "issuerRef",
@@ -110,6 +116,45 @@ class Rendered(unittest.TestCase):
             done = helm("template", "sea", str(CHART), "--set", settings)
             self.assertNotEqual(done.returncode, 0, settings)
             self.assertIn(word, done.stderr)
+
+    def test_a_hub_listens_for_nobody_but_prometheus(self):
+        objects = render("serviceMonitor.enabled=true", "hub.existingBrokerSecret=b", "bus.address=nats://n", mode="hub")
+        self.assertNotIn(("Service", "sea-tidegate"), objects)
+        self.assertEqual([port["port"] for port in objects["Service", "sea-tidegate-pods"]["spec"]["ports"]], [18083])
+        (rule,) = objects["NetworkPolicy", "sea-tidegate"]["spec"]["ingress"]
+        self.assertEqual(rule["ports"], [{"port": 18083}])
+        (container,) = objects["StatefulSet", "sea-tidegate"]["spec"]["template"]["spec"]["containers"]
+        self.assertEqual(container["args"][-2:], ["--broker", "$(BROKER)"])
+        variables = {variable["name"]: variable for variable in container["env"]}
+        self.assertEqual(variables["BROKER"]["valueFrom"]["secretKeyRef"], {"name": "b", "key": "broker"})
+        self.assertEqual(variables["TIDEGATE__HUB__BUS"]["value"], "nats://n")
+
+    def test_keda_scales_the_brokers_of_a_fleet(self):
+        example = YAML(typ="safe").load((CHART / "examples" / "keda.yaml").read_text())["spec"]
+        done = helm("template", "tidegate", str(CHART), "--set", "mode=fleet,fleet.brokersScaledBy=other")
+        sets = [one for one in YAML(typ="safe").load_all(done.stdout) if one and one["kind"] == "StatefulSet"]
+        (brokers,) = [one for one in sets if one["metadata"]["name"] == example["scaleTargetRef"]["name"]]
+        # Two controllers of one number would disagree.
+        self.assertNotIn("replicas", brokers["spec"])
+        (container,) = brokers["spec"]["template"]["spec"]["containers"]
+        # Utilization is a part of the request.
+        self.assertEqual(example["triggers"][0]["metricType"], "Utilization")
+        self.assertIn("cpu", container["resources"]["requests"])
+
+    def test_a_policy_admits_each_port_that_a_peer_uses(self):
+        for mode in MODES:
+            objects = render(mode=mode)
+            policies = [one["spec"] for (kind, _), one in objects.items() if kind == "NetworkPolicy"]
+            for (kind, name), document in objects.items():
+                if kind != "StatefulSet":
+                    continue
+                pod = document["spec"]["template"]
+                opened = {port["containerPort"] for port in pod["spec"]["containers"][0].get("ports", [])}
+                admitted = set()
+                for policy in policies:
+                    if policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items():
+                        admitted |= {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+                self.assertEqual(opened, admitted, f"{mode}: {name}")
 
     def test_tls_closes_the_plain_port(self):
         for settings in (["tls.existingSecret=x"], ["tls.certManager.enabled=true", "tls.certManager.issuerRef.name=y"]):
@@ -143,8 +188,8 @@ class Running(unittest.TestCase):
                 file.chmod(0o600)
         config = self.folder / "tidegate.toml"
         config.write_text(self.here(objects["ConfigMap", "sea-tidegate"]["data"]["tidegate.toml"], ports))
-        users = objects["Secret", "sea-tidegate-users"]["data"]
-        for container in objects["StatefulSet", "sea-tidegate"]["spec"]["template"]["spec"]["initContainers"]:
+        users = objects.get(("Secret", "sea-tidegate-users"), {"data": {}})["data"]
+        for container in objects["StatefulSet", "sea-tidegate"]["spec"]["template"]["spec"].get("initContainers", []):
             key = container["env"][0]["valueFrom"]["secretKeyRef"]["key"]
             password = base64.b64decode(users[key]).decode()
             arguments = [self.here(word, ports).replace("$(PASSWORD)", password) for word in container["args"]]

@@ -8,6 +8,8 @@ import sys
 from tidegate_packages import archive, debian, image, npm, rpm, sbom, toolchain, wheel
 from tidegate_packages.release import PackageError, Release
 
+# The kinds of packages that there are of a lean program: those that boards install.
+LEAN_KINDS = ["tar", "deb"]
 KINDS = {"tar": archive.write, "deb": debian.write, "rpm": rpm.write, "wheel": wheel.write, "npm": npm.write, "image": image.write, "sbom": sbom.write}
 
 HELP = """\
@@ -17,6 +19,7 @@ examples:
   ./package --profile release        build faster, with less optimisation
   ./package --target armv7-unknown-linux-musleabihf
                                      packages for a Raspberry Pi 2
+  ./package --lean                   a small program for boards: tidegate-lean
   ./package --binary FILE            package a program that was built before
 
 The same commit and toolchain give the same bytes: times come from the commit, entries are sorted, owners are root.
@@ -27,7 +30,8 @@ def arguments():
     parser = argparse.ArgumentParser(prog="./package", description="Build packages of Tidegate, for this machine or another processor.", epilog=HELP,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to build: {', '.join(KINDS)} [default: all]")
-    parser.add_argument("--profile", default="dist", help="the profile of Cargo that builds the broker [default: dist]")
+    parser.add_argument("--profile", help="the profile of Cargo that builds the broker [default: dist, or lean with --lean]")
+    parser.add_argument("--lean", action="store_true", help="a small program without pipelines, NATS, fleets, the lab and the page of the console")
     parser.add_argument("--target", choices=sorted(toolchain.TARGETS), metavar="TARGET", help=f"the target: {', '.join(toolchain.TARGETS)} [default: this machine's]")
     parser.add_argument("--binary", type=pathlib.Path, metavar="FILE", help="package this program instead of building one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/dist"), metavar="DIR", help="where packages go [default: target/dist]")
@@ -36,6 +40,12 @@ def arguments():
     unknown = [kind for kind in options.kinds if kind not in KINDS]
     if unknown:
         parser.error(f"no kind of package is called {unknown[0]}; there are: {', '.join(KINDS)}")
+    if options.lean:
+        options.kinds = options.kinds or LEAN_KINDS
+        beyond = [kind for kind in options.kinds if kind not in LEAN_KINDS]
+        if beyond:
+            parser.error(f"there is no lean {beyond[0]}; there are: {', '.join(LEAN_KINDS)}")
+    options.profile = options.profile or ("lean" if options.lean else "dist")
     return options
 
 
@@ -59,8 +69,8 @@ def main():
     target = options.target or ""
     if not options.binary:
         chain = toolchain.find(options.target)
-        options.binary, target = chain.build(options.profile), chain.target
-    release = Release.of(options.binary, 1 if options.fast else 9, target)
+        options.binary, target = chain.build(options.profile, options.lean), chain.target
+    release = Release.of(options.binary, 1 if options.fast else 9, target, options.lean)
     # Every archive takes its times from this, dpkg-deb too.
     os.environ["SOURCE_DATE_EPOCH"] = str(release.time)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -69,6 +69,7 @@ pub struct Credentials {
     password: String,
 }
 
+#[cfg(any(feature = "nats", feature = "kafka"))]
 impl Credentials {
     pub(crate) fn password(&self) -> &str {
         &self.password

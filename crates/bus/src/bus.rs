@@ -12,7 +12,7 @@ use crate::record::{MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES};
 use crate::{
     Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName, LogSpec,
     MemberName, Membership, Observer, Place, Position, Reader, Settings, Subject, SubjectFilter, Subscription, Wake,
-    Writers, embedded, nats,
+    Writers, embedded,
 };
 
 /// Most partitions of a log or a group.
@@ -63,7 +63,12 @@ impl Bus {
         let backend: Arc<dyn Backend> = match address {
             Address::Embedded => embedded::open(&settings, observer),
             Address::Directory { path, serves } => embedded::open_directory(path, *serves, &settings, observer)?,
-            Address::Nats { servers, credentials } => nats::open(servers, credentials.as_ref(), &settings, observer)?,
+            #[cfg(feature = "nats")]
+            Address::Nats { servers, credentials } => {
+                crate::nats::open(servers, credentials.as_ref(), &settings, observer)?
+            }
+            #[cfg(not(feature = "nats"))]
+            Address::Nats { .. } => return Err(BusError::NoNats),
             #[cfg(feature = "kafka")]
             Address::Kafka { servers, credentials } => {
                 crate::kafka::open(servers, credentials.as_ref(), &settings, observer)?

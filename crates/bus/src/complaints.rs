@@ -38,6 +38,7 @@ impl Complaints {
     }
 
     /// Whether somebody shall look what is wrong, and tell it: not while another one does.
+    #[cfg(any(feature = "nats", feature = "kafka"))]
     pub(crate) fn may_look(&self) -> bool {
         !self.looking.swap(true, Ordering::Relaxed)
     }

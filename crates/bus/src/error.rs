@@ -24,6 +24,9 @@ pub enum BusError {
         /// What is wrong with it.
         reason: String,
     },
+    /// This build has no client for NATS.
+    #[error("this build has no client for NATS; take the full program, or build it with the feature `nats`")]
+    NoNats,
     /// This build has no client for Kafka.
     #[error("this build has no client for Kafka; build it with `cargo build --release --features kafka`")]
     NoKafka,

@@ -40,6 +40,7 @@ mod live;
 mod log;
 mod membership;
 mod name;
+#[cfg(feature = "nats")]
 mod nats;
 mod record;
 mod settings;

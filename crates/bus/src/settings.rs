@@ -54,10 +54,12 @@ pub struct Settings {
 }
 
 /// Copies that a bus keeps where several servers are there and nothing else was asked for.
+#[cfg(any(feature = "nats", feature = "kafka"))]
 const USUAL_REPLICAS: u8 = 3;
 
 impl Settings {
     /// How many copies are made of a log on a bus of so many servers.
+    #[cfg(any(feature = "nats", feature = "kafka"))]
     pub(crate) fn copies(&self, servers: usize) -> u8 {
         match self.replicas {
             0 if servers >= usize::from(USUAL_REPLICAS) => USUAL_REPLICAS,

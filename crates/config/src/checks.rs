@@ -42,7 +42,10 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::context::check(config, findings);
     crate::authentication::check(config, findings);
     crate::bridges::check(config, findings);
+    #[cfg(feature = "pipelines")]
     crate::hub::check(config, findings);
+    #[cfg(not(feature = "pipelines"))]
+    crate::hub::refuse(findings, config);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
@@ -131,7 +134,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
-    let over_udp = |address| matches!(address, &ListenAddress::Quic(_));
+    let over_udp = |address| matches!(address, &ListenAddress::Quic(_) | &ListenAddress::Coap(_));
     match (one.host_port(), other.host_port()) {
         // Ports of TCP and of UDP are not the same.
         (Some(_), Some(_)) if over_udp(one) != over_udp(other) => false,

@@ -10,6 +10,7 @@ use tidegate_node::{AddressError, HostPort, ListenAddress, LocalAddress, Node};
 use zeroize::Zeroizing;
 
 use crate::Config;
+use crate::feature::bus_problem;
 use crate::finding::Findings;
 use crate::sections::cluster::LinkEncryption;
 use crate::value::Problem;
@@ -37,13 +38,14 @@ pub fn check(config: &Config, findings: &mut Findings) {
             Problem::new("names a node of a cluster, but no bus")
                 .hint("add --bus embedded://DIRECTORY for nodes of one machine, or --bus nats://HOST:PORT"),
         ),
-        Some(Err(error)) => find("bus", Problem::new(error.to_string())),
         Some(Ok(Address::Embedded)) => find(
             "bus",
             Problem::new("is within one process, and no other node can be on it")
                 .hint("use embedded://DIRECTORY, nats:// or kafka://, or no cluster"),
         ),
-        Some(Ok(_)) => {}
+        Some(parsed) => {
+            bus_problem(&parsed).into_iter().for_each(|problem| find("bus", problem));
+        }
     }
     if cluster.bus_certificate.is_some() != cluster.bus_key.is_some() {
         let (key, other) =

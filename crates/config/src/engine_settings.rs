@@ -64,14 +64,18 @@ impl Config {
     /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
     /// Tenants are left out: these are shared by all shards.
     pub fn engine_settings(&self, shards: u16) -> engine::Settings {
+        #[cfg(feature = "pipelines")]
+        let (hub_rules, hub_filters): (Vec<_>, _) = (self.hub_overflow_rules().collect(), self.hub_filters());
+        #[cfg(not(feature = "pipelines"))]
+        let (hub_rules, hub_filters) = (Vec::new(), Vec::new());
         engine::Settings {
             node_name: self.node.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listeners: self.engine_listeners(shards),
             limits: self.engine_limits(shards),
             queue: self.queue_settings(),
-            overflow_rules: self.hub_overflow_rules().chain(self.overflow_rules()).collect(),
-            hub_filters: self.hub_filters(),
+            overflow_rules: hub_rules.into_iter().chain(self.overflow_rules()).collect(),
+            hub_filters,
             priority: self.priority_rules(),
             dead_letter: self.dead_letter(shards),
             retained: engine::RetainedSettings {

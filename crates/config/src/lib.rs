@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod context;
 pub mod credentials;
 pub mod engine_settings;
+mod feature;
 mod file;
 pub mod finding;
 pub mod hub;

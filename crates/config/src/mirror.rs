@@ -4,6 +4,7 @@ use tidegate_bus::Address;
 use tidegate_mirror::log_of;
 
 use crate::Config;
+use crate::feature::bus_problem;
 use crate::finding::Findings;
 use crate::sections::StoreDurability;
 use crate::value::Problem;
@@ -35,8 +36,8 @@ pub fn check(config: &Config, findings: &mut Findings) {
         }
         return;
     };
-    if let Err(error) = address.parse::<Address>() {
-        findings.push(Problem::new(error.to_string()), source("bus"));
+    if let Some(problem) = bus_problem(&address.parse::<Address>()) {
+        findings.push(problem, source("bus"));
     }
     if mirror.name.is_empty() {
         let problem = Problem::new("`mirror.bus` needs a name for the files");

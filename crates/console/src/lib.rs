@@ -17,6 +17,7 @@
 pub mod api;
 pub mod metrics;
 mod operations;
+#[cfg(feature = "page")]
 mod page;
 mod places;
 mod process;

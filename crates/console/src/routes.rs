@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+#[cfg(feature = "page")]
+use axum::http::HeaderMap;
+use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -14,6 +16,7 @@ use tidegate_admin::{ReloadRequest, Request};
 use crate::api::{self, Access, Control, ControlError};
 use crate::metrics;
 use crate::operations::{self, Offered};
+#[cfg(feature = "page")]
 use crate::page;
 use crate::status::{Phase, StatusSource};
 
@@ -45,11 +48,8 @@ pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Of
         .route(ReloadRequest::ROUTE, post(operations::reload::<S>))
         .route(AskMember::ROUTE, post(operations::member::<S>))
         .with_state((access.clone(), operations, Arc::clone(&source)));
-    Router::new()
+    pages()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
-        .route("/", get(index))
-        .route("/console.css", get(page::style))
-        .route("/console.js", get(page::script))
         .route("/metrics", metrics)
         .route("/healthz", get(health))
         .route("/readyz", get(readiness::<S>))
@@ -69,10 +69,20 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl In
 }
 
 /// A page for a browser, the paths for other clients.
-async fn index(headers: HeaderMap) -> Response {
-    if page::is_wanted(&headers) {
-        return page::html();
-    }
+#[cfg(feature = "page")]
+fn pages<S: Control>() -> Router<Arc<S>> {
+    let index =
+        |headers: HeaderMap| async move { if page::is_wanted(&headers) { page::html() } else { paths().await } };
+    Router::new().route("/", get(index)).route("/console.css", get(page::style)).route("/console.js", get(page::script))
+}
+
+/// The paths, for a browser, too: this program was built without the page.
+#[cfg(not(feature = "page"))]
+fn pages<S: Control>() -> Router<Arc<S>> {
+    Router::new().route("/", get(paths))
+}
+
+async fn paths() -> Response {
     text(StatusCode::OK, TEXT, format!("tidegate\n\n{}\n", PATHS.join("\n")))
 }
 

@@ -1,8 +1,10 @@
 //! Formats of payloads.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+#[cfg(feature = "pipelines")]
+mod decode;
+
+#[cfg(feature = "pipelines")]
+pub(crate) use decode::json;
 
 /// How a payload is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,93 +20,12 @@ pub enum Format {
     Raw,
 }
 
-/// Deepest nesting of a payload.
-const MAX_DEPTH: usize = 64;
-
-impl Format {
-    /// Reads a payload.
-    ///
-    /// # Errors
-    /// In words, when it is not of this format.
-    pub fn decode(self, payload: &[u8]) -> Result<Value, String> {
-        match self {
-            Self::Json => json(payload).map_err(|error| format!("the payload is not JSON: {error}")),
-            Self::Cbor => {
-                let read = ciborium::de::from_reader_with_recursion_limit(payload, MAX_DEPTH);
-                read.map_err(|error| format!("the payload is not CBOR that JSON can say: {error}"))
-            }
-            Self::MessagePack => {
-                let mut reader = rmp_serde::Deserializer::from_read_ref(payload);
-                reader.set_max_depth(MAX_DEPTH);
-                let read = serde::Deserialize::deserialize(&mut reader);
-                read.map_err(|error| format!("the payload is not MessagePack that JSON can say: {error}"))
-            }
-            Self::Raw => Ok(raw(payload)),
-        }
-    }
-
-    /// A payload as a value, whatever is in it.
-    pub fn shown(self, payload: &[u8]) -> Value {
-        self.decode(payload).unwrap_or_else(|_| raw(payload))
-    }
-}
-
-/// Reads JSON that is nested no deeper than other formats may be, so that it can be read again within a record.
-///
-/// # Errors
-/// In words, when it is not JSON, or nested too deep.
-pub(crate) fn json(text: &[u8]) -> Result<Value, String> {
-    let value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    if is_within(&value, MAX_DEPTH) { Ok(value) } else { Err(format!("it is nested deeper than {MAX_DEPTH} levels")) }
-}
-
-/// Whether a value has at most so many levels of arrays and objects.
-fn is_within(value: &Value, levels: usize) -> bool {
-    let Some(left) = levels.checked_sub(1) else { return !value.is_array() && !value.is_object() };
-    match value {
-        Value::Array(items) => items.iter().all(|item| is_within(item, left)),
-        Value::Object(fields) => fields.values().all(|value| is_within(value, left)),
-        _ => true,
-    }
-}
-
-fn raw(payload: &[u8]) -> Value {
-    let text = std::str::from_utf8(payload).map(str::to_owned);
-    Value::String(text.unwrap_or_else(|_| STANDARD.encode(payload)))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn each_format_reads_its_own_payload() {
-        let value = json!({ "temp": 31.5, "tags": ["a", null, true], "n": 7 });
-        let mut cbor = Vec::new();
-        ciborium::into_writer(&value, &mut cbor).unwrap();
-        let packed = rmp_serde::to_vec_named(&value).unwrap();
-        assert_eq!(Format::Json.decode(value.to_string().as_bytes()).unwrap(), value);
-        assert_eq!(Format::Cbor.decode(&cbor).unwrap(), value);
-        assert_eq!(Format::MessagePack.decode(&packed).unwrap(), value);
-        assert_eq!(Format::Raw.decode(b"on").unwrap(), json!("on"));
-        assert_eq!(Format::Raw.decode(b"\xff\x00").unwrap(), json!("/wA="));
-        assert!(Format::Json.decode(b"{").unwrap_err().contains("not JSON"));
-        assert_eq!(Format::Json.shown(b"hello"), json!("hello"));
-    }
-
-    #[test]
-    fn a_payload_nested_too_deep_is_refused() {
-        let deep = vec![0x91_u8; 10_000];
-        assert!(Format::MessagePack.decode(&deep).is_err());
-        assert!(Format::Cbor.decode(&vec![0x81_u8; 10_000]).is_err());
-        assert!(Format::Json.decode("[".repeat(10_000).as_bytes()).is_err());
-        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(Format::Json.decode(nested(MAX_DEPTH).as_bytes()).is_ok());
-        let why = Format::Json.decode(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err();
-        assert!(why.contains("deeper than 64"), "{why}");
-        // A record with it as one field can be read again.
-        assert!(Format::Json.shown(nested(127).as_bytes()).is_string());
-    }
+/// The format of finished files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileFormat {
+    /// Lines of JSON.
+    #[default]
+    Lines,
+    /// Parquet.
+    Parquet,
 }

@@ -7,31 +7,51 @@
 //! - `log` is the log of a pipeline on a bus: the sink of a broker that forwards, and the source of `tidegate hub --bus`.
 //! - `run` puts pipelines on threads: one with the source and the core, one for each lane of a sink.
 //!
+//! Without the feature `pipelines`, only the names of formats are built: keys of a configuration have them.
+//!
 //! The guarantee of a pipeline comes from its source: a message is acknowledged to its sender when all sinks have it.
 //! Until then the sender keeps it, even if the sender, the hub or the sink dies.
 
+#[cfg(feature = "pipelines")]
 mod core;
 mod format;
+#[cfg(feature = "pipelines")]
 mod log;
+#[cfg(feature = "pipelines")]
 mod message;
+#[cfg(feature = "pipelines")]
 mod record;
+#[cfg(feature = "pipelines")]
 mod run;
+#[cfg(feature = "pipelines")]
 mod sinks;
+#[cfg(feature = "pipelines")]
 mod sources;
+#[cfg(feature = "pipelines")]
 mod steps;
+#[cfg(feature = "pipelines")]
 mod time;
 
+#[cfg(feature = "pipelines")]
 pub use crate::core::{Action, Batching, Core, CoreSettings, Ending, News, Numbers, Outcome, REASON_FIELD, SinkPlan};
-pub use format::Format;
+pub use format::{FileFormat, Format};
+#[cfg(feature = "pipelines")]
 pub use log::{LogSettings, MAX_PIPELINE_NAME};
+#[cfg(feature = "pipelines")]
 pub use message::{Message, ORIGIN_PROPERTY, Origin};
+#[cfg(feature = "pipelines")]
 pub use record::Record;
+#[cfg(feature = "pipelines")]
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
+#[cfg(feature = "pipelines")]
 pub use sinks::{
-    AmqpSettings, FileFormat, FileSettings, FileSinks, HistoryQuery, HistorySettings, HttpSettings, InfluxSettings,
-    KafkaSettings, MqttSettings, NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink,
-    SinkError, SinkKind, SinkSettings, SqliteSettings, read_history,
+    AmqpSettings, FileSettings, FileSinks, HistoryQuery, HistorySettings, HttpSettings, InfluxSettings, KafkaSettings,
+    MqttSettings, NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink, SinkError,
+    SinkKind, SinkSettings, SqliteSettings, read_history,
 };
+#[cfg(feature = "pipelines")]
 pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};
+#[cfg(feature = "pipelines")]
 pub use steps::{At, Part, StepError, StepSettings, Steps};
+#[cfg(feature = "pipelines")]
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -2,7 +2,10 @@
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tidegate_admin_cli::{ban, clients, drain, kick, meter, why};
-use tidegate_fleet_cli::{dns, manager, up};
+#[cfg(feature = "pipelines")]
+pub(crate) use tidegate_connectors::command as hub;
+#[cfg(feature = "fleet")]
+pub(crate) use tidegate_fleet_cli::{dns, fleet, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
 
@@ -10,7 +13,15 @@ use tidegate_access_cli::{acl, cert, key, passwd};
 use tidegate_config_cli::args::ConfigArgs;
 use tidegate_config_cli::command::ConfigCommand;
 
-use crate::commands::{lab, orchestrator};
+#[cfg(feature = "lab")]
+pub(crate) use crate::commands::lab;
+#[cfg(not(feature = "pipelines"))]
+pub(crate) use crate::commands::left_out::hub;
+#[cfg(not(feature = "lab"))]
+pub(crate) use crate::commands::left_out::lab;
+#[cfg(not(feature = "fleet"))]
+pub(crate) use crate::commands::left_out::{dns, fleet, manager, up};
+use crate::commands::orchestrator;
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
 
@@ -78,10 +89,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Store(tidegate_store_cli::StoreCommand),
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
-    #[command(subcommand)]
-    Fleet(tidegate_fleet_cli::fleet::FleetCommand),
+    #[cfg_attr(feature = "fleet", command(subcommand))]
+    Fleet(fleet::FleetCommand),
     Core(Box<tidegate_gateway::command::Args>),
-    Hub(Box<tidegate_connectors::command::HubArgs>),
+    Hub(Box<hub::Args>),
     Lab(lab::Args),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),

@@ -41,7 +41,7 @@ def compress(data, level):
 
 def write(release, out):
     """The program with its licence, its service and its completions, in one directory."""
-    name = f"tidegate-{release.version}-{release.triple}"
+    name = f"{release.name}-{release.version}-{release.triple}"
     archive = Archive(release.time)
     archive.add(f"{name}/tidegate", release.binary.read_bytes(), 0o755)
     archive.add(f"{name}/tidegate.service", (ROOT / "deploy/systemd/tidegate.service").read_bytes())

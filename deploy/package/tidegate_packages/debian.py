@@ -17,7 +17,7 @@ def write(release, out):
         root = pathlib.Path(scratch) / "root"
         lay_out(release, root, PLACES)
         add_control_files(release, root)
-        file = out / f"tidegate_{release.version}_{release.debian_architecture}.deb"
+        file = out / f"{release.name}_{release.version}_{release.debian_architecture}.deb"
         run("dpkg-deb", "--root-owner-group", "-Zxz", f"-z{release.level}", "--build", str(root), str(file.resolve()))
     return file
 
@@ -35,13 +35,17 @@ def add_control_files(release, root):
 def control(release, size):
     """`size` is the installed size in KiB."""
     depends = "passwd" if release.is_static else "passwd, libc6, libgcc-s1"
+    # Either is the program `tidegate` of a machine.
+    other = "tidegate" if release.is_lean else "tidegate-lean"
     return f"""\
-Package: tidegate
+Package: {release.name}
 Version: {release.version}
 Architecture: {release.debian_architecture}
 Maintainer: The Tidegate developers <tidegate@localhost>
 Installed-Size: {size}
 Depends: {depends}
+Conflicts: {other}
+Replaces: {other}
 Section: net
 Priority: optional
 Description: {SUMMARY}

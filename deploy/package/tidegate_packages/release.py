@@ -48,9 +48,11 @@ class Release:
     time: int
     # How much archives are compressed, from 1 (fast) to 9 (small).
     level: int
+    # True if the program is a small one for boards.
+    is_lean: bool = False
 
     @classmethod
-    def of(cls, binary, level, target=""):
+    def of(cls, binary, level, target="", lean=False):
         """Reads the program; `target` is what it was built for, where that is known."""
         binary = pathlib.Path(binary)
         if not binary.is_file():
@@ -61,7 +63,12 @@ class Release:
             time = int(run("git", "log", "-1", "--format=%ct"))
         except (IndexError, ValueError) as error:
             raise PackageError(f"{binary} does not answer --version as tidegate does") from error
-        return cls(binary, version, machine, is_static, "-musl" in target, time, level)
+        return cls(binary, version, machine, is_static, "-musl" in target, time, level, lean)
+
+    @property
+    def name(self):
+        """The name of the package."""
+        return "tidegate-lean" if self.is_lean else "tidegate"
 
     @property
     def triple(self):
@@ -87,10 +94,12 @@ def command_of(binary, machine):
     program = str(binary.resolve())
     if machine == platform.machine():
         return [program]
-    emulator = f"qemu-{EMULATORS.get(machine, machine)}-static"
-    if not shutil.which(emulator):
+    # Debian's packages qemu-user and qemu-user-static name it differently.
+    emulator = f"qemu-{EMULATORS.get(machine, machine)}"
+    found = shutil.which(f"{emulator}-static") or shutil.which(emulator)
+    if not found:
         raise PackageError(f"{binary} is for {machine}, and {emulator} is not installed (Debian: qemu-user-static)")
-    return [emulator, program]
+    return [found, program]
 
 
 def read_elf(path):

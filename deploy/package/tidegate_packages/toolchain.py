@@ -48,11 +48,13 @@ class Toolchain:
         # Without a target, the flags would reach build scripts and macros, which cannot be static.
         self.environment["RUSTFLAGS"] = " ".join(flags)
 
-    def build(self, profile):
-        """Builds the broker; returns the program."""
+    def build(self, profile, lean=False):
+        """Builds the broker, without what a lean one leaves out; returns the program."""
         # Another compiler has a directory of its own, so that neither builds everything anew after the other.
         directory = ROOT / "target" / ("packages" if self.added else "")
         command = [self.cargo, "build", "--locked", "--profile", profile, "--target", self.target, "-p", "tidegate", *self.added]
+        if lean:
+            command.append("--no-default-features")
         environment = {**os.environ, **self.environment, "CARGO_TARGET_DIR": str(directory)}
         if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
             raise PackageError(f"`{' '.join(command)}` failed")

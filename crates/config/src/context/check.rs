@@ -5,6 +5,7 @@ use tidegate_context::ContextTopics;
 
 use super::points;
 use crate::Config;
+use crate::feature::bus_problem;
 use crate::finding::Findings;
 use crate::value::Problem;
 
@@ -22,8 +23,8 @@ pub fn check(config: &Config, findings: &mut Findings) {
     if let Err(error) = ContextTopics::new(&config.addresses.prefix, &[], &context.property_topics.0) {
         find("property_topics", Problem::new(error.to_string()));
     }
-    if let Some(Err(error)) = context.bus.as_deref().map(str::parse::<Address>) {
-        find("bus", Problem::new(error.to_string()));
+    if let Some(problem) = context.bus.as_deref().and_then(|bus| bus_problem(&bus.parse::<Address>())) {
+        find("bus", problem);
     }
     if context.bus_certificate.is_some() != context.bus_key.is_some() {
         let (key, other) =

@@ -1,12 +1,23 @@
 //! The sections `[[pipeline]]` and `[[sink]]`.
 
+#[cfg(not(feature = "pipelines"))]
+mod absent;
+#[cfg(feature = "pipelines")]
 mod check;
+#[cfg(feature = "pipelines")]
 mod error;
+#[cfg(feature = "pipelines")]
 mod settings;
+#[cfg(feature = "pipelines")]
 mod sinks;
 
+#[cfg(not(feature = "pipelines"))]
+pub(crate) use absent::refuse;
+#[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
+#[cfg(feature = "pipelines")]
 pub use error::PipelineError;
+#[cfg(feature = "pipelines")]
 pub use settings::{OnBus, Way, histories};
 
 /// What client ids of the hub begin with.

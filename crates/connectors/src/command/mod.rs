@@ -6,7 +6,7 @@ mod serve;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args as ClapArgs, Subcommand};
 use serde_json::Value;
 
 use tidegate_admin::{GetHub, PausePipeline, ReplayPipeline, ResumePipeline};
@@ -34,9 +34,9 @@ Examples:
 More: docs/hub.md.";
 
 /// Run pipelines beside a broker, and ask for their statuses: topics to files, databases, buses and services
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub struct HubArgs {
+pub struct Args {
     #[command(subcommand)]
     action: Option<HubAction>,
 
@@ -110,7 +110,7 @@ enum HubAction {
     },
 }
 
-impl HubArgs {
+impl Args {
     /// The configuration's sources. `--bus` names the bus of the hub here, and not that of a cluster.
     fn sources(&self) -> ConfigArgs {
         let mut sources = self.run.clone();
@@ -123,7 +123,7 @@ impl HubArgs {
 }
 
 /// Runs pipelines, or the command of an operator.
-pub fn run(args: &HubArgs) -> Exit {
+pub fn run(args: &Args) -> Exit {
     let done = match &args.action {
         None => return serve::run(args),
         Some(HubAction::Try { file, message, pipeline, json }) => {

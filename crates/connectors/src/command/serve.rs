@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_hub::{Hub, PipelineSettings};
 
-use super::HubArgs;
+use super::Args;
 use crate::hub::HubPart;
 use tidegate_administration::BrokerStatus;
 use tidegate_administration::console::{self, Admin};
@@ -24,7 +24,7 @@ struct Origin {
 }
 
 impl Origin {
-    fn of(args: &HubArgs, config: &Config) -> Result<Self, PipelineError> {
+    fn of(args: &Args, config: &Config) -> Result<Self, PipelineError> {
         let bus = config.hub.bus.as_deref();
         // Members on a bus have no messages of their own, so each process may have another name.
         let own = if bus.is_some() { format!("{}-{}", machine(), std::process::id()) } else { machine() };
@@ -41,7 +41,7 @@ impl Origin {
 }
 
 /// Runs until it gets a signal to stop.
-pub(super) fn run(args: &HubArgs) -> Exit {
+pub(super) fn run(args: &Args) -> Exit {
     let config = match tidegate_config_cli::load(&args.sources()) {
         Ok(config) => config,
         Err(exit) => return exit,

@@ -7,6 +7,7 @@ mod control;
 mod door;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,11 @@ impl Pipelines {
             placed.hub.stop(grace);
         }
     }
+}
+
+/// The histories that pipelines of a tenant write: their folders, and the age of their messages.
+pub fn histories(config: &Config, tenant: &str) -> Vec<(PathBuf, Duration)> {
+    tidegate_config::hub::histories(&config.pipelines, &config.sinks, tenant)
 }
 
 impl Placed {

@@ -10,21 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::{Sink, SinkError, parquet};
+use crate::FileFormat;
 use crate::record::Record;
 use crate::time::{rfc3339, wall_clock};
 
 /// Bytes that are read at once to find the end of the last whole line.
 const BLOCK: u64 = 64 << 10;
-
-/// The format of finished files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileFormat {
-    /// Lines of JSON.
-    #[default]
-    Lines,
-    /// Parquet.
-    Parquet,
-}
 
 /// Which file, and when it is finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

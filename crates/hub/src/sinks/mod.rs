@@ -23,7 +23,7 @@ mod web;
 use std::sync::Arc;
 
 pub use self::amqp::AmqpSettings;
-pub use self::file::{FileFormat, FileSettings, FileSinks};
+pub use self::file::{FileSettings, FileSinks};
 pub use self::history::{HistoryQuery, HistorySettings, read_history};
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;

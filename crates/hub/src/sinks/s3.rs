@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use ring::{digest, hmac};
 
-use super::file::{FileFormat, lines};
+use super::file::lines;
 use super::place::{Ids, Place};
 use super::web::{HttpAnswer, Server, ServerSettings};
 use super::{Sink, SinkError, parquet};
+use crate::FileFormat;
 use crate::record::Record;
 use crate::time::{rfc3339, wall_clock};
 

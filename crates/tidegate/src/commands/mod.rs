@@ -1,7 +1,10 @@
 //! One file per command.
 
 mod completions;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
+#[cfg(not(all(feature = "pipelines", feature = "fleet", feature = "lab")))]
+pub(crate) mod left_out;
 pub(crate) mod orchestrator;
 mod run;
 
@@ -9,10 +12,11 @@ use std::process::ExitCode;
 
 use tidegate_access_cli::{acl, cert, key, passwd};
 use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
-use tidegate_fleet_cli::{dns, fleet, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, dns, fleet, hub, manager, up};
+#[cfg(not(feature = "lab"))]
+use left_out::lab;
 
 /// Does what the command line asks for.
 pub(crate) fn dispatch(cli: Cli) -> ExitCode {
@@ -34,7 +38,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
         Some(Command::Core(args)) => tidegate_gateway::command::run(&args).into(),
-        Some(Command::Hub(args)) => tidegate_connectors::command::run(&args).into(),
+        Some(Command::Hub(args)) => hub::run(&args).into(),
         Some(Command::Lab(args)) => lab::run(&args).into(),
         Some(Command::Up(args)) => up::run(&args).into(),
         Some(Command::Manager(args)) => manager::run(&args).into(),

@@ -28,7 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 
 {{/* Which part of the release clients connect to. */}}
 {{- define "tidegate.edge" -}}
-{{- if eq .Values.mode "fleet" -}}orchestrator{{- else if eq .Values.mode "mobile" -}}gateway{{- else -}}broker{{- end -}}
+{{- if eq .Values.mode "fleet" -}}orchestrator{{- else if eq .Values.mode "mobile" -}}gateway{{- else if eq .Values.mode "hub" -}}hub{{- else -}}broker{{- end -}}
 {{- end -}}
 
 {{/* The Secret with the certificate for clients; empty without TLS. */}}
@@ -197,6 +197,6 @@ affinity:
 {{- if .root.Values.bus.existingSecret }}
   valueFrom: {secretKeyRef: {name: {{ .root.Values.bus.existingSecret }}, key: address}}
 {{- else }}
-  value: {{ required "mode cluster and mode mobile need a bus: set bus.address, such as nats://nats:4222, or bus.existingSecret" .root.Values.bus.address | quote }}
+  value: {{ required "modes cluster and mobile need a bus: set bus.address, such as nats://nats:4222, or bus.existingSecret" .root.Values.bus.address | quote }}
 {{- end }}
 {{- end -}}

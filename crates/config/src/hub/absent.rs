@@ -1,0 +1,41 @@
+//! A program without pipelines refuses their sections.
+
+use crate::Config;
+use crate::feature::not_built;
+use crate::finding::Findings;
+use crate::path::KeyPath;
+use crate::source::Source;
+
+/// Refuses each section of the hub.
+pub(crate) fn refuse(findings: &mut Findings, config: &Config) {
+    let counts =
+        [("pipeline", config.pipelines.len()), ("source", config.hub_sources.len()), ("sink", config.sinks.len())];
+    for (section, count) in counts {
+        for index in 0..count {
+            let source = config.source(&KeyPath { section, index, key: "name" }).clone();
+            findings.push(not_built(&format!("[[{section}]]"), "pipelines"), source);
+        }
+    }
+    let bus = config.source_of("hub", "bus");
+    if *bus != Source::Default {
+        findings.push(not_built("hub.bus", "pipelines"), bus.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::source::FileText;
+    use crate::{Config, Inputs};
+
+    #[test]
+    fn a_lean_program_names_the_feature_it_lacks() {
+        let text =
+            "[[pipeline]]\nname = 'p'\nfrom = ['a']\nto = ['s']\n[[sink]]\nname = 's'\n[hub]\nbus = 'nats://h'\n";
+        let file = FileText::new("tidegate.toml", text);
+        let found = Config::load(Inputs { file: Some(file), ..Inputs::default() }).unwrap_err().to_string();
+        for (what, line) in [("[[pipeline]]", 2), ("[[sink]]", 6), ("hub.bus", 8)] {
+            let said = format!("{what} needs the feature `pipelines`, and this program was built without it");
+            assert!(found.contains(&said) && found.contains(&format!("tidegate.toml:{line}:")), "{found}");
+        }
+    }
+}
