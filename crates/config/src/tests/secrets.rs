@@ -15,6 +15,7 @@ const OPEN_TEXTS: &[&str] = &[
     "address",
     "allowed_origins",
     "name",
+    "tenant",
     "listeners",
     "file",
     "algorithms",
