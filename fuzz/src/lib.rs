@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 pub mod cluster_link;
+pub mod coap;
 pub mod frames;
 pub mod mutate;
 pub mod packet;
@@ -30,6 +31,7 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "cluster_link", fuzz_one: cluster_link::fuzz_one, seeds: seeds::cluster_link },
+    Target { name: "coap", fuzz_one: coap::fuzz_one, seeds: seeds::coap },
     Target { name: "frames", fuzz_one: frames::fuzz_one, seeds: seeds::frames },
     Target { name: "packet", fuzz_one: packet::fuzz_one, seeds: seeds::packet },
     Target { name: "proxy_protocol", fuzz_one: proxy_protocol::fuzz_one, seeds: seeds::proxy_protocol },

@@ -383,3 +383,30 @@ mod tests {
         }
     }
 }
+
+/// Seeds of the target `coap`: datagrams, each with its length before it.
+pub fn coap() -> Vec<Seed> {
+    use tidegate_coap::message::{Code, Kind, Message, Token, option};
+    let path = [(option::URI_PATH, b"topics".to_vec()), (option::URI_PATH, b"a".to_vec())];
+    let message = |kind, code, id, extra: &[(u16, &[u8])], payload: &[u8]| {
+        let extra = extra.iter().map(|(number, value)| (*number, value.to_vec()));
+        let options = path.iter().cloned().chain(extra).collect();
+        let (token, payload) = (Token::new(&[7]), payload.to_vec());
+        Message { kind, code, id, token, options, payload }.encode()
+    };
+    let get = |id, extra: &[(u16, &[u8])]| message(Kind::Confirmable, Code::GET, id, extra, b"");
+    let put = |id, extra: &[(u16, &[u8])]| message(Kind::Confirmable, Code::PUT, id, extra, &[1; 16]);
+    let cases = [
+        ("get", vec![get(1, &[(option::ETAG, b"tag"), (option::ACCEPT, &[50])])]),
+        ("put", vec![put(1, &[(option::CONTENT_FORMAT, &[50])]), put(1, &[])]),
+        ("post", vec![message(Kind::NonConfirmable, Code::POST, 1, &[(option::URI_QUERY, b"retain=true")], b"x")]),
+        ("block1", vec![put(1, &[(option::BLOCK1, &[0x08])]), put(2, &[(option::BLOCK1, &[0x10])])]),
+        ("block2", vec![get(1, &[(option::BLOCK2, &[0x06])]), get(2, &[(option::BLOCK2, &[0x16])])]),
+        ("observe", vec![get(1, &[(option::OBSERVE, b"")]), get(2, &[(option::OBSERVE, &[1])])]),
+        ("empty", vec![Message::empty(Kind::Confirmable, 1).encode(), Message::empty(Kind::Reset, 2).encode()]),
+    ];
+    let framed = |datagrams: Vec<Vec<u8>>| {
+        datagrams.iter().flat_map(|one| std::iter::once(one.len() as u8).chain(one.iter().copied())).collect()
+    };
+    cases.into_iter().map(|(name, datagrams)| (name.to_owned(), framed(datagrams))).collect()
+}

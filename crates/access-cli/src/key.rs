@@ -77,7 +77,7 @@ pub fn run(command: &KeyCommand) -> Exit {
     }
 }
 
-/// Changes the file; what is printed.
+/// Changes the file, and returns the text to print.
 fn carry_out(command: &KeyCommand) -> Result<String, KeyError> {
     match command {
         KeyCommand::Add(AddArgs { file, user }) => {

@@ -115,7 +115,7 @@ impl KeyFile {
         Ok(key)
     }
 
-    /// Removes the key with this id; false when there is none.
+    /// Removes the key with this id; false when no key has it.
     pub fn revoke(&mut self, id: &str) -> bool {
         let found = self.0.users().map(|(name, _)| name.clone());
         let found = found.into_iter().find(|name| KeyName::of_entry(name.as_str()).is_some_and(|key| key.id == id));

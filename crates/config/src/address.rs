@@ -22,6 +22,7 @@ pub fn default_name(address: &ListenAddress) -> String {
         ListenAddress::Quic(at) => format!("quic-{}", at.port),
         ListenAddress::Http(at) => format!("http-{}", at.port),
         ListenAddress::Https(at) => format!("https-{}", at.port),
+        ListenAddress::Coap(at) => format!("coap-{}", at.port),
         ListenAddress::Unix(_) => "unix".to_owned(),
     }
 }
@@ -38,6 +39,7 @@ pub fn on_loopback(address: &ListenAddress) -> ListenAddress {
         ListenAddress::Quic(at) => ListenAddress::Quic(loopback(at.port)),
         ListenAddress::Http(at) => ListenAddress::Http(loopback(at.port)),
         ListenAddress::Https(at) => ListenAddress::Https(loopback(at.port)),
+        ListenAddress::Coap(at) => ListenAddress::Coap(loopback(at.port)),
         ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
     }
 }
@@ -141,6 +143,7 @@ mod tests {
         assert_eq!(shown("ws://9001/a/b"), "ws://127.0.0.1:9001/a/b");
         assert_eq!(shown("tls://8883"), "mqtts://127.0.0.1:8883");
         assert_eq!(shown("quic://14567"), "quic://127.0.0.1:14567");
+        assert_eq!(shown("coap://5683"), "coap://127.0.0.1:5683");
         assert_eq!(shown("wss://443"), "wss://127.0.0.1:443/mqtt");
     }
 

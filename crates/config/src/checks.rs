@@ -134,7 +134,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
-    let over_udp = |address| matches!(address, &ListenAddress::Quic(_));
+    let over_udp = |address| matches!(address, &ListenAddress::Quic(_) | &ListenAddress::Coap(_));
     match (one.host_port(), other.host_port()) {
         // Ports of TCP and of UDP are not the same.
         (Some(_), Some(_)) if over_udp(one) != over_udp(other) => false,

@@ -368,7 +368,8 @@ fn kept_name(directory: &Path) -> Result<String, OrchestratorError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = new_name();
             fs::create_dir_all(directory).map_err(wrong)?;
-            fs::write(&path, &name).map_err(wrong)?;
+            // Brokers keep sessions under this name, so it is on the disk before it is used.
+            tidegate_mirror::kept_file::replace(directory, NAME_FILE, name.as_bytes(), None).map_err(wrong)?;
             Ok(name)
         }
         Err(error) => Err(wrong(error)),
@@ -400,6 +401,19 @@ pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), Orchestrato
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_part_of_an_orchestrators_name_is_left_by_a_crash() {
+        let directory = std::env::temp_dir().join(format!("tidegate-config-name-{}", std::process::id()));
+        let aside = directory.join(format!("{NAME_FILE}.new"));
+        fs::create_dir_all(&aside).unwrap();
+        kept_name(&directory).unwrap_err();
+        assert!(!directory.join(NAME_FILE).exists(), "the file appears with its whole content");
+        fs::remove_dir(&aside).unwrap();
+        let name = kept_name(&directory).unwrap();
+        assert_eq!(kept_name(&directory).unwrap(), name);
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn addresses_of_brokers_are_read_as_people_write_them() {

@@ -61,7 +61,8 @@ section! {
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
         /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"`,
-        /// `"unix:/run/tidegate.sock"`, or `"http://127.0.0.1:8080"` and `"https://0.0.0.0:8443"` for HTTP. Port 0 takes any free port, which the line that says "ready" names.
+        /// `"unix:/run/tidegate.sock"`, `"http://127.0.0.1:8080"` and `"https://0.0.0.0:8443"` for HTTP, or
+        /// `"coap://127.0.0.1:5683"` for CoAP. Port 0 takes any free port, which the line that says "ready" names.
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
@@ -105,7 +106,7 @@ section! {
         /// Longest packet taken from a client; MQTT 5 clients are told.
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(20, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
-        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit, and 256 where HTTP is spoken"));
+        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit, and 256 where HTTP or CoAP is spoken"));
         /// QoS 1 and 2 messages that a client may have under way to the broker without an answer; MQTT 5 clients are
         /// told.
         receive_maximum: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));

@@ -83,8 +83,9 @@ pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)
             let text = format!("listener `{name}` speaks QUIC, and the PROXY protocol is not spoken over UDP");
             problem("proxy_protocol", text, "let clients reach this listener directly; QUIC follows those that move")
         }
-        (true, _) if listener.address.is_http() => {
-            let text = format!("listener `{name}` speaks HTTP, and the PROXY protocol is not spoken there");
+        (true, _) if listener.address.is_http() || listener.address.is_coap() => {
+            let spoken = if listener.address.is_coap() { "CoAP" } else { "HTTP" };
+            let text = format!("listener `{name}` speaks {spoken}, and the PROXY protocol is not spoken there");
             problem("proxy_protocol", text, "let clients reach this listener directly")
         }
         (true, true) => {
@@ -251,6 +252,7 @@ mod tests {
             ("address = \"unix:/x\"\nproxy_protocol = true".to_owned(), 4, "is a Unix socket"),
             ("address = \"quic://0.0.0.0:1\"".to_owned(), 3, "speaks TLS and has no certificate"),
             ("address = \"quic://1\"\nproxy_protocol = true".to_owned(), 4, "not spoken over UDP"),
+            ("address = \"coap://1\"\nproxy_protocol = true".to_owned(), 4, "speaks CoAP"),
         ] {
             let said = load(&keys).map(drop).unwrap_err();
             assert!(said.contains(part) && said.contains(&format!("t.toml:{line}:")), "{keys}\n{said}");

@@ -10,12 +10,12 @@ pub(crate) mod rights;
 use crate::access::rights::Right;
 use crate::addresses::Nodes;
 use crate::connection::Allowed;
-use crate::desk::Desk;
 use crate::identity::Identity;
 use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use crate::topics::address_name::{Address, Statement};
 use crate::topics::{RouteCache, RouteSlot};
@@ -101,14 +101,15 @@ impl Rules {
 
 impl Rules {
     #[inline]
-    pub(crate) fn may_publish(&self, desk: &Desk, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
-        if self.access.is_none() && desk.settings.addresses.is_none() {
+    pub(crate) fn may_publish(&self, state: &ShardState, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
+        if self.access.is_none() && state.settings.addresses.is_none() {
             return true;
         }
-        desk.sessions
+        state
+            .sessions
             .get(key.0)
             .map(subject_of)
-            .is_some_and(|subject| self.subject_may_publish(&desk.settings, subject, topic, qos, retain))
+            .is_some_and(|subject| self.subject_may_publish(&state.settings, subject, topic, qos, retain))
     }
 
     pub(crate) fn subject_may_publish(
@@ -134,11 +135,11 @@ impl Rules {
     /// True if no rules have to be asked whether a message may be published: there are none, or the last one of this
     /// publisher was allowed and was the same in all that rules look at.
     #[inline]
-    pub(crate) fn is_known_to_be_allowed(&self, desk: &Desk, cache: &RouteCache, it: &Inbound<'_>) -> bool {
-        if self.access.is_none() && desk.settings.addresses.is_none() {
+    pub(crate) fn is_known_to_be_allowed(&self, state: &ShardState, cache: &RouteCache, it: &Inbound<'_>) -> bool {
+        if self.access.is_none() && state.settings.addresses.is_none() {
             return true;
         }
-        let connection = desk.connections.get(it.key);
+        let connection = state.connections.get(it.key);
         connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(self.asked(cache, it))
     }
 
@@ -150,18 +151,24 @@ impl Rules {
     }
 
     /// Whether a session may be sent messages of a topic.
-    pub(crate) fn may_receive(&self, desk: &Desk, key: SessionKey, topic: &str) -> bool {
-        let readers = Readers::of(self, &desk.settings, topic);
+    pub(crate) fn may_receive(&self, state: &ShardState, key: SessionKey, topic: &str) -> bool {
+        let readers = Readers::of(self, &state.settings, topic);
         if readers.are_all_allowed() {
             return true;
         }
-        desk.sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session))
+        state.sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session))
     }
 
     /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message;
     /// that they do not get it is told whenever the route is made.
-    pub(crate) fn keep_receivers(&self, desk: &mut Desk, cache: &mut RouteCache, nodes: &Nodes, slot: RouteSlot) {
-        let (rules, settings) = (self, &desk.settings);
+    pub(crate) fn keep_receivers(
+        &self,
+        state: &mut ShardState,
+        cache: &mut RouteCache,
+        nodes: &Nodes,
+        slot: RouteSlot,
+    ) {
+        let (rules, settings) = (self, &state.settings);
         if Readers::of(rules, settings, cache.get(slot).0).are_all_allowed() {
             return;
         }
@@ -170,7 +177,7 @@ impl Rules {
         if let Some(Address::Group(name)) = &readers.address {
             readers.members = Some(nodes.members(cache.tenant(slot), name));
         }
-        let sessions = &desk.sessions;
+        let sessions = &state.sessions;
         let mut withheld = Vec::new();
         cache.retain(slot, |_, key| {
             let may = sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session));
@@ -180,7 +187,7 @@ impl Rules {
             may
         });
         for key in withheld {
-            desk.reports().tell_withheld(key, &topic);
+            state.reports().tell_withheld(key, &topic);
         }
     }
 
@@ -190,26 +197,33 @@ impl Rules {
         self.subject_may_publish(settings, subject, topic, will.qos, will.retain)
     }
 
-    pub(crate) fn may_subscribe(&self, desk: &Desk, key: SessionKey, filter: &str, qos: QoS, shared: bool) -> bool {
-        let guarded = shared && desk.settings.is_guarded_for_groups(filter);
+    pub(crate) fn may_subscribe(
+        &self,
+        state: &ShardState,
+        key: SessionKey,
+        filter: &str,
+        qos: QoS,
+        shared: bool,
+    ) -> bool {
+        let guarded = shared && state.settings.is_guarded_for_groups(filter);
         if self.access.is_none() && !guarded {
             return true;
         }
-        let Some(subject) = desk.sessions.get(key.0).map(subject_of) else { return false };
+        let Some(subject) = state.sessions.get(key.0).map(subject_of) else { return false };
         let access = self.access.as_ref();
         access.is_none_or(|access| access.may_subscribe(subject, filter, qos, shared))
             && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
     }
 
     /// Takes back what waits for a client that may not be sent it any more.
-    pub(crate) fn withdraw_waiting(&self, desk: &mut Desk, key: SessionKey) {
-        let queue = desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
-        let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(desk, key, delivery.message.topic());
+    pub(crate) fn withdraw_waiting(&self, state: &mut ShardState, key: SessionKey) {
+        let queue = state.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
+        let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(state, key, delivery.message.topic());
         if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {
             return;
         }
-        let (rules, settings) = (self, &desk.settings);
-        let Some(session) = desk.sessions.get_mut(key.0) else { return };
+        let (rules, settings) = (self, &state.settings);
+        let Some(session) = state.sessions.get_mut(key.0) else { return };
         let Some(mut flow) = session.flow.take() else { return };
         let (stay, back): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
             .into_iter()
@@ -219,11 +233,11 @@ impl Rules {
         flow.queue = stay.into_iter().collect();
         session.flow = Some(flow);
         for delivery in back {
-            desk.memory.forget_queued(delivery.cost());
-            desk.journal.forget_stored(stored, delivery.number);
-            desk.reports().drop_for(Reason::NotAuthorized, key, delivery.message.topic());
+            state.memory.forget_queued(delivery.cost());
+            state.journal.forget_stored(stored, delivery.number);
+            state.reports().drop_for(Reason::NotAuthorized, key, delivery.message.topic());
         }
-        desk.after_refill(key);
+        state.after_refill(key);
     }
 }
 

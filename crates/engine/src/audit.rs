@@ -8,6 +8,7 @@ use crate::connection::reserving::Reserving;
 use crate::connection::{Answer, Connection, Phase};
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey};
 use crate::memory::KERNEL_BUFFER_BYTES;
+use crate::publish::dead_letter::DeadLetters;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
 
@@ -31,56 +32,58 @@ impl Findings {
 
 impl Audit<'_> {
     pub(crate) fn audit_sums(&self, found: &mut Findings) {
-        let desk = &self.desk;
-        let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();
+        let state = &self.state;
+        let input: usize = state.connections.iter().map(|(_, connection)| input_len(connection)).sum();
         let input = input as u64 + self.principals.held_bytes();
-        found.equal("input_bytes", desk.memory.input_bytes, input);
-        let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+        found.equal("input_bytes", state.memory.input_bytes, input);
+        let flows = || state.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         let ending = || self.endings.iter();
         let waiting: usize =
             flows().map(|flow| flow.queue.len()).chain(ending().map(|ending| ending.queue.len())).sum();
-        found.equal("queued_messages", desk.memory.queued_messages, waiting as u64);
+        found.equal("queued_messages", state.memory.queued_messages, waiting as u64);
         let left = ending().flat_map(|ending| &ending.queue);
         let queued = flows().flat_map(|flow| &flow.queue).chain(left).map(crate::session::Delivery::cost).sum();
-        found.equal("queued_bytes", desk.memory.queued_bytes, queued);
+        found.equal("queued_bytes", state.memory.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
         let runs: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.runs.memory()).sum();
-        let extras = desk.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
+        let extras = state.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
-        let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
-        let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
+        let blocked = state.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
+        let wills: u64 = state.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
         let elsewhere = self.uplinks.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
-        found.equal("memory", desk.memory.held, held);
-        let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
-        found.equal("sessions_connected", desk.sessions_connected, connected as u64);
-        let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        found.equal("memory", state.memory.held, held);
+        let connected = state.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
+        found.equal("sessions_connected", state.sessions_connected, connected as u64);
+        let memberships = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
         let left = ending().map(|ending| ending.memberships.len());
         let memberships: usize = memberships.map(|rare| rare.memberships.len()).chain(left).sum();
-        found.equal("shared_memberships", desk.shared_memberships, memberships as u64);
+        found.equal("shared_memberships", state.shared_memberships, memberships as u64);
         let left = ending().map(|ending| ending.filters.len());
-        let filters: usize = desk.sessions.iter().map(|(_, session)| session.filters.len()).chain(left).sum();
+        let filters: usize = state.sessions.iter().map(|(_, session)| session.filters.len()).chain(left).sum();
         found.equal("subscriptions", self.index.subscriptions(), filters as u64 + self.nodes.subscriptions());
-        let nodes = desk.sessions.iter().filter(|(_, session)| session.standing.is_node()).count();
+        let nodes = state.sessions.iter().filter(|(_, session)| session.standing.is_node()).count();
         found.equal("nodes", self.nodes.len(), nodes as u64);
-        let mailboxes = desk.sessions.iter().filter(|(_, session)| session.standing == Standing::Mailbox).count();
+        let mailboxes = state.sessions.iter().filter(|(_, session)| session.standing == Standing::Mailbox).count();
         found.equal("mailboxes", self.nodes.mailboxes(), mailboxes as u64);
-        for (number, open) in desk.connections_by_listener.iter().enumerate() {
+        for (number, open) in state.connections_by_listener.iter().enumerate() {
             let of_listener = |connection: &Connection| usize::from(connection.listener.0) == number;
-            let counted = desk.connections.iter().filter(|(_, connection)| of_listener(connection)).count();
+            let counted = state.connections.iter().filter(|(_, connection)| of_listener(connection)).count();
             found.equal("connections_by_listener", u64::from(*open), counted as u64);
         }
-        let idle = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_close.is_empty();
-        let told = desk.roomy.is_empty() && desk.receipts.is_empty() && !desk.has_dead_letters();
-        found.holds(idle && told && desk.hungry.is_empty(), || "something that was caused is not worked off".into());
+        let idle = state.to_park.is_empty() && state.to_unpark.is_empty() && state.to_close.is_empty();
+        let told = state.roomy.is_empty()
+            && state.receipts.is_empty()
+            && !state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting);
+        found.holds(idle && told && state.hungry.is_empty(), || "something that was caused is not worked off".into());
     }
 
     pub(crate) fn audit_timers(&self, found: &mut Findings) {
-        let desk = &self.desk;
+        let state = &self.state;
         let never = crate::now::Millis::NEVER;
-        let connections = desk.connections.iter();
+        let connections = state.connections.iter();
         let of_connections: usize = connections
             .map(|(_, connection)| {
                 let rate = connection.extra.as_ref().and_then(|extra| extra.rate.as_ref());
@@ -88,28 +91,28 @@ impl Audit<'_> {
                 usize::from(connection.timer != never) + usize::from(connection.is_parked()) + usize::from(waits)
             })
             .sum();
-        let rare = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        let rare = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
         let of_sessions: usize = rare
             .map(|rare| {
                 let due = [rare.will_due, rare.ends_at];
                 due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();
-        let flows = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+        let flows = state.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         let of_queues = flows.filter(|flow| flow.expiry_timer.is_some()).count();
         let of_sys = usize::from(self.sys.has_timer())
-            + usize::from(desk.tallies.has_timer())
-            + usize::from(desk.loop_lag.has_timer())
+            + usize::from(state.tallies.has_timer())
+            + usize::from(state.loop_lag.has_timer())
             + usize::from(self.groups.kept.has_timer());
         found.equal(
             "timers",
-            desk.timers.len() as u64,
+            state.timers.len() as u64,
             (of_connections + of_sessions + of_queues + of_sys + self.uplinks.timers()) as u64,
         );
     }
 
     pub(crate) fn audit_connection(&self, found: &mut Findings, key: ConnectionKey, connection: &Connection) {
-        let session = connection.session.and_then(|session| self.desk.sessions.get(session.0));
+        let session = connection.session.and_then(|session| self.state.sessions.get(session.0));
         let bound = session.is_some_and(|session| session.connection == Some(key));
         let open = connection.phase == Phase::Open && connection.listener != PRINCIPAL_LISTENER;
         found.holds(bound == open, || format!("{key:?} and its session do not agree"));
@@ -124,11 +127,11 @@ impl Audit<'_> {
         // Another shard of this process may have asked it to wait.
         if let Some(parked) = extra.parked.as_ref().filter(|_| self.place.shards == 1) {
             let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
-            let flows = self.desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+            let flows = self.state.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
             let waits = |rate: &crate::limits::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
-            let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
+            let short = self.state.overload.holds(&publisher) || self.state.loop_lag.holds(&publisher);
             let short = short
                 || self.observers.holds(key)
                 || self.turn_share.holds(key)
@@ -144,10 +147,10 @@ impl Audit<'_> {
 
     pub(crate) fn audit_session(&self, found: &mut Findings, key: SessionKey, session: &Session) {
         let name = || format!("{:?}", session.client_id);
-        found.holds(self.desk.sessions.find_session(session.tenant, &session.client_id) == Some(key), || {
+        found.holds(self.state.sessions.find_session(session.tenant, &session.client_id) == Some(key), || {
             format!("{} is not found by name", name())
         });
-        let connection = session.connection.and_then(|key| self.desk.connections.get(key));
+        let connection = session.connection.and_then(|key| self.state.connections.get(key));
         let agreed = session.connection.is_none() || connection.is_some_and(|other| other.session == Some(key));
         found.holds(agreed, || format!("{} and its connection do not agree", name()));
         for filter in session.filters.iter() {
@@ -173,16 +176,16 @@ impl Audit<'_> {
         let watched = flow.expiry_timer.is_some() || flow.queue.next_expiry() == crate::now::Millis::NEVER;
         found.holds(watched, || format!("{}: nobody looks at what expires in its queue", name()));
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
-        let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);
+        let known = flow.blocking.is_empty() || self.state.blockers.contains(&key.0);
         found.holds(known, || format!("{} holds publishers up unnoticed", name()));
-        let Some(connection) = session.connection.and_then(|key| self.desk.connections.get(key)) else {
+        let Some(connection) = session.connection.and_then(|key| self.state.connections.get(key)) else {
             let rejects = flow.full_at.is_some_and(|bounds| bounds.policy == OverflowPolicy::Reject);
             found.holds(flow.to_resend == 0 && (flow.blocking.is_empty() || rejects), || {
                 format!("{} is away and busy", name())
             });
             return;
         };
-        let room = connection.output_len() <= self.desk.high_water / 2;
+        let room = connection.output_len() <= self.state.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
         let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;

@@ -28,8 +28,8 @@ use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
-use crate::desk::{Desk, high_water};
 use crate::durable::Recovery;
+use crate::engine::connection::redirecting::Redirecting;
 use crate::event::Event;
 use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
@@ -56,6 +56,7 @@ use crate::retained::fetch::Fetches;
 use crate::session::Flow;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
+use crate::state::{ShardState, high_water};
 use crate::sys::Sys;
 use crate::telling::counters::{Counters, Gauges};
 use crate::telling::reason::Reason;
@@ -72,7 +73,7 @@ use std::sync::Arc;
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
     pub(crate) place: Place,
-    pub(crate) desk: Desk,
+    pub(crate) state: ShardState,
     pub(crate) index: SubscriptionIndex,
     pub(crate) cache: RouteCache,
     /// A route that is not cached, reused.
@@ -124,13 +125,6 @@ pub struct Engine {
     pub(crate) working_off: bool,
 }
 
-/// Where clients are sent.
-#[derive(Debug)]
-pub(crate) struct Redirecting {
-    /// What MQTT 5 clients are told to use; without it their listener's reference.
-    pub reference: Option<Box<str>>,
-}
-
 impl Engine {
     /// An engine for the shard at `place`. `seed` makes assigned client ids differ between runs.
     ///
@@ -140,11 +134,11 @@ impl Engine {
     /// constants.
     pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
-        let mut desk = Desk::new(Arc::clone(&settings), place.shard, now);
-        desk.exchanges = Exchanges::new(seed, place);
+        let mut state = ShardState::new(Arc::clone(&settings), place.shard, now);
+        state.exchanges = Exchanges::new(seed, place);
         Self {
             place,
-            desk,
+            state,
             index: SubscriptionIndex::default(),
             cache: RouteCache::new(Arc::clone(&settings)),
             scratch_route: Route::default(),
@@ -186,36 +180,36 @@ impl Engine {
     pub fn open_connection(&mut self, now: Now, listener: ListenerId) -> Result<ConnectionKey, Reason> {
         let refused = if self.stopping {
             Some(Reason::ServerShuttingDown)
-        } else if self.desk.memory.is_far_over_ceiling() {
+        } else if self.state.memory.is_far_over_ceiling() {
             Some(Reason::MemoryCeiling)
         } else {
-            let open = self.desk.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
-            let limit = self.desk.settings.listener(listener).map_or(0, |listener| listener.max_connections);
+            let open = self.state.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
+            let limit = self.state.settings.listener(listener).map_or(0, |listener| listener.max_connections);
             (limit != 0 && open >= limit).then_some(Reason::TooManyConnections)
         };
         if let Some(reason) = refused {
-            self.desk.counters.connects_refused[reason.number()] += 1;
+            self.state.counters.connects_refused[reason.number()] += 1;
             return Err(reason);
         }
         let of_settings =
-            || self.desk.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+            || self.state.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
         let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
         let tenant = known.unwrap_or_else(of_settings);
         let mut connection = Connection::new(listener, tenant, now.monotonic);
-        connection.is_of_hub = self.desk.settings.listener(listener).is_some_and(|listener| listener.for_hub);
-        let key = self.desk.connections.insert(connection);
-        if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
+        connection.is_of_hub = self.state.settings.listener(listener).is_some_and(|listener| listener.for_hub);
+        let key = self.state.connections.insert(connection);
+        if let Some(open) = self.state.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;
         }
-        self.desk.counters.sockets_opened += 1;
+        self.state.counters.sockets_opened += 1;
         let deadline = now.monotonic.plus(self.settings.limits.connect_timeout_ms);
-        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
+        self.state.connections.set_connection_timer(&mut self.state.timers, key, deadline);
         Ok(key)
     }
 
     /// Tells what is known of a client before its CONNECT arrives, such as what its certificate says.
     pub fn preset_connection(&mut self, key: ConnectionKey, preset: Preset) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase != Phase::AwaitConnect {
             return;
         }
@@ -229,57 +223,57 @@ impl Engine {
 
     /// Forgets a connection whose transport the shell has closed after [`Event::Close`].
     pub fn release_connection(&mut self, key: ConnectionKey) {
-        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
-        let Some(connection) = self.desk.connections.remove(key) else { return };
-        if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(connection.listener.0)) {
+        self.state.connections.set_connection_timer(&mut self.state.timers, key, Millis::NEVER);
+        let Some(connection) = self.state.connections.remove(key) else { return };
+        if let Some(open) = self.state.connections_by_listener.get_mut(usize::from(connection.listener.0)) {
             *open = open.saturating_sub(1);
         }
         if connection.blocked {
-            self.desk.memory.held -= KERNEL_BUFFER_BYTES;
-            self.desk.blocked_connections -= 1;
-            self.desk.high_water = high_water(&self.settings, self.desk.blocked_connections);
+            self.state.memory.held -= KERNEL_BUFFER_BYTES;
+            self.state.blocked_connections -= 1;
+            self.state.high_water = high_water(&self.settings, self.state.blocked_connections);
         }
         if let Some(tail) = &connection.tail {
-            self.desk.memory.held -= tail.len() as u64;
-            self.desk.memory.input_bytes -= tail.len() as u64;
+            self.state.memory.held -= tail.len() as u64;
+            self.state.memory.input_bytes -= tail.len() as u64;
         }
         if let Some(output) = connection.output {
-            self.desk.pool.put(output);
+            self.state.pool.put(output);
         }
     }
 
     /// The output of a connection, while there is any.
     #[inline]
     pub fn output(&mut self, key: ConnectionKey) -> Option<&mut Output> {
-        self.desk.connections.get_mut(key)?.output.as_deref_mut()
+        self.state.connections.get_mut(key)?.output.as_deref_mut()
     }
 
     /// Tells that output was written as far as the transport took it. Frees the buffer if that was all, and sends from
     /// the session's queue what there is room for.
     #[inline]
     pub fn handle_written(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         let written = connection.output.as_mut().map_or(0, |output| output.take_written());
-        self.desk.counters.bytes_out += written;
-        self.desk.meters.of(connection.payer).bytes_out += written;
+        self.state.counters.bytes_out += written;
+        self.state.meters.of(connection.payer).bytes_out += written;
         let done = connection.output.as_ref().is_none_or(|output| !output.is_writable());
         if connection.output.as_ref().is_some_and(|output| output.is_empty())
             && !connection.is_suspended()
             && let Some(output) = connection.output.take()
         {
-            self.desk.pool.put(output);
+            self.state.pool.put(output);
         }
         if done == connection.blocked {
             // A socket that takes no more holds a full kernel buffer, which is memory like any other.
             connection.blocked = !done;
             if done {
-                self.desk.memory.held -= KERNEL_BUFFER_BYTES;
-                self.desk.blocked_connections -= 1;
+                self.state.memory.held -= KERNEL_BUFFER_BYTES;
+                self.state.blocked_connections -= 1;
             } else {
-                self.desk.memory.held += KERNEL_BUFFER_BYTES;
-                self.desk.blocked_connections += 1;
+                self.state.memory.held += KERNEL_BUFFER_BYTES;
+                self.state.blocked_connections += 1;
             }
-            self.desk.high_water = high_water(&self.settings, self.desk.blocked_connections);
+            self.state.high_water = high_water(&self.settings, self.state.blocked_connections);
         }
         if connection.paused && connection.phase == Phase::Open {
             // It reads, so it lives, and what it sends may be read again once it has caught up.
@@ -287,27 +281,27 @@ impl Engine {
             if !connection.is_parked() && connection.output_len() <= self.settings.limits.output_high_water as usize / 2
             {
                 connection.paused = false;
-                self.desk.events.push_back(Event::ResumeReading { key });
+                self.state.events.push_back(Event::ResumeReading { key });
             }
         }
         let Some(session) = connection.session else { return };
-        let waiting = self.desk.sessions.get(session.0).is_some_and(|session| {
+        let waiting = self.state.sessions.get(session.0).is_some_and(|session| {
             let waits = |flow: &Flow| !flow.queue.is_empty() || !flow.blocking.is_empty() || flow.to_resend > 0;
             session.flow.as_deref().is_some_and(waits)
                 || session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty())
         });
         if waiting && connection.phase == Phase::Open {
             // Whoever has a queue is behind anyway, and must not keep those waiting who are not.
-            let before = self.desk.to_write.widen(self.desk.to_write.in_line() > 0);
-            self.desk.refill(now.monotonic, &mut self.layouts, session);
-            self.desk.to_write.widen(before);
+            let before = self.state.to_write.widen(self.state.to_write.in_line() > 0);
+            self.state.refill(now.monotonic, &mut self.layouts, session);
+            self.state.to_write.widen(before);
             self.after_frame(now);
         }
     }
 
     /// The next thing that the shell has to do.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.desk.events.pop_front()
+        self.state.events.pop_front()
     }
 
     /// What was gathered for another shard since the last call.
@@ -329,9 +323,9 @@ impl Engine {
         if self.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
-            || self.turn_share.has_work(&self.fan_outs, &self.desk.to_write)
+            || self.turn_share.has_work(&self.fan_outs, &self.state.to_write)
             || !self.endings.is_empty()
-            || !self.desk.hungry.is_empty()
+            || !self.state.hungry.is_empty()
         {
             return Millis(0);
         }
@@ -339,19 +333,19 @@ impl Engine {
             // Other shards' subscribers are not known yet, and what is published now would not reach them.
             return Millis::NEVER;
         }
-        self.desk.timers.next().min(self.retained.values.next_expiry())
+        self.state.timers.next().min(self.retained.values.next_expiry())
     }
 
     /// Does what is due and counts no silence, a bounded part of it at a time.
     pub fn handle_timers(&mut self, now: Now) {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let timers = if self.recovery.replay.is_some() { 0 } else { TIMERS_PER_TURN };
         for _ in 0..timers {
-            let Some((_, timer)) = self.desk.timers.pop_due(now.monotonic) else { break };
+            let Some((_, timer)) = self.state.timers.pop_due(now.monotonic) else { break };
             self.handle_timer(now, timer);
         }
         self.retained.values.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
-        self.retained.forget_expired(&mut self.desk);
+        self.retained.forget_expired(&mut self.state);
         self.recheck_rights(now);
         self.begin_turn(now);
         fetching!(self).run_fetches(now);
@@ -377,16 +371,17 @@ impl Engine {
 
     /// This shard's counters.
     pub fn counters(&self) -> &Counters {
-        &self.desk.counters
+        &self.state.counters
     }
 
     /// What there is at this moment.
     pub fn gauges(&self) -> Gauges {
-        let desk = &self.desk;
+        let state = &self.state;
         let uplinks = &self.uplinks;
-        let connected = desk.sessions_connected - uplinks.brokers.connected() as u64;
+        let connected = state.sessions_connected - uplinks.brokers.connected() as u64;
         let (mut inflight_messages, mut absent_messages) = (0, 0);
-        for (session, flow) in desk.sessions.iter().filter_map(|(_, session)| Some((session, session.flow.as_ref()?))) {
+        for (session, flow) in state.sessions.iter().filter_map(|(_, session)| Some((session, session.flow.as_ref()?)))
+        {
             inflight_messages += flow.inflight.len() as u64;
             if session.connection.is_none() && session.stored.is_some() && !session.is_uplink() {
                 let tail = flow.tail.as_ref().map_or(0, |tail| tail.messages);
@@ -394,20 +389,20 @@ impl Engine {
             }
         }
         Gauges {
-            connections: (desk.connections.len() - self.principals.len()) as u64,
+            connections: (state.connections.len() - self.principals.len()) as u64,
             sessions_connected: connected,
-            sessions_disconnected: (desk.sessions.len() - uplinks.brokers.len()) as u64 - connected,
+            sessions_disconnected: (state.sessions.len() - uplinks.brokers.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
-            shared_subscriptions: desk.shared_memberships,
+            shared_subscriptions: state.shared_memberships,
             retained_messages: self.retained.values.len(),
             retained_bytes: self.retained.values.bytes(),
-            queued_messages: desk.memory.queued_messages,
-            queued_bytes: desk.memory.queued_bytes,
-            stored_messages: desk.memory.stored_messages,
-            stored_bytes: desk.memory.stored_bytes,
+            queued_messages: state.memory.queued_messages,
+            queued_bytes: state.memory.queued_bytes,
+            stored_messages: state.memory.stored_messages,
+            stored_bytes: state.memory.stored_bytes,
             inflight_messages,
             absent_messages,
-            input_bytes: desk.memory.input_bytes,
+            input_bytes: state.memory.input_bytes,
             link_bytes: self.links.bytes(),
             kept_deals: self.groups.kept.len() as u64,
         }
@@ -416,8 +411,8 @@ impl Engine {
     /// The usage of each tenant on this shard, in the order of their numbers; tenants without any are left out. Looks
     /// at every session.
     pub fn usage(&self, now: Now) -> Vec<(TenantId, Usage)> {
-        let mut all = self.desk.meters.read(now.monotonic);
-        for (_, session) in self.desk.sessions.iter() {
+        let mut all = self.state.meters.read(now.monotonic);
+        for (_, session) in self.state.sessions.iter() {
             let payer = session.payer(&self.settings);
             if payer == TenantId::UPLINK {
                 continue;
@@ -448,22 +443,22 @@ impl Engine {
     /// for other shards, and before it writes outputs.
     #[inline]
     pub fn take_journal(&mut self) -> Option<JournalBatch> {
-        self.desk.journal.take()
+        self.state.journal.take()
     }
 
     /// All batches up to the one of this sequence are committed: what promised them may leave.
     pub fn handle_committed(&mut self, sequence: u64) {
-        self.desk.journal.note_committed(sequence);
-        self.desk.read_committed(sequence);
-        let before = self.desk.to_write.begin_commit();
-        while let Some(key) = self.desk.journal.pop_released(sequence) {
-            let Some(connection) = self.desk.connections.get_mut(key) else { continue };
+        self.state.journal.note_committed(sequence);
+        self.state.read_committed(sequence);
+        let before = self.state.to_write.begin_commit();
+        while let Some(key) = self.state.journal.pop_released(sequence) {
+            let Some(connection) = self.state.connections.get_mut(key) else { continue };
             let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
             if released {
-                self.desk.to_write.note(connection, key);
+                self.state.to_write.note(connection, key);
             }
         }
-        self.desk.to_write.end_input(before);
+        self.state.to_write.end_input(before);
         self.links.send_promised(sequence);
         answering!(self).tell_committed(sequence);
     }
@@ -471,19 +466,19 @@ impl Engine {
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
     /// [`Reason::StoreFull`], so that there is room for what gives room back.
     pub fn set_store_full(&mut self, full: bool) {
-        self.desk.journal.full = full;
+        self.state.journal.full = full;
     }
 
     /// Bytes that this shard holds, as far as it keeps sums of them: messages, what is kept for connections and sessions,
     /// retained messages, subscriptions, and what goes to other shards. Costs the same whatever there is.
     pub fn held_bytes(&self) -> u64 {
-        let sessions = self.desk.sessions.len() as u64 * SESSION_BYTES;
-        self.desk.memory.held + self.retained.values.bytes() + self.index.bytes() + self.links.bytes() + sessions
+        let sessions = self.state.sessions.len() as u64 * SESSION_BYTES;
+        self.state.memory.held + self.retained.values.bytes() + self.index.bytes() + self.links.bytes() + sessions
     }
 
     /// Gives memory back after a peak: every container keeps as much as it holds. Looks at every session.
     pub fn shrink(&mut self) {
-        self.desk.shrink();
+        self.state.shrink();
         self.layouts.trim();
         self.links.shrink();
         self.fan_outs.shrink();

@@ -43,8 +43,8 @@
 //! # Where what is
 //!
 //! - `engine` has the calls above, `flows` what happens across components, `event` what the calls answer with,
-//!   `desk` the clients of a shard, `settings` the settings at start; `ids`, `now`, `hash`, `slab`, `timers`, `message`
-//!   and `wire` are below everything.
+//!   `state` the state of a shard (connections, sessions, timers, events, counters), `settings` the settings at start;
+//!   `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are below everything.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
 //!   `access`.
 //! - A message: `publish` (the pipeline and its stages, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
@@ -79,7 +79,6 @@ mod addresses;
 mod audit;
 mod cluster;
 mod connection;
-mod desk;
 mod durable;
 mod engine;
 mod event;
@@ -106,6 +105,7 @@ mod service;
 mod session;
 mod settings;
 mod slab;
+mod state;
 mod subscribe;
 mod sys;
 mod telling;

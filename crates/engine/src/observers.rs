@@ -7,13 +7,13 @@
 use crate::topics::observed::ObservedTopics;
 use crate::topics::observed::ObserverSet;
 
-use crate::desk::Desk;
 use crate::event::Event;
 pub(crate) use crate::event::{ObservedMessage, ObservedTicket};
 use crate::ids::{ConnectionKey, ObserverId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::settings::fleet_topics::owner_of;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 pub(crate) use crate::topics::observed::MAX_OBSERVERS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -268,19 +268,19 @@ impl Observers {
     #[cold]
     pub(crate) fn tell_observers(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         set: ObserverSet,
         publication: &Publication<'_>,
         client_id: &str,
         ticket: Option<Ticket>,
     ) -> u32 {
         let cost = observed_cost(publication);
-        let (tenant, topic) = owner_of(&desk.settings, publication.tenant, publication.topic);
+        let (tenant, topic) = owner_of(&state.settings, publication.tenant, publication.topic);
         let mut told = 0;
         for id in set.iter() {
             let Some(it) = self.all.get_mut(&id) else { continue };
             if !it.has_room(cost) {
-                desk.counters.drop_message(it.observer.refusal);
+                state.counters.drop_message(it.observer.refusal);
                 continue;
             }
             let number = self.next_number;
@@ -300,7 +300,7 @@ impl Observers {
                 expires_at: publication.expires_at,
                 payload: publication.payload.to_vec(),
             };
-            desk.events.push_back(Event::Observed { observer: id, message: Box::new(message) });
+            state.events.push_back(Event::Observed { observer: id, message: Box::new(message) });
         }
         told
     }

@@ -8,11 +8,11 @@
 use crate::access::{Rules, Subject};
 use crate::connection::table::Connections;
 use crate::connection::{Connection, Outcome};
-use crate::desk::Desk;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
 use crate::now::Millis;
 use crate::service::InnerPublication;
+use crate::state::ShardState;
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
 
@@ -141,7 +141,7 @@ impl Principals {
     /// Whether a publisher, which is a principal if it has no session, may publish to a topic.
     pub(crate) fn publisher_may(
         &self,
-        desk: &Desk,
+        state: &ShardState,
         rules: &Rules,
         (key, session): (ConnectionKey, Option<SessionKey>),
         topic: &str,
@@ -149,11 +149,11 @@ impl Principals {
         retain: bool,
     ) -> bool {
         if let Some(session) = session {
-            return rules.may_publish(desk, session, topic, qos, retain);
+            return rules.may_publish(state, session, topic, qos, retain);
         }
         self.get(key).is_some_and(|principal| {
             principal.kind == PrincipalKind::Broker
-                || rules.subject_may_publish(&desk.settings, principal.subject(), topic, qos, retain)
+                || rules.subject_may_publish(&state.settings, principal.subject(), topic, qos, retain)
         })
     }
 

@@ -3,9 +3,9 @@
 //! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a
 //! subscription below `$SYS`.
 
-use crate::desk::Desk;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
+use crate::state::ShardState;
 use crate::telling::reason::{REASONS, Reason};
 use crate::timers::Timer;
 use crate::wire::{WireReader, WireWrite};
@@ -159,9 +159,9 @@ impl Sys {
 }
 
 impl Sys {
-    pub(crate) fn set_sys_timer(&mut self, desk: &mut Desk, at: Millis) {
+    pub(crate) fn set_sys_timer(&mut self, state: &mut ShardState, at: Millis) {
         self.next = Some(at);
-        desk.timers.set(at, Timer::Sys);
+        state.timers.set(at, Timer::Sys);
     }
 
     /// Moves the averages on by what was counted since the last round.
@@ -187,18 +187,18 @@ impl Sys {
     pub(crate) fn client_event(
         &self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         key: SessionKey,
         reason: Option<Reason>,
     ) -> Option<ClientEvent> {
-        if self.watchers + self.tenant_watchers == 0 || !desk.settings.sys_events {
+        if self.watchers + self.tenant_watchers == 0 || !state.settings.sys_events {
             return None;
         }
-        let session = desk.sessions.get(key.0)?;
+        let session = state.sessions.get(key.0)?;
         let what = if reason.is_some() { "disconnected" } else { "connected" };
         // A client id may hold what a topic level may not.
         let level = session.client_id.replace(['+', '#', '/'], "_");
-        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", desk.settings.node_name);
+        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", state.settings.node_name);
         let mut text = String::from("{\"clientid\":");
         put_json_string(&mut text, &session.client_id);
         let _ = write!(text, ",\"ts\":{}", now.unix);

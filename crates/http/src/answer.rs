@@ -8,13 +8,14 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CACHE_CONTROL,
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 use tidegate_client::{QoS, ReasonCode};
 
+use crate::ReadError;
 use crate::events::Waiting;
 use crate::session::{Failure, Outcome};
 
@@ -83,6 +84,42 @@ pub(crate) fn json(status: StatusCode, value: &Value) -> Answer {
 /// An answer to a wrong request.
 pub(crate) fn wrong(status: StatusCode, why: impl AsRef<str>) -> Answer {
     json(status, &json!({ "reason": why.as_ref() }))
+}
+
+/// An answer to a request that is wrong in itself.
+pub(crate) fn bad_request(why: &str) -> Answer {
+    wrong(StatusCode::BAD_REQUEST, why)
+}
+
+/// The same as an error.
+pub(crate) fn bad<T>(why: impl AsRef<str>) -> Result<T, Box<Answer>> {
+    Err(Box::new(bad_request(why.as_ref())))
+}
+
+/// The answer to a method that the path does not have.
+pub(crate) fn not_allowed(methods: &'static str) -> Answer {
+    let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    answer
+}
+
+/// The answer to a client that is not given the messages that it asks for.
+pub(crate) fn not_read(why: ReadError) -> Box<Answer> {
+    let (status, why) = match why {
+        ReadError::NotAuthorized => (StatusCode::FORBIDDEN, "not authorized"),
+        ReadError::InvalidTopic => (StatusCode::BAD_REQUEST, "topic name invalid"),
+        ReadError::Missing => {
+            (StatusCode::NOT_FOUND, "there is no history: no pipeline of the tenant has a sink of kind `history`")
+        }
+        ReadError::Elsewhere => {
+            (StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
+        }
+        ReadError::SessionElsewhere => {
+            (StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
+        }
+        ReadError::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
+    };
+    Box::new(wrong(status, why))
 }
 
 /// The status that says the same as a reason of MQTT.

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tidegate_client::{Event, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
+use crate::activity::Busy;
 use crate::message_json::object;
 use crate::session::Session;
-use crate::versions::Busy;
 
 /// Events that wait for the socket; further ones wait at the broker, in the client's queue.
 const MAX_WAITING: usize = 16;

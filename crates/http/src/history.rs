@@ -8,8 +8,8 @@ use hyper::{Request, StatusCode};
 use serde_json::json;
 use tidegate_client::TopicFilterBuf;
 
-use crate::answer::{Answer, json};
-use crate::routes::{Visitor, bad, not_read, query};
+use crate::answer::{Answer, bad, json, not_read};
+use crate::visitor::{Visitor, query};
 use crate::{HistoryQuestion, ReadError};
 
 /// Messages of an answer unless the request says otherwise.

@@ -6,6 +6,7 @@
 //! none of it. Everything is bounded: connections, heads, bodies, the time of an answer, and the events that a slow
 //! reader leaves unread.
 
+mod activity;
 mod answer;
 mod batch;
 mod events;
@@ -19,6 +20,7 @@ mod server;
 mod session;
 mod socket;
 mod versions;
+mod visitor;
 mod watch;
 mod websocket;
 mod write_limit;

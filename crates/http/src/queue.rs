@@ -300,7 +300,9 @@ impl Keeper {
             let name = filter.as_str().to_owned();
             let (outcome, early) =
                 self.session.subscribe(filter, QoS::AtLeastOnce, true).await.map_err(QueueError::Broker)?;
-            early.iter().for_each(|message| self.put(message));
+            for message in &early {
+                self.put(message);
+            }
             if outcome.code.is_error() {
                 return Err(QueueError::Filter(name, outcome));
             }

@@ -15,11 +15,11 @@ use tidegate_client::{Message, QoS, TopicFilterBuf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::answer::{Answer, empty, json, not_let_in, outcome, wrong};
+use crate::answer::{Answer, bad, empty, json, not_allowed, not_let_in, outcome, wrong};
 use crate::queue::{Answer as To, Cursor, MAX_PAGE, Order, Poll, QueueError, QueueId};
-use crate::routes::{Visitor, bad, not_allowed, query};
 use crate::session::{Session, Term};
 use crate::socket::{self, Subscription};
+use crate::visitor::{Visitor, query};
 use crate::watch::wait_of;
 use crate::websocket::accept;
 
@@ -47,7 +47,7 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Reads the pairs of a query; `known` names those that mean something.
+    /// Reads the pairs of a query; `known` names the parameters of the request.
     fn of(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, String> {
         let mut found = Self::default();
         for (name, value) in pairs {
@@ -59,7 +59,7 @@ impl Parameters {
                     return Err(format!("a request has {MAX_FILTERS} filters at most"));
                 }
                 "filter" => {
-                    found.filters.push(TopicFilterBuf::new(value).map_err(|error| format!("the filter {error}"))?)
+                    found.filters.push(TopicFilterBuf::new(value).map_err(|error| format!("the filter {error}"))?);
                 }
                 "qos" => {
                     found.qos = Some(match value.as_str() {

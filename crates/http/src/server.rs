@@ -12,8 +12,9 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::queue::Queues;
-use crate::routes::{MAX_BODIES, Visitor};
+
 use crate::versions::{HttpVersion, serve, with_alpn};
+use crate::visitor::{MAX_BODIES, Visitor};
 use crate::write_limit::WriteLimit;
 use crate::{Gateway, TlsSession};
 

@@ -191,7 +191,7 @@ impl Session {
         Some(event)
     }
 
-    /// Sends what waits to be sent, as far as the broker takes it now.
+    /// Sends the pending packets, as far as the broker takes it now.
     pub(crate) fn flush(&mut self) {
         while self.write() {}
     }

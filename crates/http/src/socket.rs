@@ -98,7 +98,9 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut buffer = [0; READ_SIZE];
-    early.iter().for_each(|message| hand_on(&mut session, &mut subscription, message));
+    for message in &early {
+        hand_on(&mut session, &mut subscription, message);
+    }
     let (mut heard_at, mut beat_at) = (Instant::now(), Instant::now() + BEAT);
     let (code, why) = loop {
         let has_output = !subscription.out.is_empty();
@@ -116,7 +118,9 @@ pub(crate) async fn serve(
                 heard_at = Instant::now();
                 match subscription.take(buffer.get(..count).unwrap_or_default()) {
                     Ok((acknowledged, closes)) => {
-                        acknowledged.into_iter().for_each(|delivery| session.acknowledge(delivery));
+                        for delivery in acknowledged {
+                            session.acknowledge(delivery);
+                        }
                         session.flush();
                         if closes {
                             break (CloseCode::GoingAway, "");

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,10 +14,11 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use crate::activity::Activity;
 use crate::answer::Body;
-use crate::routes::Visitor;
+use crate::visitor::Visitor;
 
 /// Time for the head of a request, and for the next request of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,8 +34,6 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const MAX_SEND_BUFFER: usize = 64 << 10;
 /// Streams that an HTTP/2 client resets before the listener sees them; beyond it the connection ends (CVE-2023-44487).
 const MAX_RESETS: usize = 20;
-/// Requests of an HTTP/2 connection that its client gives up before the answer; beyond it the connection ends.
-const MAX_ABANDONED: usize = 100;
 /// How an HTTP/2 connection begins (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The name of HTTP/2 in a TLS handshake.
@@ -135,65 +133,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
     }
 }
 
-/// The requests of a connection.
-pub(crate) struct Activity {
-    /// Requests and streams of events under way.
-    busy: watch::Sender<usize>,
-    /// Requests that the client gave up.
-    abandoned: AtomicUsize,
-    /// Says that the client gave up too many.
-    too_many: Notify,
-}
-
-impl Default for Activity {
-    fn default() -> Self {
-        Self { busy: watch::Sender::new(0), abandoned: AtomicUsize::new(0), too_many: Notify::new() }
-    }
-}
-
-/// A request under way.
-pub(crate) struct Busy {
-    activity: Arc<Activity>,
-    is_answered: bool,
-}
-
-impl Activity {
-    /// A request begins.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
-        self.busy.send_modify(|count| *count += 1);
-        Busy { activity: Arc::clone(self), is_answered: false }
-    }
-
-    /// Waits until nothing is under way for so long.
-    async fn idle(&self, length: Duration) {
-        let mut busy = self.busy.subscribe();
-        loop {
-            // The sender lives as long as this.
-            let _ = busy.wait_for(|count| *count == 0).await;
-            tokio::select! {
-                () = tokio::time::sleep(length) => return,
-                _ = busy.changed() => {}
-            }
-        }
-    }
-}
-
-impl Busy {
-    /// The answer is there.
-    pub(crate) fn answered(&mut self) {
-        self.is_answered = true;
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.activity.busy.send_modify(|count| *count -= 1);
-        if !self.is_answered && self.activity.abandoned.fetch_add(1, Ordering::Relaxed) >= MAX_ABANDONED {
-            self.activity.too_many.notify_one();
-        }
-    }
-}
-
 /// Answers a request; a stream of events counts as under way until it ends.
 async fn answer(
     visitor: Arc<Visitor>,
@@ -266,7 +205,7 @@ where
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = activity.too_many.notified() => return Ok(()),
+        () = activity.given_up() => return Ok(()),
         () = activity.idle(HEAD_TIMEOUT) => connection.as_mut().graceful_shutdown(),
         _ = stop.changed() => {
             connection.as_mut().graceful_shutdown();
@@ -297,31 +236,5 @@ mod tests {
         assert_eq!(spoken(bytes).await, (HttpVersion::Two, bytes.to_vec()));
         assert_eq!(HttpVersion::agreed(Some(b"h2")), HttpVersion::Two);
         assert_eq!(HttpVersion::agreed(None), HttpVersion::One);
-    }
-
-    #[tokio::test]
-    async fn requests_that_clients_give_up_are_counted() {
-        let activity = Arc::new(Activity::default());
-        for _ in 0..=MAX_ABANDONED {
-            let mut answered = activity.begin();
-            answered.answered();
-        }
-        assert_eq!(activity.abandoned.load(Ordering::Relaxed), 0);
-        for _ in 0..=MAX_ABANDONED {
-            drop(activity.begin());
-        }
-        activity.too_many.notified().await;
-        assert_eq!(*activity.busy.borrow(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_connection_is_idle_when_nothing_is_under_way() {
-        let activity = Arc::new(Activity::default());
-        let busy = activity.begin();
-        let mut idle = pin!(activity.idle(Duration::ZERO));
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(idle.as_mut().poll(&mut context).is_pending());
-        drop(busy);
-        idle.await;
     }
 }

@@ -1,16 +1,20 @@
-//! Long poll on a retained message: an answer when it is another one than the client knows.
+//! Retained messages: read with their tag, and waited for by long poll.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::{HeaderMap, StatusCode};
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, ETAG, HeaderValue, IF_NONE_MATCH};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use tidegate_client::{Event, Message, QoS, TopicFilterBuf};
 use tokio::time::Instant;
 
-use crate::RetainedMessage;
-use crate::answer::{Answer, json, not_let_in, outcome, wrong};
-use crate::routes::{Visitor, bad, retained};
+use crate::answer::{Answer, Body, bad, empty, json, not_let_in, not_read, outcome, wrong};
+use crate::fields::headers_of;
 use crate::session::{Session, Term};
+use crate::visitor::{Visitor, query};
+use crate::{ReadError, RetainedMessage};
 
 /// How long a request may wait for a message.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -25,8 +29,23 @@ pub(crate) fn wait_of(text: &str) -> Result<Duration, String> {
 }
 
 impl Visitor {
+    /// Reads the retained message of a topic.
+    pub(crate) async fn read(&self, topic: &str, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
+        let wait = query(request)?.into_iter().rfind(|(name, _)| name == "wait");
+        let wait = wait.map(|(_, wait)| wait_of(&wait)).transpose().or_else(bad)?;
+        self.watch(topic, request.headers(), wait.unwrap_or_default()).await
+    }
+
+    /// The retained message of a topic.
+    async fn fetch(&self, topic: &str, headers: &HeaderMap) -> Result<Option<RetainedMessage>, Box<Answer>> {
+        let (credentials, client_id) = self.identified(headers).await?;
+        let (gateway, caller, topic) = (Arc::clone(&self.gateway), self.caller(&credentials), topic.to_owned());
+        let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
+        asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)
+    }
+
     /// The retained message, as soon as it is another one than `If-None-Match` says or until `wait` is over.
-    pub(crate) async fn watch(&self, topic: &str, headers: &HeaderMap, wait: Duration) -> Result<Answer, Box<Answer>> {
+    async fn watch(&self, topic: &str, headers: &HeaderMap, wait: Duration) -> Result<Answer, Box<Answer>> {
         let until = Instant::now() + wait;
         let is_new = |message: &Option<RetainedMessage>| {
             let Some(message) = message else { return false };
@@ -80,8 +99,37 @@ fn published(message: Message) -> Option<RetainedMessage> {
     (!payload.is_empty()).then_some(RetainedMessage { qos: qos as u8, payload, properties })
 }
 
-/// The answer with a retained message, or that there is none.
-pub(crate) fn shown(message: Option<RetainedMessage>, headers: &HeaderMap) -> Answer {
+/// The answer with a retained message, or that the client has it already.
+fn retained(message: RetainedMessage, request: &HeaderMap) -> Answer {
+    let mut hasher = DefaultHasher::new();
+    let RetainedMessage { qos, payload, properties } = message;
+    let lasting = tidegate_client::MessageProperties { message_expiry: None, ..properties.clone() };
+    (qos, &payload, format!("{lasting:?}")).hash(&mut hasher);
+    let tag = format!("\"{:016x}\"", hasher.finish());
+    let known = request.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let is_known = known.flat_map(|value| value.split(',')).any(|one| {
+        let one = one.trim();
+        one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag
+    });
+    let mut answer =
+        if is_known { empty(StatusCode::NOT_MODIFIED) } else { Response::new(Body::Whole(Some(payload.into()))) };
+    let headers = answer.headers_mut();
+    for (name, value) in headers_of(qos, &properties) {
+        if headers.try_append(name, value).is_err() {
+            break;
+        }
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // A publisher chooses the content type: no browser may show the message as a page of this origin.
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    answer
+}
+
+/// The answer with a retained message, or that the topic has none.
+fn shown(message: Option<RetainedMessage>, headers: &HeaderMap) -> Answer {
     match message {
         Some(message) => retained(message, headers),
         None => wrong(StatusCode::NOT_FOUND, "the topic has no retained message"),
@@ -90,7 +138,35 @@ pub(crate) fn shown(message: Option<RetainedMessage>, headers: &HeaderMap) -> An
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderName;
+
     use super::*;
+
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        headers
+    }
+
+    #[test]
+    fn the_tag_changes_with_the_message_and_not_with_its_age() {
+        let message = |payload: &str, expiry| RetainedMessage {
+            qos: 1,
+            payload: payload.into(),
+            properties: tidegate_client::MessageProperties {
+                message_expiry: expiry,
+                ..tidegate_client::MessageProperties::default()
+            },
+        };
+        let tag = |message| retained(message, &HeaderMap::new()).headers()[ETAG].to_str().unwrap().to_owned();
+        let first = tag(message("a", Some(60)));
+        assert_eq!(first, tag(message("a", Some(9))));
+        assert_ne!(first, tag(message("b", Some(60))));
+        let again = |tags: &str| retained(message("a", None), &with(IF_NONE_MATCH, tags)).status().as_u16();
+        assert_eq!(again(&first), 304);
+        assert_eq!(again(&format!("\"x\", W/{first}")), 304);
+        assert_eq!(again("\"x\""), 200);
+    }
 
     #[test]
     fn a_wait_has_a_unit_and_a_bound() {

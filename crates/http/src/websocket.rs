@@ -26,7 +26,7 @@ pub(crate) enum CloseCode {
     TooLong = 1009,
 }
 
-/// What a client has sent.
+/// A frame or message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// A whole message.
@@ -174,7 +174,7 @@ mod tests {
         if payload.len() < 126 {
             bytes.push(0x80 | payload.len() as u8);
         } else {
-            bytes.push(0x80 | 126);
+            bytes.push(0xfe);
             bytes.extend_from_slice(&(payload.len() as u16).to_be_bytes());
         }
         bytes.extend_from_slice(&mask);

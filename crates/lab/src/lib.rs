@@ -29,6 +29,7 @@ pub mod run;
 pub mod sample;
 pub mod scenario;
 pub mod serve;
+pub mod size;
 pub mod soak;
 pub mod span;
 pub mod stop;

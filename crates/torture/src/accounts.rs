@@ -71,7 +71,7 @@ fn name_the_unanswered(world: &mut World, cycle: u64) {
     let standing = world.sessions().filter(|session| session.is_open() && session.has_former());
     let names: Vec<String> = standing.map(|session| session.name.clone()).collect();
     for name in names {
-        let text = format!("cycle {cycle}: {name} was accepted anew, and its connection before stands");
+        let text = format!("cycle {cycle}: {name} was accepted again, and its connection before is open");
         world.ledger.findings.add(Finding::Takeover, text, Vec::new());
     }
     world.sessions_mut().for_each(Session::drop_former);

@@ -393,7 +393,7 @@ impl Ledger {
         }
     }
 
-    /// Compares the retained values that new subscribers received at several nodes while nobody published.
+    /// Compares the retained values that new subscribers received at several nodes while no client published.
     pub(crate) fn compare_retained(&mut self, seen: &[Vec<Option<MessageId>>], name: impl Fn(usize) -> String) {
         let Some((first, others)) = seen.split_first() else { return };
         for (index, value) in first.iter().enumerate() {

@@ -17,8 +17,17 @@ const LIFE: std::ops::Range<u64> = 50..1_500;
 const DEATH: std::ops::Range<u64> = 20..700;
 /// How many of 100 lives end with DISCONNECT, which takes the will back.
 const FAREWELL_PERCENT: u64 = 20;
-/// How many of 100 others end since the same client connects anew.
+/// How many of 100 others end since the same client connects again.
 const TAKEOVER_PERCENT: u64 = 20;
+
+/// The meaning of the end of a connection that the client has not ended itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BrokerCloses {
+    /// The will is owed, whatever has ended the connection.
+    AndOwes,
+    /// Nodes move clients: a client that comes back in time has not died, so only the end of its process counts.
+    ToMoveClients,
+}
 
 /// What the broker knows of a will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +36,8 @@ enum Life {
     Asked,
     /// CONNACK has come.
     Accepted,
+    /// The client has cut the connection, or the process at its other end was killed.
+    Dead,
 }
 
 /// A client that dies with a will.
@@ -41,6 +52,8 @@ pub(crate) struct Mortal {
     life: Option<(MessageId, Life)>,
     /// The will of a connection that stands beside a newer one.
     former: Option<MessageId>,
+    /// What the end of a connection by the broker means.
+    pub(crate) closes: BrokerCloses,
     /// When its state changes next.
     next: Instant,
     rng: Rng,
@@ -50,7 +63,8 @@ impl Mortal {
     /// A client that has not lived yet.
     pub(crate) fn new(session: Session, publisher: u16, rng: Rng) -> Self {
         let topic = workload::topic(Kind::Will, publisher, usize::from(publisher % 2));
-        Self { session, topic, publisher, next_number: 0, life: None, former: None, next: Instant::now(), rng }
+        let (closes, next) = (BrokerCloses::AndOwes, Instant::now());
+        Self { session, topic, publisher, next_number: 0, life: None, former: None, closes, next, rng }
     }
 
     /// The topic of its wills.
@@ -101,9 +115,20 @@ impl Mortal {
             self.former = self.life.take().map(|(id, _)| id);
             self.next = now;
         } else {
-            self.session.cut();
+            self.cut();
         }
         Ok(())
+    }
+
+    /// Cuts the connection without DISCONNECT.
+    pub(crate) fn cut(&mut self) {
+        self.note_death();
+        self.session.cut();
+    }
+
+    /// The connection is about to end for a reason that makes the will due.
+    pub(crate) fn note_death(&mut self) {
+        self.life = self.life.map(|(id, life)| (id, if life == Life::Accepted { Life::Dead } else { life }));
     }
 
     /// CONNACK has come: the broker has the will.
@@ -117,14 +142,61 @@ impl Mortal {
         if !self.session.has_former()
             && let Some(id) = self.former.take()
         {
-            ledger.acknowledged(id);
+            let is_owed = self.closes == BrokerCloses::AndOwes || self.session.former_taken;
+            if is_owed { ledger.acknowledged(id) } else { ledger.abandoned(id) }
         }
         if self.session.phase == Phase::Away {
             match self.life.take() {
-                Some((id, Life::Accepted)) => ledger.acknowledged(id),
-                Some((id, Life::Asked)) => ledger.abandoned(id),
+                Some((id, Life::Accepted)) if self.closes == BrokerCloses::AndOwes => ledger.acknowledged(id),
+                Some((id, Life::Dead)) => ledger.acknowledged(id),
+                Some((id, Life::Asked | Life::Accepted)) => ledger.abandoned(id),
                 None => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::Token;
+    use tidegate_mqtt::Version;
+
+    use super::*;
+
+    /// A client with an open connection, in books of one publisher.
+    fn living(closes: BrokerCloses) -> (Mortal, Ledger) {
+        let session = Session::new("x".to_owned(), Version::V311, true, Token(0));
+        let mut mortal = Mortal { closes, ..Mortal::new(session, 0, Rng::new(1)) };
+        let mut ledger = Ledger::new(1, 1, 0);
+        let id = MessageId { publisher: 0, number: 0 };
+        let expected = vec![Expectation { subscriber: 0, subscription: 0, generation: 0 }];
+        let (topic, qos) = (mortal.topic.clone(), workload::qos_of(&mortal.topic));
+        ledger.sent(Outgoing { id, topic: &topic, qos, retained: None, expected });
+        mortal.life = Some((id, Life::Asked));
+        mortal.session.opened(false, 1);
+        mortal.opened(Instant::now());
+        (mortal, ledger)
+    }
+
+    #[test]
+    fn a_client_that_is_cut_owes_one_will() {
+        let (mut mortal, mut ledger) = living(BrokerCloses::ToMoveClients);
+        mortal.settle_life(&mut ledger);
+        assert_eq!(ledger.outstanding(|_| true), 0, "it lives");
+        mortal.cut();
+        for _ in 0..2 {
+            mortal.settle_life(&mut ledger);
+            assert_eq!((ledger.outstanding(|_| true), ledger.findings.totals.owed_wills), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_moved_owes_no_will() {
+        for (closes, owed) in [(BrokerCloses::ToMoveClients, 0), (BrokerCloses::AndOwes, 1)] {
+            let (mut mortal, mut ledger) = living(closes);
+            mortal.session.lost(Instant::now());
+            mortal.settle_life(&mut ledger);
+            assert_eq!(ledger.outstanding(|_| true), owed, "{closes:?}");
         }
     }
 }

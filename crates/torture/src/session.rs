@@ -45,8 +45,10 @@ pub(crate) struct Session {
     durable: bool,
     token: Token,
     wire: Option<Wire>,
-    /// An earlier connection that was open when this client connected anew: the broker must end it.
+    /// An earlier connection that was open when this client connected again: the broker must end it.
     former: Option<Wire>,
+    /// The broker has notified the last one that another connection has taken its session.
+    pub(crate) former_taken: bool,
     /// The will of the next connection.
     pub(crate) will: Option<Testament>,
     pub(crate) phase: Phase,
@@ -80,6 +82,7 @@ impl Session {
             token,
             wire: None,
             former: None,
+            former_taken: false,
             will: None,
             phase: Phase::Away,
             confirmed: false,
@@ -157,13 +160,14 @@ impl Session {
         Ok(())
     }
 
-    /// Lets the connection stand and connects anew, as if it were forgotten. False when an earlier one still stands, or
+    /// Leaves the connection open and connects again, as if it were forgotten. False when an earlier one still stands, or
     /// none is open.
     pub(crate) fn take_over(&mut self) -> bool {
         if !self.is_open() || self.former.is_some() {
             return false;
         }
         self.former = self.wire.take();
+        self.former_taken = false;
         self.cut();
         true
     }
@@ -173,11 +177,12 @@ impl Session {
         self.former.is_some()
     }
 
-    /// Reads the former connection to its end. What comes on it is not acknowledged, so it has to come again.
+    /// Reads the former connection to its end. Its messages are not acknowledged, so they have to come again.
     pub(crate) fn watch_former(&mut self) {
         if let Some(wire) = &mut self.former {
             let alive = wire.fill();
-            wire.take();
+            let taken = Incoming::Disconnect { code: ReasonCode::SessionTakenOver };
+            self.former_taken |= wire.take().0.contains(&taken);
             if !alive {
                 self.former = None;
             }
@@ -279,7 +284,7 @@ mod tests {
         let ports = [listener.local_addr().unwrap().port()];
         let poll = mio::Poll::new().unwrap();
         let mut session = Session::new("x".to_owned(), Version::V311, true, Token(0));
-        assert!(!session.take_over(), "there is none to take over");
+        assert!(!session.take_over(), "no connection is open");
         session.open(&ports, poll.registry(), Instant::now()).unwrap();
         let first = accept(&listener);
         session.opened(true, 1);

@@ -157,7 +157,7 @@ impl Subscriber {
         missing
     }
 
-    /// The subscriptions with what a probe of each must do: come (true) or not (false). Of a group one member gets it, so
+    /// The subscriptions, and whether a probe of each must come (true) or not (false). Of a group one member gets it, so
     /// none is asked.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = (&str, bool)> {
         let own = self.subscriptions.iter().filter(|subscription| !workload::is_shared(&subscription.filter));

@@ -3,7 +3,7 @@
 //! - `t/PUBLISHER/K`: what the lasting subscriptions are for;
 //! - `c/PUBLISHER/K`: what subscriptions that come and go are for;
 //! - `r/PUBLISHER/K`: retained values;
-//! - `s/PUBLISHER/K`: what a shared subscription is for;
+//! - `s/PUBLISHER/K`: topics of a shared subscription;
 //! - `d/CLIENT/K`: wills.
 //!
 //! An even `K` means QoS 1, an odd one QoS 2, so that each topic has one QoS and with it one order. The filters of one
@@ -152,13 +152,13 @@ pub(crate) fn wishes(subscriber: usize, publishers: u16, rng: &mut Rng) -> Vec<W
     lasting.chain(churning).collect()
 }
 
-/// What a watcher of wills subscribes to: even ones at QoS 1, odd ones at QoS 2.
+/// The filter of a watcher of wills: even ones at QoS 1, odd ones at QoS 2.
 pub(crate) fn watches(watcher: usize) -> Vec<Wish> {
     let qos = if watcher.is_multiple_of(2) { QoS::AtLeastOnce } else { QoS::ExactlyOnce };
     vec![Wish { filter: WILL_FILTER.to_owned(), qos, churns: false }]
 }
 
-/// What a member of the group subscribes to.
+/// The filter of a member of the group.
 pub(crate) fn membership() -> Vec<Wish> {
     vec![Wish { filter: GROUP_FILTER.to_owned(), qos: QoS::ExactlyOnce, churns: false }]
 }

@@ -79,7 +79,7 @@ pub(crate) struct World {
     pub(crate) ports: Vec<u16>,
     pub(crate) size: Size,
     pub(crate) publishers: Vec<Publisher>,
-    /// Those of `size`, the watchers of wills, the members of the group.
+    /// The subscribers of `size`, the watchers of wills, the members of the group.
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) mortals: Vec<Mortal>,
     whims: Vec<Whim>,
@@ -386,16 +386,19 @@ impl World {
 
     /// Cuts the connections to one port, as clients do whose node does not answer.
     pub(crate) fn leave(&mut self, port: u16) {
-        let mortals = self.mortals.iter_mut().map(|mortal| &mut mortal.session);
-        for session in self.publishers.iter_mut().map(|publisher| &mut publisher.session).chain(mortals) {
-            if session.port == port {
-                session.cut();
-            }
+        for publisher in self.publishers.iter_mut().filter(|publisher| publisher.session.port == port) {
+            publisher.session.cut();
         }
+        self.mortals.iter_mut().filter(|mortal| mortal.session.port == port).for_each(Mortal::cut);
         for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.session.port == port) {
             subscriber.session.cut();
             subscriber.closed();
         }
+    }
+
+    /// The node at a port is killed: the wills of its clients are due.
+    pub(crate) fn bury(&mut self, port: u16) {
+        self.mortals.iter_mut().filter(|mortal| mortal.session.port == port).for_each(Mortal::note_death);
     }
 
     /// Makes every client come and go anew from now on.

@@ -18,7 +18,7 @@ pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]
 pub use error::PipelineError;
 #[cfg(feature = "pipelines")]
-pub use settings::{OnBus, Way};
+pub use settings::{OnBus, Way, histories};
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;

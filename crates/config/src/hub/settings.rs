@@ -191,21 +191,6 @@ impl Config {
         self.pipelines.iter().map(one).collect()
     }
 
-    /// The histories that pipelines of a tenant write: their folders, and the age of their messages.
-    pub fn histories(&self, tenant: &str) -> Vec<(PathBuf, Duration)> {
-        let of = |pipeline: &Pipeline| {
-            let sinks = self.sinks.iter().filter(|sink| sink.kind == SinkType::History);
-            let own = sinks.filter(|sink| pipeline.to.0.contains(&sink.name));
-            let place = |sink: &Sink| {
-                let path = PathBuf::from(sink.path.as_deref().unwrap_or_default());
-                let history = HistorySettings { path, max_bytes: sink.max_bytes.0, max_age: sink.max_age };
-                (history.folder(&pipeline.name), sink.max_age)
-            };
-            own.map(place).collect::<Vec<_>>()
-        };
-        self.pipelines.iter().filter(|pipeline| pipeline.tenant_name() == tenant).flat_map(of).collect()
-    }
-
     /// The topics of all pipelines, with the tenants that they are in.
     pub fn hub_filters(&self) -> Vec<(TenantId, String)> {
         let of = |pipeline: &Pipeline| {
@@ -234,6 +219,21 @@ impl Config {
         };
         of_topics(&self.pipelines).flat_map(rules)
     }
+}
+
+/// The histories that pipelines of a tenant write: their folders, and the age of their messages.
+pub fn histories(pipelines: &[Pipeline], sinks: &[Sink], tenant: &str) -> Vec<(PathBuf, Duration)> {
+    let of = |pipeline: &Pipeline| {
+        let sinks = sinks.iter().filter(|sink| sink.kind == SinkType::History);
+        let own = sinks.filter(|sink| pipeline.to.0.contains(&sink.name));
+        let place = |sink: &Sink| {
+            let path = PathBuf::from(sink.path.as_deref().unwrap_or_default());
+            let history = HistorySettings { path, max_bytes: sink.max_bytes.0, max_age: sink.max_age };
+            (history.folder(&pipeline.name), sink.max_age)
+        };
+        own.map(place).collect::<Vec<_>>()
+    };
+    pipelines.iter().filter(|pipeline| pipeline.tenant_name() == tenant).flat_map(of).collect()
 }
 
 /// Makes settings of single pipelines.

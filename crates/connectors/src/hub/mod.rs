@@ -115,7 +115,7 @@ impl Pipelines {
 
 /// The histories that pipelines of a tenant write: their folders, and the age of their messages.
 pub fn histories(config: &Config, tenant: &str) -> Vec<(PathBuf, Duration)> {
-    config.histories(tenant)
+    tidegate_config::hub::histories(&config.pipelines, &config.sinks, tenant)
 }
 
 impl Placed {

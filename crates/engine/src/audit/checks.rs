@@ -2,7 +2,6 @@
 
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::Place;
 use crate::link::Links;
@@ -13,12 +12,13 @@ use crate::publish::fan_out::FanOuts;
 use crate::publish::turn_share::TurnShare;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that an audit compares with each other. It changes none of them.
 pub(crate) struct Audit<'e> {
-    pub desk: &'e Desk,
+    pub state: &'e ShardState,
     pub index: &'e SubscriptionIndex,
     pub links: &'e Links,
     pub groups: &'e Groups,
@@ -39,7 +39,7 @@ pub(crate) struct Audit<'e> {
 macro_rules! auditing {
     ($from:ident) => {
         $crate::audit::checks::Audit {
-            desk: &$from.desk,
+            state: &$from.state,
             index: &$from.index,
             links: &$from.links,
             groups: &$from.groups,

@@ -1,8 +1,10 @@
 //! The connections of a shard.
 
 use crate::connection::{Connection, Phase};
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::ids::SessionKey;
+use crate::ids::{ConnectionKey, TenantId};
 use crate::now::Now;
+use crate::session::table::Sessions;
 use crate::slab::GenSlab;
 use std::ops::{Deref, DerefMut};
 
@@ -59,5 +61,14 @@ impl Connections {
     pub(crate) fn wants_reasons(&self, key: ConnectionKey) -> bool {
         let connection = self.get(key);
         connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
+    }
+}
+
+impl Connections {
+    /// Whether a session would send the next message at once.
+    pub(crate) fn have_room_for(&self, sessions: &Sessions, high_water: usize, to: SessionKey) -> bool {
+        let Some(session) = sessions.get(to.0) else { return false };
+        let Some(connection) = session.connection.and_then(|key| self.get(key)) else { return false };
+        session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty()) && connection.output_len() <= high_water / 2
     }
 }

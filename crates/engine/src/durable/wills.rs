@@ -6,6 +6,7 @@ use super::session_record::SessionRecord;
 use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::keys::Key;
+use crate::memory::MemoryUse;
 use crate::session::Will;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
@@ -35,5 +36,26 @@ impl Sessions {
         let stored = *rare.stored_will.get_or_insert_with(|| journal.new_session());
         let now = journal.now;
         journal.put(Key::Will(stored), |out| SessionRecord::write_session(out, now, session));
+    }
+}
+
+impl Sessions {
+    /// Gives a session a will instead of the one it has, and returns that.
+    pub(crate) fn replace_will(
+        &mut self,
+        memory: &mut MemoryUse,
+        journal: &mut Journal,
+        key: SessionKey,
+        will: Option<Will>,
+    ) -> Option<Will> {
+        let session = self.get_mut(key.0)?;
+        if will.is_none() && session.rare.is_none() {
+            return None;
+        }
+        memory.held += will.as_ref().map_or(0, Will::cost);
+        let before = std::mem::replace(&mut session.rare_mut().will, will);
+        memory.held -= before.as_ref().map_or(0, Will::cost);
+        self.store_will(journal, key);
+        before
     }
 }

@@ -24,7 +24,7 @@ impl Engine {
     /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
     pub(crate) fn ask_for_rights_again(&mut self, now: Now, key: SessionKey) {
         let epoch = self.rules.epoch();
-        let old = self.desk.sessions.get(key.0).is_some_and(|session| session.rights_epoch != epoch);
+        let old = self.state.sessions.get(key.0).is_some_and(|session| session.rights_epoch != epoch);
         if self.rules.access.is_some() && old {
             subscribing!(self).recheck_session(now, key, epoch);
         }
@@ -37,7 +37,7 @@ impl Engine {
         let epoch = self.rules.epoch();
         let mut keys = Vec::new();
         let mut looked_at = 0;
-        for (key, session) in self.desk.sessions.iter_from(from) {
+        for (key, session) in self.state.sessions.iter_from(from) {
             looked_at += 1;
             if session.rights_epoch != epoch && !session.is_uplink() {
                 looked_at += session.subscriptions();

@@ -13,23 +13,21 @@ impl Engine {
         let mut found = Findings::default();
         auditing!(self).audit_sums(&mut found);
         auditing!(self).audit_timers(&mut found);
-        self.fetches.audit(&self.desk, &mut |what| found.0.push(what));
-        for (key, connection) in self.desk.connections.iter() {
+        self.fetches.audit(&self.state, &mut |what| found.0.push(what));
+        for (key, connection) in self.state.connections.iter() {
             auditing!(self).audit_connection(&mut found, key, connection);
         }
-        for (key, session) in self.desk.sessions.iter() {
+        for (key, session) in self.state.sessions.iter() {
             auditing!(self).audit_session(&mut found, SessionKey(key), session);
             auditing!(self).audit_flow(&mut found, SessionKey(key), session);
         }
-        self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
+        self.groups.audit((self.place.shard, &self.links.roster), &self.state, &mut |what| found.0.push(what));
         self.endings.audit(&mut |what| found.0.push(what));
-        self.desk.tenants.audit(&self.desk.sessions, &|tenant| self.endings.subscriptions_of(tenant), &mut |what| {
-            found.0.push(what);
-        });
+        self.state.tenants.audit(&self.state.sessions, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
-        self.admissions.audit(&self.desk, self.links.roster.is_alone(), &mut |what| found.0.push(what));
+        self.admissions.audit(&self.state, self.links.roster.is_alone(), &mut |what| found.0.push(what));
         self.observers.audit(&mut |what| found.0.push(what));
-        self.principals.audit(&self.desk.connections, &mut |what| found.0.push(what));
+        self.principals.audit(&self.state.connections, &mut |what| found.0.push(what));
         found.0
     }
 }

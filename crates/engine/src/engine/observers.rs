@@ -61,13 +61,13 @@ impl Engine {
             ObserverAnswer::Later => Some(it.observer.refusal),
             ObserverAnswer::Never { client_id, topic } => {
                 let reason = Reason::ObserverRejected;
-                self.desk.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
+                self.state.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
                 Some(reason)
             }
         };
         match one.ticket {
             Some(ticket) => answering!(self).confirm_publisher(now, ticket, refused),
-            None => refused.into_iter().for_each(|reason| self.desk.counters.drop_message(reason)),
+            None => refused.into_iter().for_each(|reason| self.state.counters.drop_message(reason)),
         }
         self.release_observed(now, id);
         self.after_frame(now);

@@ -20,8 +20,8 @@ impl Engine {
         let mut connection = Connection::new(PRINCIPAL_LISTENER, principal.tenant, now.monotonic);
         connection.phase = Phase::Open;
         connection.version = Version::V5;
-        let key = self.desk.connections.insert(connection);
-        self.desk.telling.name_principal(key, &principal.name);
+        let key = self.state.connections.insert(connection);
+        self.state.telling.name_principal(key, &principal.name);
         let (held, answering) = (VecDeque::new(), VecDeque::new());
         self.principals.all.insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
         PrincipalId(key)
@@ -34,20 +34,20 @@ impl Engine {
         if self.principals.all.remove(&key).is_none() {
             return;
         }
-        self.desk.telling.forget_principal(key);
+        self.state.telling.forget_principal(key);
         self.links.forget_waiting(key);
         self.observers.forget_waiting(key);
         self.groups.dealers.waiting.remove(&key);
         self.uplinks.forget_waiting(key);
-        if let Some(connection) = self.desk.connections.remove(key)
+        if let Some(connection) = self.state.connections.remove(key)
             && let Some(extra) = connection.extra
         {
             self.end_admission(key, &extra);
             if let Some(parked) = &extra.parked {
-                self.desk.timers.cancel(parked.until, Timer::Parked(key));
+                self.state.timers.cancel(parked.until, Timer::Parked(key));
             }
             if let Some(rate) = &extra.rate {
-                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+                self.state.timers.cancel(rate.waits_until, Timer::Rate(key));
             }
         }
         self.after_frame(now);
@@ -57,12 +57,12 @@ impl Engine {
     /// would, when that is certain: every shard that has to has it, and it is committed where it is stored.
     pub fn publish_as(&mut self, now: Now, id: PrincipalId, message: InnerPublication, number: u64) {
         let PrincipalId(key) = id;
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let held = Held { number, message };
         let Some(registered) = self.principals.all.get(&key) else {
             return answering!(self).tell_published(id, number, Err(Reason::ConnectionLost));
         };
-        let waits = !registered.held.is_empty() || self.desk.connections.is_parked(key);
+        let waits = !registered.held.is_empty() || self.state.connections.is_parked(key);
         if waits || self.publish_held_by(now, key, &held) == Progress::Deferred {
             self.hold(key, held);
         }
@@ -113,7 +113,7 @@ impl Engine {
         } else if message.expires_at <= now.monotonic {
             Some(Reason::MessageExpired)
         } else {
-            self.desk.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
+            self.state.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
         };
         if let Some(reason) = refused {
             answering!(self).refuse_publication(PrincipalId(key), *number, reason);
@@ -130,10 +130,10 @@ impl Engine {
             properties: &message.properties,
             payload: &message.payload,
         };
-        self.desk.counters.messages_in[raw.qos as usize] += 1;
-        self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
-        let payer = self.desk.connections.payer_of(key);
-        self.desk.meters.of(payer).messages_in += 1;
+        self.state.counters.messages_in[raw.qos as usize] += 1;
+        self.state.counters.payload_bytes_in += raw.payload.len() as u64;
+        let payer = self.state.connections.payer_of(key);
+        self.state.meters.of(payer).messages_in += 1;
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();
         let source = (key, None, message.tenant);
@@ -141,7 +141,7 @@ impl Engine {
         self.scratch_properties = properties;
         match progress {
             Ok(Progress::Taken) => {
-                if !is_broker && self.desk.tenants.limit_rates() {
+                if !is_broker && self.state.tenants.limit_rates() {
                     parking!(self).charge_rate(now, key, message.topic.len() + message.payload.len());
                 }
                 return Progress::Taken;
@@ -167,13 +167,13 @@ impl Engine {
         }
         registered.held_bytes = bytes;
         registered.held.push_back(held);
-        self.desk.memory.held += cost;
-        self.desk.memory.input_bytes += cost;
+        self.state.memory.held += cost;
+        self.state.memory.input_bytes += cost;
     }
 
     /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
     pub(crate) fn resume_principal(&mut self, now: Now, key: ConnectionKey) {
-        while !self.desk.connections.is_parked(key)
+        while !self.state.connections.is_parked(key)
             && let Some(held) = answering!(self).take_held(key)
         {
             if self.publish_held_by(now, key, &held) == Progress::Deferred {
@@ -181,8 +181,8 @@ impl Engine {
                 let Some(registered) = self.principals.all.get_mut(&key) else { return };
                 registered.held_bytes += cost;
                 registered.held.push_front(held);
-                self.desk.memory.held += cost;
-                self.desk.memory.input_bytes += cost;
+                self.state.memory.held += cost;
+                self.state.memory.input_bytes += cost;
                 return;
             }
             self.observers.end_giving_up(key);

@@ -26,22 +26,24 @@ impl Engine {
 
     /// Whether what is retained under a topic is at home in this process: of the nodes of a cluster, one of them.
     pub fn is_home_of_topic(&self, tenant: TenantId, topic: &str) -> bool {
-        self.homes.home_of(&self.desk, partition_of(tenant, topic)) == Home::Here
+        self.homes.home_of(&self.state, partition_of(tenant, topic)) == Home::Here
     }
 
     /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have
     /// one, so that applications are not taken for mobile nodes. Looks at every session of the shard.
     pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &str, ConnectionKey)> {
         let all = self.settings.addresses.is_none();
-        let clients = self.desk.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
+        let clients = self.state.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
         clients.filter_map(|(_, session)| Some((session.tenant, &*session.client_id, session.connection?)))
     }
 
     /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are
     /// dropped. Says whether there was one.
     pub fn send_elsewhere(&mut self, now: Now, tenant: TenantId, client_id: &str, reference: &str) -> bool {
-        let session = self.desk.sessions.find_session(tenant, client_id);
-        let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
+        let session = self.state.sessions.find_session(tenant, client_id);
+        let Some(key) = session.and_then(|session| self.state.sessions.get(session.0)?.connection) else {
+            return false;
+        };
         self.close_towards(now, key, Reason::UseAnotherServer, None, Some(reference));
         self.after_frame(now);
         true
@@ -52,11 +54,11 @@ impl Engine {
     /// is not. One who owes that of an earlier ping is, without another message: a client that answers none would be
     /// taken for one of which nothing is known.
     pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
-        let Some(key) = self.desk.sessions.find_session(tenant, client_id) else { return false };
+        let Some(key) = self.state.sessions.find_session(tenant, client_id) else { return false };
         if self.owes_pong(key) {
             return true;
         }
-        if !self.desk.sessions.may_be_pinged(key) {
+        if !self.state.sessions.may_be_pinged(key) {
             return false;
         }
         let mut publication = Publication::new(tenant, topic, QoS::AtLeastOnce, false, &[], expires_at, &[], 0);
@@ -69,9 +71,9 @@ impl Engine {
             metered: false,
         };
         self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, &mut publication, &mut self.layouts, key, &terms);
+        self.state.deliver(now.monotonic, &mut publication, &mut self.layouts, key, &terms);
         self.after_frame(now);
-        let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+        let flow = self.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
         let Some(sent) = flow.and_then(|flow| flow.inflight.iter().next_back()) else { return false };
         self.pings.insert((key.0, sent.id().get()), true);
         true
@@ -82,7 +84,7 @@ impl Engine {
         let mut pings = std::mem::take(&mut self.pings);
         pings.retain(|(session, id), counts| {
             *counts = false;
-            self.desk.sessions.is_under_way(SessionKey(*session), *id)
+            self.state.sessions.is_under_way(SessionKey(*session), *id)
         });
         self.pings = pings;
     }
@@ -90,6 +92,6 @@ impl Engine {
     /// Whether a client that is connected has not acknowledged its last ping.
     fn owes_pong(&self, key: SessionKey) -> bool {
         let mut pings = self.pings.range((key.0, 0)..=(key.0, u16::MAX));
-        pings.any(|((_, id), _)| self.desk.sessions.is_under_way(key, *id))
+        pings.any(|((_, id), _)| self.state.sessions.is_under_way(key, *id))
     }
 }

@@ -12,7 +12,7 @@ impl Engine {
     /// When the next deadline comes that counts the silence of a peer, for [`Engine::handle_silence`].
     pub fn next_silence(&self) -> Millis {
         // During a replay other shards' subscribers are not known yet; see `next_deadline`.
-        if self.recovery.replay.is_some() { Millis::NEVER } else { self.desk.timers.next_silence() }
+        if self.recovery.replay.is_some() { Millis::NEVER } else { self.state.timers.next_silence() }
     }
 
     /// Handles deadlines that count the silence of a peer (keep-alive, CONNECT timeout, the end of a session, a delayed
@@ -22,12 +22,12 @@ impl Engine {
     /// `unread`. Deadlines behind `heard` stay, and those of unread connections are looked at again soon: the peer may
     /// have spoken in time, and only this shard is late.
     pub fn handle_silence(&mut self, now: Now, heard: Millis, unread: impl Fn(ConnectionKey) -> bool) {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         for _ in 0..TIMERS_PER_TURN {
             if self.next_silence() > heard {
                 break;
             }
-            let Some((_, timer)) = self.desk.timers.pop_silence(heard) else { break };
+            let Some((_, timer)) = self.state.timers.pop_silence(heard) else { break };
             if self.connection_of(timer).is_some_and(&unread) {
                 self.postpone(now.monotonic.plus(UNREAD_LOOK_MS), timer);
             } else {
@@ -50,17 +50,17 @@ impl Engine {
     fn postpone(&mut self, until: Millis, timer: Timer) {
         match timer {
             Timer::Connection(key) => {
-                if let Some(connection) = self.desk.connections.get_mut(key) {
+                if let Some(connection) = self.state.connections.get_mut(key) {
                     connection.timer = until;
-                    self.desk.timers.set(until, timer);
+                    self.state.timers.set(until, timer);
                 }
             }
             Timer::Uplink(key) => {
                 if self.uplinks.brokers.note_timer(key, until) {
-                    self.desk.timers.set(until, timer);
+                    self.state.timers.set(until, timer);
                 }
             }
-            _ => self.desk.timers.set(until, timer),
+            _ => self.state.timers.set(until, timer),
         }
     }
 }

@@ -13,12 +13,12 @@ use tidegate_mqtt::QoS;
 impl Deciding<'_> {
     /// Whether a message on its way in may be published. A yes is remembered.
     pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
-        if self.rules.is_known_to_be_allowed(self.desk, self.cache, it) {
+        if self.rules.is_known_to_be_allowed(self.state, self.cache, it) {
             return true;
         }
         let (_, topic) = owner_of(self.settings, it.tenant, self.cache.get(it.slot).0);
         let allowed = self.principals.publisher_may(
-            self.desk,
+            self.state,
             self.rules,
             (it.key, it.session),
             topic,
@@ -26,7 +26,7 @@ impl Deciding<'_> {
             it.raw.retain,
         );
         let asked = self.rules.asked(self.cache, it);
-        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
+        if let Some(connection) = self.state.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
         }
         allowed
@@ -35,29 +35,29 @@ impl Deciding<'_> {
 
 impl Subscribing<'_> {
     pub(crate) fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         session.rights_epoch = epoch;
         let mut ended: Vec<String> = Vec::new();
-        let Some(session) = self.desk.sessions.get(key.0) else { return };
+        let Some(session) = self.state.sessions.get(key.0) else { return };
         for filter in session.filters.iter() {
             let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
             let text = self.index.filter(filter).unwrap_or_default();
-            if !self.rules.may_subscribe(self.desk, key, text, qos, false) {
+            if !self.rules.may_subscribe(self.state, key, text, qos, false) {
                 ended.push(text.to_owned());
             }
         }
         for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
             let qos = crate::topics::SubscriberOptions::from_bits(membership.member.options).qos();
-            if !self.rules.may_subscribe(self.desk, key, &membership.filter, qos, true) {
+            if !self.rules.may_subscribe(self.state, key, &membership.filter, qos, true) {
                 ended.push(format!("$share/{}/{}", membership.share, membership.filter));
             }
         }
-        self.rules.withdraw_waiting(self.desk, key);
+        self.rules.withdraw_waiting(self.state, key);
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
-                self.desk.reports().tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
-                self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
+                self.state.reports().tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
+                self.state.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             }
         }
     }

@@ -19,16 +19,16 @@ impl Answering<'_> {
     /// A refusal for good ends the exchange, or the publisher would send the message for ever. MQTT 5 has a code for it
     /// in PUBACK and PUBREC. MQTT 3 allows only a positive acknowledgement there ([MQTT-3.3.5-2] of 3.1.1).
     pub(crate) fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
-        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
+        let Some(connection) = self.state.connections.get(ticket.connection) else { return };
         if let Some(reason) = refused {
-            self.desk.counters.drop_message(reason);
+            self.state.counters.drop_message(reason);
             let is_principal = connection.listener == PRINCIPAL_LISTENER;
             let extra = connection.extra.as_ref().filter(|_| !is_principal);
             let is_exactly_once = extra.is_some_and(|extra| extra.acks.is_pub_rec(ticket.sequence));
             let has_codes = is_principal || connection.version.is_v5();
             if reason.is_temporary() {
                 if !has_codes || is_exactly_once {
-                    return self.desk.to_close.push((ticket.connection, reason, None));
+                    return self.state.to_close.push((ticket.connection, reason, None));
                 }
             } else if !has_codes {
                 return self.confirm(now, ticket, None, false);
@@ -52,6 +52,6 @@ impl Deciding<'_> {
     pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
         let (topic, set) = (self.cache.topic_of(it), self.observers_of(it));
         let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.observers.tell_observers(self.desk, set, &it.publication(&topic), &name, ticket)
+        self.observers.tell_observers(self.state, set, &it.publication(&topic), &name, ticket)
     }
 }

@@ -17,8 +17,8 @@ impl Answering<'_> {
         let held = registered.held.pop_front()?;
         let cost = held.cost();
         registered.held_bytes -= cost;
-        self.desk.memory.held -= cost;
-        self.desk.memory.input_bytes -= cost;
+        self.state.memory.held -= cost;
+        self.state.memory.input_bytes -= cost;
         Some(held)
     }
 
@@ -31,7 +31,7 @@ impl Answering<'_> {
 
     /// What a principal was not answered is refused, since the broker stops or the principal goes.
     pub(crate) fn refuse_all_of_principal(&mut self, key: ConnectionKey, reason: Reason) {
-        if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
+        if let Some(extra) = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
             // Later confirmations are ignored.
             extra.acks.abandon();
         }
@@ -59,7 +59,7 @@ impl Answering<'_> {
     /// Counts a message that did not reach the pipeline, and answers it.
     #[cold]
     pub(crate) fn refuse_publication(&mut self, id: PrincipalId, number: u64, reason: Reason) {
-        self.desk.counters.drop_message(reason);
+        self.state.counters.drop_message(reason);
         self.tell_published(id, number, Err(reason));
     }
 
@@ -72,7 +72,7 @@ impl Answering<'_> {
         // One that promises nothing waits for those before it.
         let waits = registered.uncommitted > 0;
         let last = self.principals.uncommitted.back().map(|(batch, ..)| *batch).filter(|_| waits);
-        let batch = if promises { self.desk.journal.promised_batch() } else { last };
+        let batch = if promises { self.state.journal.promised_batch() } else { last };
         match batch {
             Some(batch) => {
                 registered.uncommitted += 1;
@@ -96,7 +96,7 @@ impl Answering<'_> {
     }
 
     pub(crate) fn tell_published(&mut self, principal: PrincipalId, number: u64, outcome: Result<ReasonCode, Reason>) {
-        self.desk.events.push_back(Event::Published { principal, number, outcome });
+        self.state.events.push_back(Event::Published { principal, number, outcome });
     }
 }
 
@@ -105,7 +105,7 @@ impl Deciding<'_> {
     pub(crate) fn publisher_of(&self, it: &Inbound<'_>) -> Option<(TenantId, &str)> {
         match it.session {
             Some(session) => {
-                let session = self.desk.sessions.get(session.0)?;
+                let session = self.state.sessions.get(session.0)?;
                 Some((session.tenant, &*session.client_id))
             }
             None => self.principals.name(it.key),

@@ -28,15 +28,15 @@ impl Subscribing<'_> {
         }
         let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
         *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
-        if self.links.place.shard != ShardId(0) || self.desk.settings.sys_interval_seconds == 0 {
+        if self.links.place.shard != ShardId(0) || self.state.settings.sys_interval_seconds == 0 {
             return;
         }
         if self.sys.watchers > 0 && self.sys.next.is_none() {
-            self.sys.set_sys_timer(self.desk, now.monotonic);
+            self.sys.set_sys_timer(self.state, now.monotonic);
         } else if self.sys.watchers == 0
             && let Some(at) = self.sys.next.take()
         {
-            self.desk.timers.cancel(at, Timer::Sys);
+            self.state.timers.cancel(at, Timer::Sys);
             self.sys.last = None;
             for topic in std::mem::take(&mut self.sys.published) {
                 self.retained.values.clear(TenantId::DEFAULT, &topic);

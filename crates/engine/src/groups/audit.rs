@@ -1,19 +1,19 @@
 //! Whether groups and their members know of each other.
 
 use super::{DealtGroup, Groups};
-use crate::desk::Desk;
 use crate::ids::ShardId;
 use crate::link::record::GroupName;
 use crate::roster::Roster;
+use crate::state::ShardState;
 
 impl Groups {
     /// Compares the seats of this shard's sessions with what these know.
-    pub(crate) fn audit(&self, (here, roster): (ShardId, &Roster), desk: &Desk, wrong: &mut dyn FnMut(String)) {
+    pub(crate) fn audit(&self, (here, roster): (ShardId, &Roster), state: &ShardState, wrong: &mut dyn FnMut(String)) {
         for (_, dealt) in self.dealt.iter() {
             let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };
             for (place, member) in dealt.members.members().iter().enumerate() {
                 let (shard, session) = member.receiver;
-                let Some(session) = desk.sessions.get(session).filter(|_| shard == here) else { continue };
+                let Some(session) = state.sessions.get(session).filter(|_| shard == here) else { continue };
                 let memberships = session.rare.iter().flat_map(|rare| &rare.memberships);
                 let online = place < dealt.members.online();
                 if !memberships.into_iter().any(|known| known.group() == group) {
@@ -24,7 +24,7 @@ impl Groups {
                 }
             }
         }
-        for (key, session) in desk.sessions.iter() {
+        for (key, session) in state.sessions.iter() {
             let memberships = session.rare.iter().flat_map(|rare| &rare.memberships);
             for membership in memberships.filter(|one| roster.home_of(one.partition) == here) {
                 let dealt = self.find(membership.group()).and_then(|group| self.dealt.get(group.0));

@@ -12,7 +12,6 @@
 
 use super::joins::LateJoin;
 use crate::cluster::exchanges::Exchanges;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId};
 use crate::link::Links;
@@ -20,6 +19,7 @@ use crate::link::dealing_word::DealingWord;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::record::Record;
 use crate::roster::Roster;
+use crate::state::ShardState;
 use std::collections::BTreeSet;
 
 /// Who deals, as one shard sees it.
@@ -197,7 +197,13 @@ impl Dealers {
 impl Groups {
     /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it
     /// says whether they had moved to a node that is gone.
-    pub(crate) fn begin_dealing_anew(&mut self, desk: &Desk, links: &mut Links, old: &Roster, decided: Partitions) {
+    pub(crate) fn begin_dealing_anew(
+        &mut self,
+        state: &ShardState,
+        links: &mut Links,
+        old: &Roster,
+        decided: Partitions,
+    ) {
         for peer in old.peers().without(links.roster.peers()) {
             self.dealers.forget(peer);
         }
@@ -219,7 +225,7 @@ impl Groups {
             other.telling = true;
             let round = other.told_round;
             links.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
-            desk.exchanges.tell_dealt_before(links, shard, if took { partitions } else { partitions.without(before) });
+            state.exchanges.tell_dealt_before(links, shard, if took { partitions } else { partitions.without(before) });
         }
     }
 
@@ -227,18 +233,18 @@ impl Groups {
     /// told so.
     pub(crate) fn tell_next_homes(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         links: &mut Links,
         name: ExchangeName,
         partitions: Partitions,
     ) {
         let (own, roster) = (links.place.shard, &links.roster);
-        let stays = |partition| roster.home_of(partition) == own && !desk.transfers.leaves(partition);
+        let stays = |partition| roster.home_of(partition) == own && !state.transfers.leaves(partition);
         let mut partitions = partitions.without(Partitions::that(stays));
         if !partitions.is_empty() {
             partitions = partitions.among(self.dealt.iter().map(|(_, group)| group.partition).collect());
         }
-        links.tell_homes(desk, name, partitions);
+        links.tell_homes(state, name, partitions);
     }
 
     /// Tells who is not the dealer of what is published here, where that has changed.
@@ -287,9 +293,9 @@ impl Links {
 
     /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to
     /// their groups.
-    pub(crate) fn tell_homes(&mut self, desk: &mut Desk, name: ExchangeName, partitions: Partitions) {
+    pub(crate) fn tell_homes(&mut self, state: &mut ShardState, name: ExchangeName, partitions: Partitions) {
         let own = self.place.shard;
-        let transfers = &mut desk.transfers;
+        let transfers = &mut state.transfers;
         let mut next: Vec<(ShardId, Partitions)> = Vec::new();
         for partition in partitions.iter() {
             let home = transfers.new_home(partition).unwrap_or_else(|| self.roster.home_of(partition));

@@ -6,13 +6,13 @@
 //! whether it has members or not: it may hear later than the home that a node is gone.
 
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::groups::group_partition;
 use crate::ids::PartitionId;
 use crate::link::Links;
 use crate::link::record::{GroupName, Record};
 use crate::roster::Roster;
+use crate::state::ShardState;
 
 impl Groups {
     /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one
@@ -40,11 +40,11 @@ impl Groups {
     /// and all others have said so.
     pub(crate) fn knows_all_members(
         &self,
-        desk: &Desk,
+        state: &ShardState,
         peers: &Peers,
         roster: &Roster,
         partition: PartitionId,
     ) -> bool {
-        !peers.awaits_somebody(roster, self, &desk.transfers) && self.dealers.is_told_all(roster, partition)
+        !peers.awaits_somebody(roster, self, &state.transfers) && self.dealers.is_told_all(roster, partition)
     }
 }

@@ -9,7 +9,6 @@ mod bound;
 pub(crate) mod taken_over;
 
 pub(crate) use super::group_partition;
-use crate::desk::Desk;
 use crate::durable::Way;
 use crate::groups::Groups;
 use crate::ids::{ShardId, TenantId};
@@ -20,6 +19,7 @@ use crate::link::record::GroupName;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::session::promise::{Done, Promise};
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use crate::topics::GroupKey;
@@ -194,7 +194,7 @@ impl Kept {
     pub(crate) fn keep_deal(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         publication: &mut Publication<'_>,
         group: (&str, &str),
         (at, client): (ShardId, u64),
@@ -209,28 +209,28 @@ impl Kept {
             return 0;
         }
         let message = publication.keep();
-        if self.bytes + message.cost() > desk.settings.limits.kept_deal_bytes {
-            desk.counters.deals_not_kept += 1;
+        if self.bytes + message.cost() > state.settings.limits.kept_deal_bytes {
+            state.counters.deals_not_kept += 1;
             return 0;
         }
-        self.keep_message(now, desk, message, group, Some(at), client, hops)
+        self.keep_message(now, state, message, group, Some(at), client, hops)
     }
 
     /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1 hears that it was not taken.
     pub(crate) fn wait_for_member(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         group: (&str, &str),
         publication: &mut Publication<'_>,
     ) {
         let message = publication.keep();
-        if self.bytes + message.cost() > desk.settings.limits.kept_deal_bytes {
-            desk.gave_up = true;
-            desk.counters.deals_not_kept += 1;
-            return desk.reports().discard_publication(Reason::NoGroupMember, publication);
+        if self.bytes + message.cost() > state.settings.limits.kept_deal_bytes {
+            state.gave_up = true;
+            state.counters.deals_not_kept += 1;
+            return state.reports().discard_publication(Reason::NoGroupMember, publication);
         }
-        self.keep_message(now, desk, message, group, None, 0, 1);
+        self.keep_message(now, state, message, group, None, 0, 1);
     }
 
     /// Keeps a message of a group that is at a shard of another node, or nowhere.
@@ -238,7 +238,7 @@ impl Kept {
     fn keep_message(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         message: MessageRef,
         (share, filter): (&str, &str),
         at: Option<ShardId>,
@@ -246,21 +246,21 @@ impl Kept {
         hops: u8,
     ) -> u64 {
         let id = self.new_id();
-        self.keep_as(now, desk, id, message, (share, filter), at, client, hops)
+        self.keep_as(now, state, id, message, (share, filter), at, client, hops)
     }
 
     /// Keeps what an earlier process or another shard had given to somebody, until it is known who is there. It may have come before.
     pub(crate) fn keep_left(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         message: &MessageRef,
         group: (&str, &str),
         client: u64,
         id: u64,
     ) {
         if !self.has(id) {
-            self.keep_as(now, desk, id, Rc::clone(message), group, None, client, 1);
+            self.keep_as(now, state, id, Rc::clone(message), group, None, client, 1);
             self.set_doubt(id, Doubt::Open);
         }
     }
@@ -269,7 +269,7 @@ impl Kept {
     fn keep_as(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         id: u64,
         message: MessageRef,
         (share, filter): (&str, &str),
@@ -280,31 +280,31 @@ impl Kept {
         let client = if message.qos == QoS::ExactlyOnce { client } else { 0 };
         let (share, filter): (Box<str>, Box<str>) = (share.into(), filter.into());
         let mut stored = 0;
-        if desk.journal.is_on() {
+        if state.journal.is_on() {
             let way = Way::Deal { share: share.clone(), filter: filter.clone(), client, id };
-            stored = desk.journal.put_crossing(&message.publication(), &way);
+            stored = state.journal.put_crossing(&message.publication(), &way);
         }
-        desk.memory.held += message.cost();
+        state.memory.held += message.cost();
         let (since, order) = (now.monotonic, self.added);
         let deal = Deal { share, filter, message, at, client, stored, hops, doubt: Doubt::None, since, order };
         self.add(id, deal);
         if at.is_none() && self.due.is_none() {
-            self.set_deal_timer(desk, now.monotonic.plus(WAIT_MS));
+            self.set_deal_timer(state, now.monotonic.plus(WAIT_MS));
         }
         id
     }
 
-    pub(crate) fn set_deal_timer(&mut self, desk: &mut Desk, due: Millis) {
+    pub(crate) fn set_deal_timer(&mut self, state: &mut ShardState, due: Millis) {
         self.due = Some(due);
-        desk.timers.set(due, Timer::Deals);
+        state.timers.set(due, Timer::Deals);
     }
 
     /// Nobody has to keep this message any more.
-    pub(crate) fn forget_deal(&mut self, desk: &mut Desk, id: u64) -> Option<MessageRef> {
+    pub(crate) fn forget_deal(&mut self, state: &mut ShardState, id: u64) -> Option<MessageRef> {
         let deal = self.remove(id)?;
-        desk.memory.held -= deal.message.cost();
+        state.memory.held -= deal.message.cost();
         if deal.stored != 0 {
-            desk.journal.delete(Key::Crossing(deal.stored));
+            state.journal.delete(Key::Crossing(deal.stored));
         }
         Some(deal.message)
     }
@@ -317,7 +317,7 @@ impl Groups {
     pub(crate) fn keep_for_who_comes(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         links: &mut Links,
         key: GroupKey,
         publication: &mut Publication<'_>,
@@ -327,8 +327,8 @@ impl Groups {
         let awaits = leave || !told || links.roster.misses_any() || self.dealers.miss_any();
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
-            Some((share, filter)) => self.kept.wait_for_member(now, desk, (&share, &filter), publication),
-            None => desk.reports().discard_publication(Reason::NoGroupMember, publication),
+            Some((share, filter)) => self.kept.wait_for_member(now, state, (&share, &filter), publication),
+            None => state.reports().discard_publication(Reason::NoGroupMember, publication),
         }
     }
 }
@@ -336,17 +336,17 @@ impl Groups {
 impl Groups {
     /// Tells groups of other nodes what has come to its end here.
     #[inline]
-    pub(crate) fn tell_dealt(&mut self, desk: &mut Desk, links: &mut Links) {
+    pub(crate) fn tell_dealt(&mut self, state: &mut ShardState, links: &mut Links) {
         if !self.kept.has_done() {
             return;
         }
         let done = std::mem::take(&mut *self.kept.done.borrow_mut());
         // What has become of it may have to be kept: where it is dead, or was given to another.
-        let is_open = desk.journal.has_uncommitted();
-        let batch = if is_open { desk.journal.promised_batch() } else { None };
+        let is_open = state.journal.has_uncommitted();
+        let batch = if is_open { state.journal.promised_batch() } else { None };
         for (home, id) in done {
             if home == links.place.shard {
-                self.kept.forget_deal(desk, id);
+                self.kept.forget_deal(state, id);
             } else if links.roster.has(home) {
                 links.answer(home, Promised::Dealt { id }, batch);
             }
@@ -356,14 +356,14 @@ impl Groups {
 
 impl Kept {
     /// A shard of another node is no more. What it did not answer for is nowhere.
-    pub(crate) fn lose_deals_of(&mut self, now: Now, desk: &mut Desk, peer: ShardId) {
+    pub(crate) fn lose_deals_of(&mut self, now: Now, state: &mut ShardState, peer: ShardId) {
         let lost = self.ids(|deal| deal.at == Some(peer));
         for id in &lost {
             self.put(*id, None, now.monotonic);
             self.set_doubt(*id, Doubt::Open);
         }
         if !lost.is_empty() && self.due.is_none() {
-            self.set_deal_timer(desk, now.monotonic.plus(WAIT_MS));
+            self.set_deal_timer(state, now.monotonic.plus(WAIT_MS));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Members of groups change their tables when homes change, and leave them when their node is gone.
 
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::{Partitions, SessionKey, ShardId};
 use crate::link::Links;
 use crate::link::record::Record;
 use crate::session::{Membership, Session};
+use crate::state::ShardState;
 
 impl Groups {
     /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten
@@ -30,27 +30,27 @@ impl Groups {
     }
 
     /// A session went online or offline: its groups prefer members that are there.
-    pub(crate) fn announce_presence(&mut self, desk: &Desk, links: &mut Links, key: SessionKey, online: bool) {
-        let Some(rare) = desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
+    pub(crate) fn announce_presence(&mut self, state: &ShardState, links: &mut Links, key: SessionKey, online: bool) {
+        let Some(rare) = state.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
         for membership in rare.memberships.clone() {
             self.announce_presence_in(links, &membership, key, online);
         }
     }
 
     /// Partitions stay after all: members that are at home in them take what their groups deal again.
-    pub(crate) fn announce_members_that_stay(&mut self, desk: &Desk, links: &mut Links, partitions: Partitions) {
+    pub(crate) fn announce_members_that_stay(&mut self, state: &ShardState, links: &mut Links, partitions: Partitions) {
         if partitions.is_empty() {
             return;
         }
         let has_groups = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.memberships.is_empty());
-        let those: Vec<(SessionKey, bool)> = desk
+        let those: Vec<(SessionKey, bool)> = state
             .sessions
             .iter()
             .filter(|(_, session)| has_groups(session) && session.is_of(partitions))
             .map(|(key, session)| (SessionKey(key), session.connection.is_some()))
             .collect();
         for (key, online) in those {
-            self.announce_presence(desk, links, key, online);
+            self.announce_presence(state, links, key, online);
         }
     }
 

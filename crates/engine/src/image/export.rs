@@ -2,7 +2,6 @@
 
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
-use crate::desk::Desk;
 use crate::ids::{PartitionId, SessionKey, TenantId};
 use crate::journal::keys::Key;
 use crate::link::exchange_word::ExchangeName;
@@ -11,6 +10,7 @@ use crate::now::Now;
 use crate::records::image::put_message;
 use crate::retained::RetainedStore;
 use crate::session::Standing;
+use crate::state::ShardState;
 use crate::wire::WireWrite;
 
 impl Exchanges {
@@ -41,13 +41,19 @@ impl RetainedStore {
         }
     }
 
-    pub(crate) fn take_retained(&mut self, desk: &mut Desk, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+    pub(crate) fn take_retained(
+        &mut self,
+        state: &mut ShardState,
+        out: &mut Vec<u8>,
+        now: Now,
+        partition: PartitionId,
+    ) {
         let topics: Vec<(TenantId, String)> =
             self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
         out.put_u32(topics.len() as u32);
         for (tenant, topic) in topics {
             if let Some(message) = self.values.clear(tenant, &topic) {
-                desk.journal.delete(Key::Retained(tenant, &topic));
+                state.journal.delete(Key::Retained(tenant, &topic));
                 out.put_u16(tenant.0);
                 put_message(out, now, &message);
             }

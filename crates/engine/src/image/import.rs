@@ -1,17 +1,17 @@
 //! Taking a partition in.
 
-use crate::desk::Desk;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::retained::RetainedStore;
+use crate::state::ShardState;
 
 impl RetainedStore {
     pub(crate) fn adopt_retained(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         homes: &HomesInForce,
         config: &FleetConfig,
         message: MessageRef,
@@ -28,8 +28,8 @@ impl RetainedStore {
         self.removed.forget(tenant, &topic);
         let kept = message.clone();
         match self.values.take_back(tenant, &topic, message, now.monotonic) {
-            Err(reason) => desk.counters.drop_message(reason),
-            Ok(_) if desk.journal.is_on() => desk.journal.put_retained(&kept.publication()),
+            Err(reason) => state.counters.drop_message(reason),
+            Ok(_) if state.journal.is_on() => state.journal.put_retained(&kept.publication()),
             Ok(_) => {}
         }
     }

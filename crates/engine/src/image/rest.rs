@@ -3,12 +3,12 @@
 //! that each comes once and in its order.
 
 use super::begin;
-use crate::desk::Desk;
 use crate::ids::{Partitions, Place};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
 use crate::records::image::put_message;
+use crate::state::ShardState;
 use crate::topics::Route;
 use crate::wire::WireWrite;
 use std::collections::BTreeSet;
@@ -92,7 +92,7 @@ impl Handover {
     }
 
     /// Whether a message with this route is for somebody who moves.
-    pub(crate) fn concerns_rest(&self, place: Place, desk: &Desk, route: &Route) -> bool {
+    pub(crate) fn concerns_rest(&self, place: Place, state: &ShardState, route: &Route) -> bool {
         let Some(rest) = &self.rest else { return false };
         let elsewhere = rest.partitions.iter().any(|partition| {
             let shard = place.home_of(partition);
@@ -100,7 +100,7 @@ impl Handover {
         });
         elsewhere
             || route.targets().iter().any(|target| {
-                let session = desk.sessions.get(target.session.0);
+                let session = state.sessions.get(target.session.0);
                 session.is_some_and(|session| session.is_of(rest.partitions))
             })
     }

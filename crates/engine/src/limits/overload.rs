@@ -2,6 +2,7 @@
 //! dropped.
 
 use crate::ids::ShardId;
+use crate::memory::MemoryUse;
 use crate::session::BlockedPublisher;
 use std::collections::BTreeSet;
 
@@ -14,6 +15,12 @@ pub(crate) struct Overload {
 }
 
 impl Overload {
+    /// Whether those who wait for memory may go on: a quarter below the ceiling.
+    #[inline]
+    pub(crate) fn has_memory_again(&self, memory: &MemoryUse) -> bool {
+        (self.given_up || !self.waiting.is_empty()) && memory.held - memory.input_bytes <= memory.ceiling / 4 * 3
+    }
+
     /// Whether a publisher waits for memory.
     pub(crate) fn holds(&self, publisher: &BlockedPublisher) -> bool {
         self.waiting.contains(publisher)

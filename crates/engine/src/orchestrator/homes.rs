@@ -3,10 +3,10 @@
 //! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
 //! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
 
-use crate::desk::Desk;
 use crate::ids::{PARTITIONS, PartitionId, Place, SessionKey, ShardId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::FleetConfig;
+use crate::state::ShardState;
 use crate::topics::is_own_topic;
 
 /// Where the clients of a partition are served.
@@ -104,22 +104,23 @@ impl HomesInForce {
 impl HomesInForce {
     /// Where a partition is served.
     #[inline]
-    pub(crate) fn home_of(&self, desk: &Desk, partition: PartitionId) -> Home {
-        if desk.moving.has(partition) { Home::Nowhere } else { self.of(partition) }
+    pub(crate) fn home_of(&self, state: &ShardState, partition: PartitionId) -> Home {
+        if state.moving.has(partition) { Home::Nowhere } else { self.of(partition) }
     }
 
     /// What a connection whose client is at home elsewhere is told to use.
-    pub(crate) fn reference_of_home(&self, desk: &Desk, session: Option<SessionKey>) -> Option<String> {
-        let session = desk.sessions.get(session?.0)?;
-        match self.home_of(desk, partition_of(session.tenant, &session.client_id)) {
+    pub(crate) fn reference_of_home(&self, state: &ShardState, session: Option<SessionKey>) -> Option<String> {
+        let session = state.sessions.get(session?.0)?;
+        match self.home_of(state, partition_of(session.tenant, &session.client_id)) {
             Home::At(place) => self.reference(place),
             Home::Here | Home::Nowhere => None,
         }
     }
 
     /// A shard that can name a client: this one where it works a partition that is at home here.
-    pub(crate) fn naming_shard(&self, place: Place, desk: &Desk) -> Option<ShardId> {
-        let here = || (0..PARTITIONS).map(PartitionId).filter(|partition| self.home_of(desk, *partition) == Home::Here);
+    pub(crate) fn naming_shard(&self, place: Place, state: &ShardState) -> Option<ShardId> {
+        let here =
+            || (0..PARTITIONS).map(PartitionId).filter(|partition| self.home_of(state, *partition) == Home::Here);
         let own = here().any(|partition| place.owns(partition));
         if own { Some(place.shard) } else { here().next().map(|partition| place.home_of(partition)) }
     }

@@ -21,6 +21,12 @@ pub(crate) struct DeadLetters {
 }
 
 impl DeadLetters {
+    /// Whether dead letters wait to be published.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     pub(crate) fn new(settings: DeadLetter) -> Self {
         Self { settings, waiting: VecDeque::new(), second: 0, sent: 0 }
     }

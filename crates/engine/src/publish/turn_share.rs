@@ -10,6 +10,7 @@
 
 use crate::ids::ConnectionKey;
 use crate::now::Millis;
+use crate::publish::fan_out::FAN_OUT_STEP;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many
@@ -49,4 +50,11 @@ pub(crate) struct TurnShare {
     pub(crate) waiting_wide: VecDeque<ConnectionKey>,
     /// Of those who wait, whose transport is gone: what they have sent is worked off in their turns, and then they end.
     pub(crate) gone: BTreeSet<ConnectionKey>,
+}
+
+/// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot be
+/// sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages at once.
+#[inline]
+pub(crate) fn wide_share(blocked_connections: u64, receivers: usize) -> usize {
+    if blocked_connections * 4 >= receivers as u64 { FAN_OUT_STEP } else { DELIVERIES_MAX }
 }

@@ -5,7 +5,6 @@ mod absent;
 mod moved;
 
 use crate::connection::FetchRequest;
-use crate::desk::Desk;
 use crate::ids::{Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::Envelope;
@@ -17,6 +16,7 @@ use crate::roster::Roster;
 use crate::session::Session;
 use crate::session::table::Sessions;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::topics::{SubscriberOptions, SubscriptionIndex};
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
@@ -93,18 +93,19 @@ impl Fetches {
     }
 
     /// Compares the fetches with what sessions know of them.
-    pub(crate) fn audit(&self, desk: &Desk, wrong: &mut dyn FnMut(String)) {
+    pub(crate) fn audit(&self, state: &ShardState, wrong: &mut dyn FnMut(String)) {
         for (id, fetch) in &self.by_id {
-            let session = desk.sessions.get(fetch.session.0);
+            let session = state.sessions.get(fetch.session.0);
             let rare = session.and_then(|session| session.rare.as_ref());
             let runnable = fetch.state != FetchState::Runnable || self.runnable.contains(id);
-            let sleeps = fetch.state == FetchState::NoRoom && desk.has_room(fetch.session)
-                || fetch.state == FetchState::Moves && !desk.transfers.have_cuts();
+            let sleeps = fetch.state == FetchState::NoRoom
+                && state.connections.have_room_for(&state.sessions, state.high_water, fetch.session)
+                || fetch.state == FetchState::Moves && !state.transfers.have_cuts();
             if !rare.is_some_and(|rare| rare.fetches.contains(id)) || !runnable || sleeps {
                 wrong(format!("a fetch of {:?} for {:?} is lost", fetch.filter, session.map(|one| &one.client_id)));
             }
         }
-        let known = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        let known = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
         let known: usize = known.map(|rare| rare.fetches.len()).sum();
         if known != self.by_id.len() || self.by_filter.len() != self.by_id.len() {
             wrong(format!(
@@ -126,11 +127,11 @@ impl Fetches {
     }
 
     /// A session has room again.
-    pub(crate) fn wake(&mut self, desk: &Desk, session: SessionKey) {
-        if !desk.has_room(session) {
+    pub(crate) fn wake(&mut self, state: &ShardState, session: SessionKey) {
+        if !state.connections.have_room_for(&state.sessions, state.high_water, session) {
             return;
         }
-        let Some(rare) = desk.sessions.get(session.0).and_then(|session| session.rare.as_ref()) else { return };
+        let Some(rare) = state.sessions.get(session.0).and_then(|session| session.rare.as_ref()) else { return };
         for id in &rare.fetches {
             if let Some(fetch) = self.by_id.get_mut(id)
                 && fetch.state == FetchState::NoRoom
@@ -290,7 +291,7 @@ impl RetainedStore {
     pub(crate) fn answer_retained_query(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         links: &mut Links,
         (from, fetch): (ShardId, u32),
         (tenant, filter): (TenantId, &str),
@@ -298,8 +299,8 @@ impl RetainedStore {
     ) {
         let after = (!after.is_empty()).then_some(after);
         let source = Source::inside(links.place.shard, now);
-        let transfers = &desk.transfers;
-        let budget = desk.settings.retained.step;
+        let transfers = &state.transfers;
+        let budget = state.settings.retained.step;
         let end = self.values.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
             if transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
                 return;

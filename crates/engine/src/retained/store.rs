@@ -3,7 +3,6 @@
 use super::Retained;
 use super::removed::Removed;
 use super::strays::Strays;
-use crate::desk::Desk;
 use crate::journal::keys::{Key, STORED_NAME_MAX};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
@@ -11,6 +10,7 @@ use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::roster::Roster;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 
@@ -36,59 +36,59 @@ impl RetainedStore {
         &mut self,
         now: Now,
         roster: &Roster,
-        desk: &mut Desk,
+        state: &mut ShardState,
         homes: &HomesInForce,
         config: &FleetConfig,
         publication: &mut Publication<'_>,
     ) -> Option<Reason> {
         if homes.keep_versions(config, publication.topic) {
-            return self.keep_newest(now, roster, desk, publication);
+            return self.keep_newest(now, roster, state, publication);
         }
-        let stored = desk.journal.is_on() && !is_own_topic(publication.topic);
+        let stored = state.journal.is_on() && !is_own_topic(publication.topic);
         if publication.payload.is_empty() {
             let known = self.values.clear(publication.tenant, publication.topic).is_some();
             if stored && known {
-                desk.journal.delete(Key::Retained(publication.tenant, publication.topic));
+                state.journal.delete(Key::Retained(publication.tenant, publication.topic));
             }
             return None;
         }
-        self.keep_value(now, desk, publication)
+        self.keep_value(now, state, publication)
     }
 
     /// Keeps a value that is not empty.
     pub(crate) fn keep_value(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         publication: &mut Publication<'_>,
     ) -> Option<Reason> {
-        let stored = desk.journal.is_on() && !is_own_topic(publication.topic);
+        let stored = state.journal.is_on() && !is_own_topic(publication.topic);
         if stored && publication.topic.len() > STORED_NAME_MAX {
-            desk.counters.drop_message(Reason::InvalidTopicName);
+            state.counters.drop_message(Reason::InvalidTopicName);
             return Some(Reason::InvalidTopicName);
         }
-        if desk.journal.has_no_room_to_retain(publication) {
-            desk.counters.drop_message(Reason::StoreFull);
+        if state.journal.has_no_room_to_retain(publication) {
+            state.counters.drop_message(Reason::StoreFull);
             return Some(Reason::StoreFull);
         }
         let message = publication.keep();
         let refused = self.values.set(publication.tenant, publication.topic, message, now.monotonic).err();
         // Before the new value is put: the topic itself may be among those that have just expired.
-        self.forget_expired(desk);
+        self.forget_expired(state);
         if let Some(reason) = refused {
-            desk.counters.drop_message(reason);
+            state.counters.drop_message(reason);
         } else if stored {
-            desk.journal.put_retained(publication);
+            state.journal.put_retained(publication);
         }
         refused
     }
 
     /// Retained messages that have expired are forgotten by the store as well.
-    pub(crate) fn forget_expired(&mut self, desk: &mut Desk) {
-        let stored = desk.journal.is_on();
+    pub(crate) fn forget_expired(&mut self, state: &mut ShardState) {
+        let stored = state.journal.is_on();
         for (tenant, topic) in self.values.take_expired() {
             if stored && !is_own_topic(&topic) {
-                desk.journal.delete(Key::Retained(tenant, &topic));
+                state.journal.delete(Key::Retained(tenant, &topic));
             }
         }
     }

@@ -5,7 +5,6 @@
 //! version. The home keeps the newest; when it has confirmed that, the copy here is forgotten.
 
 use super::removed::Removed;
-use crate::desk::Desk;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::journal::keys::Key;
 use crate::link::Links;
@@ -16,6 +15,7 @@ use crate::publish::dispatch::Source;
 use crate::retained::RetainedStore;
 use crate::roster::Roster;
 use crate::roster::Shards;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 use crate::wire::WireWrite;
@@ -83,7 +83,7 @@ impl RetainedStore {
         &mut self,
         now: Now,
         roster: &Roster,
-        desk: &mut Desk,
+        state: &mut ShardState,
         publication: &mut Publication<'_>,
     ) -> Option<Reason> {
         let version = self.removed.next_version(now.unix);
@@ -91,14 +91,14 @@ impl RetainedStore {
         if roster.stands_in(partition) {
             self.strays.note(partition);
         }
-        self.keep_version(now, desk, publication, version)
+        self.keep_version(now, state, publication, version)
     }
 
     /// Keeps a value, or removes it, under a version.
     fn keep_version(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         publication: &Publication<'_>,
         version: u64,
     ) -> Option<Reason> {
@@ -108,7 +108,7 @@ impl RetainedStore {
         own.priority = publication.priority;
         own.shared.clone_from(&publication.shared);
         if !payload.is_empty() {
-            let refused = self.keep_value(now, desk, &mut own);
+            let refused = self.keep_value(now, state, &mut own);
             if refused.is_none() {
                 self.removed.forget(tenant, topic);
             }
@@ -116,10 +116,10 @@ impl RetainedStore {
         }
         self.values.clear(tenant, topic);
         let forgotten = self.removed.note(tenant, topic, version, now.unix);
-        if desk.journal.is_on() && topic.len() <= crate::journal::keys::STORED_NAME_MAX {
-            desk.journal.put_retained(&own);
+        if state.journal.is_on() && topic.len() <= crate::journal::keys::STORED_NAME_MAX {
+            state.journal.put_retained(&own);
             for (tenant, topic) in forgotten {
-                desk.journal.delete(Key::Retained(tenant, &topic));
+                state.journal.delete(Key::Retained(tenant, &topic));
             }
         }
         None
@@ -131,7 +131,7 @@ impl RetainedStore {
         now: Now,
         place: Place,
         roster: &Roster,
-        desk: &mut Desk,
+        state: &mut ShardState,
         publication: &Publication<'_>,
     ) -> Option<Reason> {
         let version = publication.publisher;
@@ -144,39 +144,39 @@ impl RetainedStore {
             // Who has sent it knows more than this node, which passes it on when it knows that, too.
             self.strays.note(partition);
         }
-        if !desk.transfers.are_none() {
-            desk.transfers.note_retained(now, publication);
+        if !state.transfers.are_none() {
+            state.transfers.note_retained(now, publication);
         }
-        self.keep_version(now, desk, publication, version)
+        self.keep_version(now, state, publication, version)
     }
 
     /// Takes in the retained message of a topic, or that it was removed.
-    pub(crate) fn restore_retained(&mut self, now: Now, desk: &mut Desk, tenant: TenantId, message: MessageRef) {
+    pub(crate) fn restore_retained(&mut self, now: Now, state: &mut ShardState, tenant: TenantId, message: MessageRef) {
         let (topic, version) = (message.topic().to_owned(), message.publisher);
         if message.payload().is_empty() {
-            return self.restore_removed(now, desk, tenant, &topic, version);
+            return self.restore_removed(now, state, tenant, &topic, version);
         }
         self.removed.note_seen(Removed::version_of(version, now.unix));
         self.strays.note(partition_of(tenant, &topic));
         if let Err(reason) = self.values.take_back(tenant, &topic, message, now.monotonic) {
-            desk.counters.drop_message(reason);
-            desk.journal.delete(Key::Retained(tenant, &topic));
+            state.counters.drop_message(reason);
+            state.journal.delete(Key::Retained(tenant, &topic));
         }
     }
 
-    fn restore_removed(&mut self, now: Now, desk: &mut Desk, tenant: TenantId, topic: &str, version: u64) {
+    fn restore_removed(&mut self, now: Now, state: &mut ShardState, tenant: TenantId, topic: &str, version: u64) {
         for (tenant, topic) in self.removed.note(tenant, topic, version, now.unix) {
-            desk.journal.delete(Key::Retained(tenant, &topic));
+            state.journal.delete(Key::Retained(tenant, &topic));
         }
         self.strays.note(partition_of(tenant, topic));
     }
 
     /// Forgets the removals of a partition that is at home elsewhere.
-    pub(crate) fn forget_removed(&mut self, desk: &mut Desk, partition: PartitionId) {
+    pub(crate) fn forget_removed(&mut self, state: &mut ShardState, partition: PartitionId) {
         for (tenant, topic) in self.removed_of(partition) {
             self.removed.forget(tenant, &topic);
-            if desk.journal.is_on() {
-                desk.journal.delete(Key::Retained(tenant, &topic));
+            if state.journal.is_on() {
+                state.journal.delete(Key::Retained(tenant, &topic));
             }
         }
     }
@@ -198,17 +198,17 @@ impl RetainedStore {
     }
 
     /// Takes the removals of a partition in, as far as they are newer than what is here.
-    pub(crate) fn adopt_removed(&mut self, now: Now, desk: &mut Desk, all: RemovedImage) {
+    pub(crate) fn adopt_removed(&mut self, now: Now, state: &mut ShardState, all: RemovedImage) {
         for (tenant, topic, version) in all {
             if !self.has_as_new(now, tenant, &topic, version) {
                 let removal = Publication::new(tenant, &topic, QoS::AtMostOnce, true, &[], Millis::NEVER, &[], version);
-                self.keep_version(now, desk, &removal, version);
+                self.keep_version(now, state, &removal, version);
             }
         }
     }
 
     /// A roster is in force: what is kept here in place of nodes that are reached now is sent to them.
-    pub(crate) fn bring_strays_home(&mut self, now: Now, desk: &mut Desk, links: &mut Links) {
+    pub(crate) fn bring_strays_home(&mut self, now: Now, state: &mut ShardState, links: &mut Links) {
         if self.strays.are_none() {
             return;
         }
@@ -228,11 +228,11 @@ impl RetainedStore {
             .filter(|(tenant, topic)| away.has(partition_of(*tenant, topic)) && !is_own_topic(topic));
         let strays: Vec<Name> = strays.map(|(tenant, topic)| (tenant, Box::from(topic))).collect();
         self.strays.next.extend(strays);
-        self.send_strays(now, desk, links);
+        self.send_strays(now, state, links);
     }
 
     /// Sends as many as may be under way.
-    fn send_strays(&mut self, now: Now, desk: &mut Desk, links: &mut Links) {
+    fn send_strays(&mut self, now: Now, state: &mut ShardState, links: &mut Links) {
         while self.strays.under_way.len() < UNDER_WAY_MAX
             && let Some((tenant, topic)) = self.strays.next.pop_front()
         {
@@ -242,17 +242,17 @@ impl RetainedStore {
                 self.strays.note(partition);
                 continue;
             }
-            if links.roster.is_own(home) || desk.transfers.keeps_values_of(partition) {
+            if links.roster.is_own(home) || state.transfers.keeps_values_of(partition) {
                 continue;
             }
-            self.send_stray(now, desk, links, (tenant, &topic), home);
+            self.send_stray(now, state, links, (tenant, &topic), home);
         }
     }
 
     fn send_stray(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         links: &mut Links,
         (tenant, topic): (TenantId, &str),
         home: ShardId,
@@ -274,23 +274,23 @@ impl RetainedStore {
             ticket: Some(ticket),
         };
         links.send_publish(home, &passage, &mut publication, false);
-        desk.counters.shard_messages_out += 1;
+        state.counters.shard_messages_out += 1;
     }
 
     /// A home has what was kept here in its place.
     #[cold]
-    pub(crate) fn confirm_stray(&mut self, desk: &mut Desk, links: &mut Links, ticket: Ticket) {
+    pub(crate) fn confirm_stray(&mut self, state: &mut ShardState, links: &mut Links, ticket: Ticket) {
         let number = u64::from(ticket.connection.generation) << 32 | u64::from(ticket.sequence);
         let Some(((tenant, topic), version, home)) = self.strays.under_way.remove(&number) else { return };
-        let now = desk.journal.now;
+        let now = state.journal.now;
         let is_same = self.version_here(now, tenant, &topic) == Some(version);
         if is_same && links.roster.home_of(partition_of(tenant, &topic)) == home {
             let had = self.values.clear(tenant, &topic).is_some() | self.removed.forget(tenant, &topic);
-            if had && desk.journal.is_on() {
-                desk.journal.delete(Key::Retained(tenant, &topic));
+            if had && state.journal.is_on() {
+                state.journal.delete(Key::Retained(tenant, &topic));
             }
         }
-        self.send_strays(now, desk, links);
+        self.send_strays(now, state, links);
     }
 
     /// A shard that had to confirm values is no more: they are sent to whoever takes its place.

@@ -22,7 +22,7 @@ const ENDED_WORK_PER_TURN_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct EndedSession {
     pub key: SessionKey,
-    /// Its subscriptions count for the quota of this tenant until they are removed.
+    /// New subscriptions of this tenant remove the subscriptions of the session.
     pub tenant: TenantId,
     pub client_id: Box<str>,
     /// The reason of its dropped messages.
@@ -114,12 +114,6 @@ impl EndedSessions {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EndedSession> {
         self.waiting.values().flat_map(EndedOfTenant::iter)
-    }
-
-    /// Subscriptions that ended sessions of a tenant still have.
-    pub(crate) fn subscriptions_of(&self, tenant: TenantId) -> usize {
-        let subscribed = self.waiting.get(&tenant).into_iter().flat_map(|of| &of.subscribed);
-        subscribed.map(EndedSession::subscriptions).sum()
     }
 
     /// The next tenant with ended sessions, each after the other.

@@ -17,6 +17,14 @@ pub(super) fn tick_after(deadline: Millis) -> Millis {
 }
 
 impl Sessions {
+    /// A message came into a session's queue: it leaves when it expires.
+    #[inline]
+    pub(crate) fn note_expiry(&mut self, timers: &mut Schedule<Timer>, to: SessionKey, expires_at: Millis) {
+        if expires_at != Millis::NEVER {
+            self.watch_expiry(timers, to);
+        }
+    }
+
     /// Sets the timer of a queue to its next expiry, if that is earlier than what it is set to.
     #[cold]
     pub(crate) fn watch_expiry(&mut self, timers: &mut Schedule<Timer>, to: SessionKey) {

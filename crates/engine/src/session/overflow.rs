@@ -1,5 +1,7 @@
 //! What happens to a message for a session whose queue is full: one file for each policy.
 
+use crate::journal::Journal;
+use crate::memory::MemoryUse;
 use crate::settings::overflow::Bounds;
 use crate::settings::overflow::OverflowRules;
 
@@ -57,5 +59,26 @@ impl Session {
             oldest_packet_id,
             waiting_ms: if waits { now.since(flow.waiting_since) } else { 0 },
         }));
+    }
+}
+
+impl Sessions {
+    /// Takes the oldest message of the least priority from a queue, if that is at most `priority`; it is owed no more.
+    pub(crate) fn pop_least(
+        &mut self,
+        memory: &mut MemoryUse,
+        journal: &mut Journal,
+        from: SessionKey,
+        priority: u8,
+    ) -> Option<Delivery> {
+        let session = self.get_mut(from.0)?;
+        let stored = session.stored;
+        let flow = session.flow.as_mut()?;
+        let least = flow.queue.pop_least(priority)?;
+        let cost = least.cost();
+        flow.queue_bytes -= cost;
+        memory.forget_queued(cost);
+        journal.forget_stored(stored, least.number);
+        Some(least)
     }
 }

@@ -1,7 +1,13 @@
 //! Sessions with many subscriptions and messages end in steps: a turn removes a bounded part, and nothing reaches them
 //! meanwhile.
 
-use tidegate_engine::{ListenerSettings, OverflowPolicy, Reason, TenantId, TenantQuota};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tidegate_engine::{
+    Holding, ListenerSettings, OverflowPolicy, Place, Reason, ShardId, TenantId, TenantLedger, TenantQuota,
+    partition_of,
+};
 use tidegate_mqtt::{Disconnect, Packet, PacketType, QoS, ReasonCode, SubscriptionOptions};
 
 use crate::harness::*;
@@ -170,6 +176,59 @@ fn a_tenant_may_subscribe_again_while_a_session_ends() {
     assert_eq!(other.expect_sub_ack(id), [ReasonCode::Success]);
 }
 
+/// A ledger that counts subscriptions alone, for all shards.
+#[derive(Debug)]
+struct SubscriptionLedger {
+    max: u64,
+    count: AtomicU64,
+}
+
+impl TenantLedger for SubscriptionLedger {
+    fn claim(&self, _: TenantId, holding: Holding) -> bool {
+        let is_free = |count: u64| (count < self.max).then_some(count + 1);
+        holding != Holding::Subscriptions || self.count.fetch_update(Relaxed, Relaxed, is_free).is_ok()
+    }
+
+    fn add(&self, _: TenantId, holding: Holding, count: u64) {
+        if holding == Holding::Subscriptions {
+            self.count.fetch_add(count, Relaxed);
+        }
+    }
+
+    fn release(&self, _: TenantId, holding: Holding, count: u64) {
+        if holding == Holding::Subscriptions {
+            self.count.fetch_sub(count, Relaxed);
+        }
+    }
+
+    fn limits_rates(&self) -> bool {
+        false
+    }
+
+    fn take_message(&self, _: TenantId, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn an_ended_session_refuses_no_filter_on_another_shard() {
+    let ledger = Arc::new(SubscriptionLedger { max: FILTERS as u64, count: AtomicU64::new(0) });
+    let world = World::with(2, |settings| settings.tenant_ledger = Some(Arc::clone(&ledger) as Arc<dyn TenantLedger>));
+    let name_at = |shard: u16| {
+        let place = Place { shard: ShardId(shard), shards: world.shards() };
+        let mut names = (0..).map(|number| format!("client{number}"));
+        names.find(|name| place.owns(partition_of(TenantId::DEFAULT, name))).unwrap()
+    };
+    let many = subscriber(&world, v5(&name_at(0)), |number| format!("s/{number}/+"));
+    let other = world.connect(v5(&name_at(1)));
+    leave(&world, &many);
+    assert!(world.gauges().subscriptions > 0, "subscriptions of the ended session are left");
+    let id = other.send_subscribe(&[("t", SubscriptionOptions::new(QoS::AtMostOnce))], None);
+    world.run();
+    assert_eq!(other.expect_sub_ack(id), [ReasonCode::Success]);
+    assert_eq!(ledger.count.load(Relaxed), 1);
+}
+
 #[test]
 fn messages_of_an_ended_session_hold_no_filter_back() {
     let world = World::with(1, |settings| {
@@ -231,7 +290,7 @@ fn come_and_go(world: &World, clients: usize, rounds: usize) -> u64 {
 }
 
 #[test]
-fn ended_subscriptions_count_for_the_quota_until_removed() {
+fn ended_subscriptions_stay_bounded_under_a_quota() {
     let world = World::with(1, |settings| {
         settings.tenant_quotas.insert(TenantId::DEFAULT, quota(16 * FILTERS));
     });

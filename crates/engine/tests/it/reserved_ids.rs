@@ -15,7 +15,7 @@ fn with_http(settings: &mut Settings) {
 fn client_ids_of_queues_are_for_http_listeners() {
     everywhere_with(with_http, |world| {
         let queue = format!("{QUEUE_CLIENT_PREFIX}ann/orders");
-        let mut mqtt = world.try_connect(v5(&queue));
+        let mqtt = world.try_connect(v5(&queue));
         mqtt.expect_refused(ReasonCode::ClientIdentifierNotValid);
         let mut web = world.try_connect(v5(&queue).through(1));
         web.expect_accepted();

@@ -1,6 +1,7 @@
 //! `tidegate fleet ...`: brokers behind orchestrators that grow and shrink with the load.
 
 mod arguments;
+mod chaos;
 mod explain;
 mod history;
 mod plan;
@@ -25,6 +26,7 @@ pub enum FleetCommand {
     Explain(explain::Args),
     Plan(plan::Args),
     Stop(stop::Args),
+    Chaos(Box<chaos::ChaosArgs>),
 }
 
 /// Does what is asked for with a fleet.
@@ -37,5 +39,6 @@ pub fn run(command: &FleetCommand) -> Exit {
         FleetCommand::Explain(args) => explain::run(args),
         FleetCommand::Plan(args) => plan::run(args),
         FleetCommand::Stop(args) => stop::run(args),
+        FleetCommand::Chaos(args) => chaos::run(args),
     }
 }

@@ -31,6 +31,10 @@ pub enum Rule {
     SteadyRise,
     /// The backlog would take too long.
     Backlog,
+    /// One resource is full, and the others have room.
+    Skew,
+    /// Messages wait longer than the target.
+    Latency,
     /// The demand of the last minutes needs fewer resources.
     SpareCapacity,
     /// There are fewer resources than the SLA's minimum.
@@ -53,6 +57,8 @@ impl Rule {
             Self::SustainedDemand => "sustained-demand",
             Self::SteadyRise => "steady-rise",
             Self::Backlog => "backlog",
+            Self::Skew => "skew",
+            Self::Latency => "latency",
             Self::SpareCapacity => "spare-capacity",
             Self::SlaMinimum => "sla-minimum",
             Self::SlaMaximum => "sla-maximum",
@@ -126,6 +132,11 @@ pub enum HeldBack {
         /// Resources that it asks for.
         forecast: u32,
     },
+    /// The forecast needs what would be removed.
+    Forecast {
+        /// Resources that it asks for.
+        forecast: u32,
+    },
     /// Messages wait to be worked off.
     Backlog {
         /// How long they would take, in seconds.
@@ -133,6 +144,13 @@ pub enum HeldBack {
     },
     /// The load is rising.
     Rising,
+    /// More resources have not relieved the full one.
+    Skew,
+    /// A resource is full.
+    Full {
+        /// Its load.
+        load: f64,
+    },
 }
 
 impl HeldBack {
@@ -149,8 +167,11 @@ impl HeldBack {
             Self::TooFewInARow { .. } => "too-few-in-a-row",
             Self::MayBePeak { .. } => "may-be-peak",
             Self::Preview { .. } => "preview",
+            Self::Forecast { .. } => "forecast",
             Self::Backlog { .. } => "backlog",
             Self::Rising => "rising",
+            Self::Skew => "skew",
+            Self::Full { .. } => "full",
         }
     }
 }
@@ -175,8 +196,11 @@ impl fmt::Display for HeldBack {
                 write!(f, "observed for {} s, may be a peak below {} s", lasted.as_secs(), needed.as_secs())
             }
             Self::Preview { forecast } => write!(f, "the forecast asks for {forecast} and is only shown"),
+            Self::Forecast { forecast } => write!(f, "the forecast asks for {forecast}"),
             Self::Backlog { seconds } => write!(f, "messages wait that take {seconds:.0} s to work off"),
             Self::Rising => f.write_str("the load is rising"),
+            Self::Full { load } => write!(f, "one of them is at {:.0} %", load * 100.0),
+            Self::Skew => f.write_str("more resources have not relieved it: its load may be that of one topic"),
         }
     }
 }

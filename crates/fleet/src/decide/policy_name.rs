@@ -7,6 +7,7 @@ use super::brokel::Brokel;
 use super::consecutive::ConsecutiveViolations;
 use super::holt_winters::Proactive;
 use super::hpa::Hpa;
+use super::latency::Latency;
 use super::live::Live;
 use super::policy::Policy;
 use super::steady::Steady;
@@ -31,8 +32,10 @@ pub enum PolicyName {
     HpaStabilised,
     /// `holt-winters`: ahead of the load.
     HoltWinters,
-    /// `holt-winters-preview`: `hpa` that shows the forecast.
+    /// `holt-winters-preview`: `default` that shows the forecast.
     HoltWintersPreview,
+    /// `latency`: no message waits longer than a target.
+    Latency,
 }
 
 /// A name that no policy has.
@@ -49,7 +52,7 @@ fn names() -> String {
 
 impl PolicyName {
     /// All of them, the default first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Default,
         Self::Brokel,
         Self::BrokelWindow,
@@ -59,6 +62,7 @@ impl PolicyName {
         Self::HpaStabilised,
         Self::HoltWinters,
         Self::HoltWintersPreview,
+        Self::Latency,
     ];
 
     /// The name.
@@ -73,6 +77,7 @@ impl PolicyName {
             Self::HpaStabilised => "hpa-stabilised",
             Self::HoltWinters => "holt-winters",
             Self::HoltWintersPreview => "holt-winters-preview",
+            Self::Latency => "latency",
         }
     }
 
@@ -86,8 +91,9 @@ impl PolicyName {
             Self::Live => "full aging against thresholds that follow the load's velocity",
             Self::Hpa => "Kubernetes' HPA: ceil(current * load / target), tolerance, 300 s stabilisation for shrinking",
             Self::HpaStabilised => "the same with a stabilisation window for growth that peaks fit into",
-            Self::HoltWinters => "the larger of HPA's formula and a Holt-Winters forecast one lead time ahead",
-            Self::HoltWintersPreview => "HPA's formula; the forecast is shown in the reasons and acted on by nobody",
+            Self::HoltWinters => "default, and ahead of what a Holt-Winters forecast of the season expects to last",
+            Self::HoltWintersPreview => "default; the forecast is shown in the reasons without effect",
+            Self::Latency => "as few resources as keep messages from waiting longer than a target",
         }
     }
 
@@ -102,6 +108,7 @@ impl PolicyName {
             Self::HpaStabilised => Box::new(Hpa::stabilised(settings)),
             Self::HoltWinters => Box::new(Proactive::new(settings, false)?),
             Self::HoltWintersPreview => Box::new(Proactive::new(settings, true)?),
+            Self::Latency => Box::new(Latency::new(settings)),
         })
     }
 }

@@ -37,6 +37,8 @@ pub struct Settings {
     pub backlog_target: Duration,
     /// A backlog that would take longer than this is acted on by `default`, whatever the demand is.
     pub backlog_limit: Duration,
+    /// How long a message may wait before `latency` grows.
+    pub latency_target: Duration,
     /// Time between two steps of shrinking under `default`.
     pub shrink_pause: Duration,
     /// The length of a season of the forecast; zero for none.
@@ -64,6 +66,7 @@ impl Default for Settings {
             peak: Duration::from_secs(30),
             backlog_target: Duration::from_secs(120),
             backlog_limit: Duration::from_secs(900),
+            latency_target: Duration::from_secs(1),
             shrink_pause: Duration::from_secs(60),
             season: Duration::from_secs(86_400),
             forecast: ForecastFactors::default(),
@@ -122,6 +125,7 @@ impl Settings {
             ("interval", self.interval),
             ("backlog target", self.backlog_target),
             ("backlog limit", self.backlog_limit),
+            ("latency target", self.latency_target),
         ];
         for (name, time) in above_zero {
             if time.is_zero() {
@@ -140,11 +144,6 @@ impl Settings {
             }
         }
         Ok(())
-    }
-
-    /// Resources for a demand, at the target utilisation; 0 for no demand. A demand that fits to within rounding fits.
-    pub(super) fn resources_for(&self, demand: f64) -> u32 {
-        ceil(demand / self.thresholds.upper())
     }
 }
 

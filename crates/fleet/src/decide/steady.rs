@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::policy::{Gap, Guards, Policy, Proposal, Wait};
 use super::settings::ceil;
-use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
+use super::skew::{Hottest, Remedy, Skew};
+use super::{Change, HeldBack, Level, LevelObservation, Rule, Settings, threshold};
 use crate::load::{Demand, DemandReading};
 
 /// A backlog that takes at most this long does not prevent shrinking.
@@ -22,11 +23,12 @@ const TREND_MAX: f64 = 2.0;
 const UPPER_MAX: f64 = 0.92;
 /// The least spare capacity that counts for working off a backlog, as a fraction of the planned resources.
 const SPARE_MIN: f64 = 0.01;
+/// Crests of so many windows are remembered.
+const CRESTS_WITHIN: u32 = 12;
 
 /// It grows in three cases. Every observation for longer than the longest peak exceeds the upper threshold and its
 /// tolerance: then to the median and the trend of these observations. Or the demand has risen for even longer and will
-/// exceed it by the time a resource serves. Or the backlog would take too long. It shrinks by half of the spare
-/// resources at a time, down to the highest demand of the last minutes without a single peak.
+/// exceed it by the time a resource serves. Or the backlog would take too long. It shrinks to the highest demand of the last minutes without a single peak.
 pub(super) struct Steady {
     settings: Settings,
     /// The utilisation that is sized for.
@@ -34,6 +36,7 @@ pub(super) struct Steady {
     demand: Demand,
     history: VecDeque<Point>,
     backlog_since: Option<Duration>,
+    skew: Skew,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -50,27 +53,37 @@ impl Steady {
             settings: settings.clone(),
             history: VecDeque::new(),
             backlog_since: None,
+            skew: Skew::default(),
         }
     }
 
     /// For how long a demand must be observed so that it is not a peak: one that begins just before an observation is
     /// still part of one an interval after its end.
-    fn longer_than_a_peak(&self) -> Duration {
+    pub(super) fn longer_than_a_peak(&self) -> Duration {
         self.settings.peak + self.settings.interval
     }
 
     /// The utilisation above which there is too little: above the upper threshold by the tolerance, yet short of full.
-    fn trip(&self) -> f64 {
+    pub(super) fn trip(&self) -> f64 {
         (self.upper * (1.0 + self.settings.tolerance)).min(f64::midpoint(self.upper, 1.0))
     }
 
     /// Resources for a demand, at the utilisation that is sized for.
-    fn resources_for(&self, demand: f64) -> u32 {
+    pub(super) fn resources_for(&self, demand: f64) -> u32 {
         ceil(demand / self.upper)
     }
 
+    /// Resources that work off what waits beside a demand in good time; no more than twice what serves the demand and
+    /// works it off at all.
+    pub(super) fn to_work_off(&self, demand: f64, waiting: f64) -> u32 {
+        let soon = ceil(demand + waiting / self.settings.backlog_target.as_secs_f64());
+        let at_all = ceil(demand + waiting / self.settings.backlog_limit.as_secs_f64());
+        soon.min(self.resources_for(demand).max(at_all).max(1).saturating_mul(2))
+    }
+
     fn remember(&mut self, time: Duration, demand: f64) {
-        let longest = self.settings.shrink_stabilisation.max(self.longer_than_a_peak());
+        let window = self.settings.shrink_stabilisation.max(self.longer_than_a_peak());
+        let longest = window.saturating_mul(CRESTS_WITHIN);
         while self.history.front().is_some_and(|point| time.saturating_sub(point.time) > longest) {
             self.history.pop_front();
         }
@@ -86,6 +99,30 @@ impl Steady {
         let mut run: Vec<Point> = newest_first.copied().collect();
         run.reverse();
         run
+    }
+
+    /// The newest points of the window that shrinking looks at, oldest first.
+    fn window(&self) -> impl Iterator<Item = &Point> {
+        let newest = self.history.back().map_or(Duration::ZERO, |point| point.time);
+        let window = self.settings.shrink_stabilisation;
+        self.history.iter().filter(move |point| newest.saturating_sub(point.time) <= window)
+    }
+
+    /// No rise is taken to go beyond the crest of an earlier one while the demand is below it: what rises again and
+    /// again ends where it has ended before.
+    fn no_further_than_before(&self, expected: f64) -> f64 {
+        let mut newest_first = self.history.iter().rev().map(|point| point.demand);
+        let Some(mut foot) = newest_first.next() else { return expected };
+        let now = foot;
+        let mut crest = 0.0_f64;
+        for demand in newest_first {
+            if crest == 0.0 && demand <= foot {
+                foot = demand;
+            } else {
+                crest = crest.max(demand);
+            }
+        }
+        if now <= crest * (1.0 + self.settings.tolerance) { expected.min(crest.max(now)) } else { expected }
     }
 
     fn lead_time(&self, seen: &LevelObservation<'_>) -> f64 {
@@ -104,10 +141,11 @@ impl Steady {
             _ => 0.0,
         };
         let ahead = middle + steady_rise(settled) * (lead_time + span / 2.0);
-        let for_demand = self.resources_for(ahead.min(middle * TREND_MAX));
+        let ahead = self.no_further_than_before(ahead.min(middle * TREND_MAX)).max(middle);
+        let for_demand = self.resources_for(ahead);
         let until_then = (middle - f64::from(seen.serving)).max(0.0) * lead_time;
         let waiting = reading.waiting.unwrap_or(0.0) + until_then;
-        for_demand.max(ceil(middle + waiting / self.settings.backlog_target.as_secs_f64()))
+        for_demand.max(self.to_work_off(middle, waiting))
     }
 
     fn grow(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
@@ -138,7 +176,7 @@ impl Steady {
         let first = points.first()?;
         let risen = seen.time.saturating_sub(first.time).as_secs_f64();
         let ahead = self.lead_time(seen) + self.settings.interval.as_secs_f64();
-        let expected = first.demand + slope * (risen + ahead);
+        let expected = self.no_further_than_before(first.demand + slope * (risen + ahead));
         if slope <= 0.0 || expected <= self.trip() * f64::from(planned) {
             return None;
         }
@@ -155,7 +193,7 @@ impl Steady {
     fn work_off(&mut self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
         let capacity = f64::from(planned);
-        let usual = median(self.history.iter().map(|point| point.demand).collect());
+        let usual = median(self.window().map(|point| point.demand).collect());
         let waiting = reading.waiting.unwrap_or(0.0);
         let seconds = waiting / (capacity - usual).max(SPARE_MIN * capacity);
         if seconds <= self.settings.backlog_limit.as_secs_f64() {
@@ -164,7 +202,7 @@ impl Steady {
         }
         let since = *self.backlog_since.get_or_insert(seen.time);
         let lasted = seen.time.saturating_sub(since);
-        let off = ceil(usual + waiting / self.settings.backlog_target.as_secs_f64());
+        let off = self.to_work_off(usual, waiting);
         let wanted = Change::between(planned, off.max(self.resources_for(usual)).max(planned.saturating_add(1)));
         let text =
             format!("the backlog would take {planned} resources {seconds:.0} s beside a usual demand of {usual:.2}");
@@ -176,7 +214,7 @@ impl Steady {
         Some(proposal.to(wanted))
     }
 
-    /// Half of the spare resources, rounded up, once the whole window is known.
+    /// All spare resources, once the whole window is known.
     fn shrink(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let serving = seen.serving;
         let high = self.high().max(reading.resources);
@@ -184,7 +222,7 @@ impl Steady {
         if keep >= serving {
             return None;
         }
-        let wanted = Change::Shrink((serving - keep).div_ceil(2));
+        let wanted = Change::Shrink(serving - keep);
         let window = self.settings.shrink_stabilisation;
         let text =
             format!("the highest demand of {} s, {high:.2} resources, asks for {keep} of {serving}", window.as_secs());
@@ -197,6 +235,9 @@ impl Steady {
         if seconds > WAITING_MAX_S {
             return Some(proposal.held(wanted, HeldBack::Backlog { seconds }));
         }
+        if let Some(hot) = Hottest::of(&self.settings, seen.samples).filter(|hottest| hottest.load > self.trip()) {
+            return Some(proposal.held(wanted, HeldBack::Full { load: hot.load }));
+        }
         if self.rising(serving) {
             return Some(proposal.held(wanted, HeldBack::Rising));
         }
@@ -204,8 +245,8 @@ impl Steady {
     }
 
     /// The highest demand of the window, without as many observations as a single peak is part of.
-    fn high(&self) -> f64 {
-        let mut demands: Vec<f64> = self.history.iter().map(|point| point.demand).collect();
+    pub(super) fn high(&self) -> f64 {
+        let mut demands: Vec<f64> = self.window().map(|point| point.demand).collect();
         demands.sort_by(f64::total_cmp);
         let peak = ceil(self.settings.peak.as_secs_f64() / self.settings.interval.as_secs_f64()) as usize + 1;
         let aside = peak.min(demands.len() / 4);
@@ -218,6 +259,38 @@ impl Steady {
             return false;
         };
         steady_rise(&newest) > 0.0 && last.demand - first.demand > RISE_MIN * f64::from(serving)
+    }
+
+    /// One resource is full and keeps messages waiting although the others have room: one more may take some of its
+    /// load.
+    fn spread(&mut self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
+        let hottest = Hottest::of(&self.settings, seen.samples);
+        let longer = self.longer_than_a_peak();
+        let (hottest, remedy) = self.skew.note(hottest, self.trip(), longer, seen)?;
+        let planned = seen.planned();
+        let (load, mean) = (hottest.load * 100.0, hottest.mean * 100.0);
+        let text =
+            format!("messages wait for the hottest of {planned}, which is at {load:.0} %; the mean is {mean:.0} %");
+        let mut proposal = self.proposal(Rule::Skew, reading, planned, text);
+        proposal.value = Some(hottest.load);
+        let wanted = Change::Grow(1);
+        Some(match remedy {
+            Remedy::Grow => proposal.to(wanted),
+            Remedy::Wait(lasted) => proposal.held(wanted, HeldBack::MayBePeak { lasted, needed: longer }),
+            Remedy::Useless => proposal.held(wanted, HeldBack::Skew),
+        })
+    }
+
+    /// Takes an observation in; `None` when nothing is known of any resource.
+    pub(super) fn take_in(&mut self, seen: &LevelObservation<'_>) -> Option<DemandReading> {
+        let Some(reading) = observe(&mut self.demand, &self.settings, seen) else {
+            // Observations before a gap say nothing about the gap.
+            self.history.clear();
+            self.backlog_since = None;
+            return None;
+        };
+        self.remember(seen.time, reading.resources);
+        Some(reading)
     }
 
     fn within(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Proposal {
@@ -239,17 +312,14 @@ impl Steady {
 
 impl Policy for Steady {
     fn propose(&mut self, seen: &LevelObservation<'_>) -> Proposal {
-        let Some(reading) = self.demand.observe(seen.time, seen.serving, seen.samples) else {
-            // Observations before a gap say nothing about the gap.
-            self.history.clear();
-            self.backlog_since = None;
+        let Some(reading) = self.take_in(seen) else {
             return threshold::no_signal();
         };
-        self.remember(seen.time, reading.resources);
         let work_off = self.work_off(&reading, seen);
         let grow = self.grow(&reading, seen);
         let rise = self.rise(&reading, seen);
-        let mut causes: Vec<Proposal> = [grow, rise, work_off].into_iter().flatten().collect();
+        let spread = self.spread(&reading, seen);
+        let mut causes: Vec<Proposal> = [spread, grow, rise, work_off].into_iter().flatten().collect();
         // Allowed changes come before reduced ones, and then the largest wins.
         causes.sort_by_key(|cause| (cause.change.count(), cause.wanted.count()));
         match causes.pop() {
@@ -267,12 +337,13 @@ impl Policy for Steady {
     }
 
     fn memory(&self) -> Result<Value, serde_json::Error> {
-        serde_json::to_value((&self.demand, &self.history, self.backlog_since))
+        serde_json::to_value((&self.demand, &self.history, self.backlog_since, self.skew))
     }
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
-        let (demand, history, backlog_since): (Demand, VecDeque<Point>, _) = serde_json::from_value(memory)?;
-        (self.demand, self.history, self.backlog_since) = (self.demand.recalling(&demand), history, backlog_since);
+        let (demand, history, backlog_since, skew): (Demand, VecDeque<Point>, _, _) = serde_json::from_value(memory)?;
+        (self.demand, self.history) = (self.demand.recalling(&demand), history);
+        (self.backlog_since, self.skew) = (backlog_since, skew);
         self.history.truncate(Settings::REMEMBERED_MAX as usize);
         Ok(())
     }
@@ -281,6 +352,13 @@ impl Policy for Steady {
         // Two peaks on either side of a longer gap would look like one load.
         gap.length <= self.longer_than_a_peak()
     }
+}
+
+/// The demand of a level. Drops of brokers are messages that the fleet did not take; those of orchestrators include
+/// what slow subscribers lose, and count where they are a signal.
+pub(super) fn observe(demand: &mut Demand, settings: &Settings, seen: &LevelObservation<'_>) -> Option<DemandReading> {
+    let lossy = seen.level == Level::Broker || settings.signals.drops.is_some();
+    demand.observe(seen.time, seen.serving, seen.samples, lossy)
 }
 
 /// The middle value, or the mean of the two middle ones; 0 for none.

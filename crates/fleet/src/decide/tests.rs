@@ -200,20 +200,83 @@ fn the_largest_signal_wins() {
 
 #[test]
 fn a_forecast_acts_one_lead_time_ahead() {
-    let rising = |level: &mut Watched| -> Vec<Decision> {
-        (0..12).map(|step| level.see_all(cpu(0.2 + 0.04 * f64::from(step)))).collect()
+    let settings = Settings { season: Duration::from_secs(600), ..Settings::default() };
+    // Three seasons of 20 idle and 20 busy observations.
+    let seasons = |name| -> Vec<Decision> {
+        let mut level = Watched::new(name, &settings, 4);
+        (0..100).map(|step| level.see_all(cpu(if step % 40 < 20 { 0.4 } else { 0.95 }))).collect()
     };
-    let first = |decisions: &[Decision]| decisions.iter().position(|decision| decision.change != Change::Hold);
-    let mut ahead = watched(PolicyName::HoltWinters, 4);
-    ahead.lead_time = Some(Duration::from_secs(600));
-    let early = rising(&mut ahead);
-    let mut preview = watched(PolicyName::HoltWintersPreview, 4);
-    preview.lead_time = Some(Duration::from_secs(600));
-    let shown = rising(&mut preview);
-    let early_at = first(&early).unwrap();
-    assert_eq!(early[early_at].explanation.rule, Rule::Forecast);
-    assert_eq!(first(&shown), None);
-    assert!(shown[early_at].explanation.held_back.iter().any(|held| matches!(held, HeldBack::Preview { .. })));
+    let ahead = seasons(PolicyName::HoltWinters);
+    // In the first season nothing is known of the second half. In the third the rise is at observation 100, and a
+    // broker takes two observations.
+    assert!(ahead[..40].iter().all(|decision| decision.explanation.rule != Rule::Forecast));
+    let first = (80..100).find(|step| ahead[*step].explanation.rule == Rule::Forecast);
+    assert_eq!(first.map(|step| ahead[step].change), Some(Change::Grow(2)), "{first:?}");
+    assert!(first >= Some(95), "{first:?}");
+    let shown = seasons(PolicyName::HoltWintersPreview);
+    assert!(shown.iter().all(|decision| decision.explanation.rule != Rule::Forecast));
+    let held = &shown[first.unwrap()].explanation.held_back;
+    assert!(held.iter().any(|held| matches!(held, HeldBack::Preview { .. })), "{held:?}");
+}
+
+#[test]
+fn a_full_broker_beside_idle_ones_is_not_overlooked() {
+    let mut level = watched(PolicyName::Default, 3);
+    let mut queued = 0.0;
+    let mut skewed = |level: &mut Watched, serving: usize| {
+        queued += 50.0;
+        let mut samples = vec![full(0.0, 0.0); serving];
+        samples[0] = full(1.0, queued);
+        level.see(&samples)
+    };
+    let decisions: Vec<Decision> = (0..4).map(|_| skewed(&mut level, 3)).collect();
+    assert!(matches!(decisions[2].explanation.held_back[..], [HeldBack::MayBePeak { .. }]), "{decisions:?}");
+    assert_eq!((decisions[3].change, decisions[3].explanation.rule), (Change::Grow(1), Rule::Skew));
+    assert_eq!(decisions[3].reason, "messages wait for the hottest of 3, which is at 100 %; the mean is 33 %");
+    // Two more do not relieve it: the load is one that cannot be shared.
+    level.serving = 4;
+    let second = (0..4).map(|_| skewed(&mut level, 4)).last().unwrap();
+    assert_eq!(second.change, Change::Grow(1));
+    level.serving = 5;
+    let third = (0..40).map(|_| skewed(&mut level, 5)).last().unwrap();
+    assert_eq!((third.change, third.explanation.held_back), (Change::Hold, vec![HeldBack::Skew]));
+}
+
+#[test]
+fn nothing_is_removed_while_a_broker_is_full() {
+    let mut level = watched(PolicyName::Default, 5);
+    let mut samples = vec![full(0.0, 0.0); 5];
+    samples[0] = full(0.9, 0.0);
+    let last = (0..40).map(|_| level.see(&samples)).last().unwrap();
+    assert_eq!((last.change, last.explanation.held_back), (Change::Hold, vec![HeldBack::Full { load: 0.9 }]));
+}
+
+#[test]
+fn growth_is_no_more_than_twice_what_serves_the_load() {
+    let mut level = watched(PolicyName::Default, 1);
+    level.sla = sla(1, 1000);
+    level.see_all(full(0.5, 0.0));
+    // A peak has left 6 minutes of work for a hundred brokers; the load is 2.5 brokers'.
+    let decisions: Vec<Decision> =
+        (0..8).map(|step| level.see_all(full(1.0, 34_560.0 + 2_250.0 * f64::from(step)))).collect();
+    let most = decisions.iter().map(|decision| decision.change.count()).max();
+    assert!((Some(1)..=Some(2 * 4)).contains(&most), "{most:?}");
+}
+
+#[test]
+fn the_latency_policy_grows_when_messages_wait_too_long() {
+    let settings = Settings { latency_target: Duration::from_secs(2), ..Settings::default() };
+    let mut level = Watched::new(PolicyName::Latency, &settings, 2);
+    let sample = |used: f64, waits: u64| Sample { waiting: Some(Duration::from_secs(waits)), ..full(used, 0.0) };
+    assert_eq!(level.see_all(sample(0.8, 1)).change, Change::Hold);
+    assert!(matches!(level.see_all(sample(0.8, 3)).explanation.held_back[..], [HeldBack::MayBePeak { .. }]));
+    let grown = level.see_all(sample(0.8, 3));
+    assert_eq!((grown.change, grown.explanation.rule), (Change::Grow(1), Rule::Latency));
+    assert_eq!(grown.reason, "messages wait 3.0 s, the target is 2.0 s: asks for 3");
+    level.serving = 3;
+    // A demand of 0.9 fits on two at 85 %, once nothing has waited for five minutes.
+    let calm: Vec<Change> = (0..40).map(|_| level.see_all(sample(0.3, 0)).change).collect();
+    assert_eq!(calm.iter().position(|change| *change == Change::Shrink(1)), Some(20));
 }
 
 #[test]
@@ -266,16 +329,16 @@ fn the_default_works_off_what_repeated_peaks_leave() {
 }
 
 #[test]
-fn the_default_shrinks_by_half_of_the_spare_resources() {
+fn the_default_removes_spare_resources_after_five_minutes() {
     let mut level = watched(PolicyName::Default, 10);
     let decisions: Vec<Decision> = (0..21).map(|_| level.see_all(full(0.14, 0.0))).collect();
     // A demand of 1.4 needs 2 of 10.
     let early = &decisions[5];
-    assert_eq!((early.change, early.explanation.wanted), (Change::Hold, Change::Shrink(4)));
+    assert_eq!((early.change, early.explanation.wanted), (Change::Hold, Change::Shrink(8)));
     assert_eq!(decisions.iter().position(|decision| decision.change != Change::Hold), Some(20));
-    assert_eq!(decisions[20].change, Change::Shrink(4));
-    level.serving = 6;
-    let pause: Vec<Change> = (0..4).map(|_| level.see_all(full(0.233, 0.0)).change).collect();
+    assert_eq!(decisions[20].change, Change::Shrink(8));
+    level.serving = 4;
+    let pause: Vec<Change> = (0..4).map(|_| level.see_all(full(0.35, 0.0)).change).collect();
     assert_eq!(pause, [Change::Hold, Change::Hold, Change::Hold, Change::Shrink(2)]);
 }
 

@@ -70,6 +70,7 @@ fn durations(settings: &mut Settings, keys: &mut Keys<'_>) {
     read("peak", &mut settings.peak);
     read("backlog_target", &mut settings.backlog_target);
     read("backlog_limit", &mut settings.backlog_limit);
+    read("latency_target", &mut settings.latency_target);
     read("shrink_pause", &mut settings.shrink_pause);
     read("season", &mut settings.season);
 }

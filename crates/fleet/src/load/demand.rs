@@ -1,14 +1,15 @@
 //! How many resources' worth of work is asked for, whatever the fleet can do.
 //!
 //! CPU alone does not show the demand: it ends at 100 %, and it stays there while a shrinking backlog is worked off.
-//! Message rate and backlog complete it. A message costs `used / rate`; messages arrive at `rate + growth of the
-//! backlog + drops`; the product is the demand.
+//! Message rate and backlog complete it. A message costs `used / rate`; more messages than are handled arrive at
+//! `growth of the backlog + drops`; the demand is `used + cost * (growth + drops)`. While much waits, or the backlog
+//! shrinks by more than is handled, it is not below what is used.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Sample, Signal, SignalSettings};
+use super::{LevelLoads, Sample, Signal, SignalLoad, SignalSettings};
 
 /// The demand on a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,10 +30,25 @@ pub struct Demand {
     #[serde(skip)]
     signals: SignalSettings,
     previous: Option<(Duration, f64)>,
-    /// Resources that one message per second kept busy when messages were last handled.
     #[serde(default)]
-    cost: Option<f64>,
+    cost: Option<Cost>,
 }
+
+/// What a message costs, as it was seen under load: an idle resource uses CPU, too, which few messages do not explain.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Cost {
+    /// Resources that one message per second keeps busy.
+    each: f64,
+    /// The busy part of a resource when that was seen; fades, so that a cost that changes is followed.
+    busy: f64,
+}
+
+/// How much of the load at which a cost was seen counts after each observation.
+const FADING: f64 = 0.95;
+
+/// Seconds of work waiting for each resource from which the backlog is more than a peak leaves: working it off is
+/// demand.
+const MUCH_WAITING_S: f64 = 600.0;
 
 /// Totals of a level.
 struct Totals {
@@ -55,41 +71,47 @@ impl Demand {
     }
 
     /// Processes the `samples` of `serving` resources at `time`. Resources without an answer count like the others.
-    /// `None` when no signal is known.
-    pub fn observe(&mut self, time: Duration, serving: u32, samples: &[Sample]) -> Option<DemandReading> {
+    /// Drops count where `lossy`: what a slow subscriber loses is not missed work. `None` when no signal is known.
+    pub fn observe(&mut self, time: Duration, serving: u32, samples: &[Sample], lossy: bool) -> Option<DemandReading> {
         let totals = totals(samples, serving);
         let growth = self.growth(time, totals.queued);
-        // 1 while the backlog is constant, above while it grows, below while it shrinks. Drops count where they are a
-        // signal: messages that a slow subscriber loses are not missed work.
-        let dropped = self.signals.drops.map_or(0.0, |_| totals.dropped);
-        let arrivals = match (totals.rate, growth) {
-            (Some(rate), Some(growth)) if rate > 0.0 => (1.0 + (growth + dropped) / rate).max(0.0),
-            _ => 1.0,
-        };
-        // Where no message is handled at all, the last known cost says how much work arrives.
-        let stalled = totals.rate.is_none_or(|rate| rate <= 0.0);
-        let arriving =
-            growth.filter(|_| stalled).zip(self.cost).map_or(0.0, |(growth, cost)| (growth + dropped) * cost);
         let loads = self.signals.read(samples, serving);
-        let demands = loads.signals.iter().filter_map(|load| {
-            let observed = load.load?;
-            let busy = observed * f64::from(serving);
-            let grows = matches!(load.signal, Signal::Cpu | Signal::MessageRate);
-            let asked = if grows { (busy * arrivals).max(arriving) } else { busy };
-            Some((load.signal, observed, asked))
-        });
-        let (signal, load, resources) = demands.max_by(|left, right| left.2.total_cmp(&right.2))?;
-        let busy = load * f64::from(serving);
-        let waiting = match (totals.rate, totals.queued) {
-            (Some(rate), Some(queued)) if rate > 0.0 => Some(queued * busy / rate),
-            (_, Some(0.0)) => Some(0.0),
-            (_, Some(queued)) => self.cost.map(|cost| queued * cost),
+        let resources = f64::from(serving);
+        self.note_cost(&loads, &totals, resources);
+        let each = self.cost.map(|cost| cost.each);
+        let waiting = match (totals.queued, each) {
+            (Some(queued), Some(each)) => Some(queued * each),
+            (Some(0.0), None) => Some(0.0),
             _ => None,
         };
-        if let Some(rate) = totals.rate.filter(|rate| *rate > 0.0 && busy > 0.0) {
-            self.cost = Some(busy / rate);
-        }
+        let dropped = if lossy { totals.dropped } else { 0.0 };
+        let growth = growth.filter(|growth| {
+            // A backlog that shrinks by more than is handled was moved or lost, which says nothing about arrivals.
+            let much_waits = waiting.is_some_and(|seconds| seconds > MUCH_WAITING_S * resources);
+            *growth >= 0.0 || (!much_waits && -growth <= totals.rate.unwrap_or(0.0))
+        });
+        let arriving = each.map_or(0.0, |each| (growth.unwrap_or(0.0) + dropped) * each);
+        let demands = loads.signals.iter().filter_map(|load| {
+            let observed = load.load?;
+            let busy = observed * resources;
+            let grows = matches!(load.signal, Signal::Cpu | Signal::MessageRate);
+            Some((load.signal, observed, if grows { (busy + arriving).max(0.0) } else { busy }))
+        });
+        let (signal, load, resources) = demands.max_by(|left, right| left.2.total_cmp(&right.2))?;
         Some(DemandReading { resources, load, waiting, signal })
+    }
+
+    /// Takes in what a message costs now, unless it was seen under more load lately.
+    fn note_cost(&mut self, loads: &LevelLoads, totals: &Totals, resources: f64) {
+        let works = |load: &&SignalLoad| matches!(load.signal, Signal::Cpu | Signal::MessageRate);
+        let busy = loads.signals.iter().filter(works).filter_map(|load| load.load).fold(0.0_f64, f64::max);
+        if let Some(cost) = &mut self.cost {
+            cost.busy *= FADING;
+        }
+        let Some(rate) = totals.rate.filter(|rate| *rate > 0.0 && busy > 0.0) else { return };
+        if self.cost.is_none_or(|cost| busy >= cost.busy) {
+            self.cost = Some(Cost { each: busy * resources / rate, busy });
+        }
     }
 
     fn growth(&mut self, time: Duration, queued: Option<f64>) -> Option<f64> {
@@ -144,9 +166,9 @@ mod tests {
     #[test]
     fn a_growing_backlog_shows_the_demand_that_cpu_cannot() {
         let mut demand = Demand::new(SignalSettings::default());
-        assert_eq!(demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)]).unwrap().resources, 0.5);
+        assert_eq!(demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)], true).unwrap().resources, 0.5);
         // 100/s are handled at full CPU, and 9000 more wait after 15 s: 700/s arrive, at 0.01 CPU seconds each.
-        let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 9000.0)]).unwrap();
+        let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 9000.0)], true).unwrap();
         assert!((reading.resources - 7.0).abs() < 1e-9);
         assert_eq!(reading.waiting, Some(90.0));
     }
@@ -155,11 +177,11 @@ mod tests {
     fn drops_count_as_demand_like_a_backlog() {
         // A full queue no longer grows: 100/s are handled and 300/s lost.
         let lossy = Sample { drop_rate: Some(300.0), ..sample(1.0, 100.0, 50.0) };
-        for (drops, expected) in [(Some(1000.0), 4.0), (None, 1.0)] {
-            let mut demand = Demand::new(SignalSettings { drops, ..SignalSettings::default() });
-            demand.observe(at(0), 1, &[sample(1.0, 100.0, 50.0)]);
-            let reading = demand.observe(at(15), 1, &[lossy]).unwrap();
-            assert!((reading.resources - expected).abs() < 1e-9, "{drops:?}: {reading:?}");
+        for (counts, expected) in [(true, 4.0), (false, 1.0)] {
+            let mut demand = Demand::new(SignalSettings::default());
+            demand.observe(at(0), 1, &[sample(1.0, 100.0, 50.0)], counts);
+            let reading = demand.observe(at(15), 1, &[lossy], counts).unwrap();
+            assert!((reading.resources - expected).abs() < 1e-9, "{counts}: {reading:?}");
             assert_eq!(reading.signal, Signal::Cpu);
         }
     }
@@ -167,9 +189,9 @@ mod tests {
     #[test]
     fn a_backlog_counts_while_no_message_is_handled() {
         let mut demand = Demand::new(SignalSettings::default());
-        demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)]);
+        demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)], true);
         // 100/s arrive at 0.01 CPU seconds each, and none is handled.
-        let reading = demand.observe(at(10), 1, &[sample(0.0, 0.0, 1000.0)]).unwrap();
+        let reading = demand.observe(at(10), 1, &[sample(0.0, 0.0, 1000.0)], true).unwrap();
         assert!((reading.resources - 1.0).abs() < 1e-9, "{reading:?}");
         assert_eq!(reading.waiting, Some(10.0));
     }
@@ -177,9 +199,9 @@ mod tests {
     #[test]
     fn a_backlog_that_is_worked_off_is_no_demand() {
         let mut demand = Demand::new(SignalSettings::default());
-        demand.observe(at(0), 1, &[sample(1.0, 100.0, 1000.0)]);
+        demand.observe(at(0), 1, &[sample(1.0, 100.0, 1000.0)], true);
         // Full CPU, but the backlog shrinks by 40/s: 60/s arrive.
-        let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 400.0)]).unwrap();
+        let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 400.0)], true).unwrap();
         assert!((reading.resources - 0.6).abs() < 1e-9);
     }
 
@@ -187,17 +209,39 @@ mod tests {
     fn without_queues_the_demand_is_the_cpu() {
         let bare = Sample { cpu: Some(Cpu { used: 0.8, allocated: 1.0 }), ..Sample::default() };
         let mut demand = Demand::new(SignalSettings::default());
-        let reading = demand.observe(at(0), 4, &[bare; 4]).unwrap();
+        let reading = demand.observe(at(0), 4, &[bare; 4], true).unwrap();
         assert!((reading.resources - 3.2).abs() < 1e-9);
         assert_eq!(reading.waiting, None);
-        assert_eq!(demand.observe(at(15), 4, &[]), None);
+        assert_eq!(demand.observe(at(15), 4, &[], true), None);
     }
 
     #[test]
     fn silent_resources_are_taken_to_be_as_the_others() {
         let mut demand = Demand::new(SignalSettings::default());
-        let reading = demand.observe(at(0), 4, &[sample(0.5, 50.0, 0.0); 2]).unwrap();
+        let reading = demand.observe(at(0), 4, &[sample(0.5, 50.0, 0.0); 2], true).unwrap();
         assert!((reading.resources - 2.0).abs() < 1e-9);
         assert_eq!(reading.waiting, None);
+    }
+
+    #[test]
+    fn demand_is_not_below_cpu_while_much_waits() {
+        let mut demand = Demand::new(SignalSettings::default());
+        demand.observe(at(0), 1, &[sample(1.02, 100.0, 99_384.0)], true);
+        // The backlog shrinks by all that is handled, and 979 s of work are left.
+        let reading = demand.observe(at(15), 1, &[sample(1.02, 100.0, 97_884.0)], true).unwrap();
+        assert_eq!(reading.resources, 1.02);
+        // A backlog that shrinks by more than is handled was moved: nothing is known of what arrives.
+        let reading = demand.observe(at(30), 1, &[sample(0.9, 100.0, 1000.0)], true).unwrap();
+        assert_eq!(reading.resources, 0.9);
+    }
+
+    #[test]
+    fn a_message_costs_what_it_does_under_load() {
+        let mut demand = Demand::new(SignalSettings::default());
+        demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)], true);
+        // An idle broker uses 2 % for one message per second, which is no cost of 0.02 for each message.
+        let reading = demand.observe(at(15), 1, &[sample(0.02, 1.0, 3000.0)], true).unwrap();
+        assert!((reading.resources - 2.02).abs() < 1e-9, "{reading:?}");
+        assert_eq!(reading.waiting, Some(30.0));
     }
 }

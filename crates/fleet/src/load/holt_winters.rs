@@ -7,6 +7,9 @@ use super::{LoadError, factor};
 /// The longest season: a week of observations every 15 seconds.
 const SEASON_MAX: u32 = 40_320;
 
+/// The smoothing factor of the forecast's error.
+const ERROR_FACTOR: f64 = 0.05;
+
 /// Smoothing factors of [`HoltWinters`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ForecastFactors {
@@ -44,6 +47,9 @@ pub struct HoltWinters {
     season: Vec<f64>,
     learned: bool,
     place: usize,
+    /// How far forecasts for the next observation are off, as a smoothed mean.
+    #[serde(default)]
+    error: f64,
 }
 
 impl HoltWinters {
@@ -60,7 +66,7 @@ impl HoltWinters {
             return Err(LoadError::TooMany { name: "season", value: season, most: SEASON_MAX });
         }
         let length = if season < 2 { 0 } else { season };
-        Ok(Self { factors, length, level: None, trend: 0.0, season: Vec::new(), learned: false, place: 0 })
+        Ok(Self { factors, length, level: None, trend: 0.0, season: Vec::new(), learned: false, place: 0, error: 0.0 })
     }
 
     /// The same, with the observations of another one, such as that before a restart; `None` when its season has
@@ -97,6 +103,9 @@ impl HoltWinters {
     /// Takes the next observation in.
     pub fn observe(&mut self, observed: f64) {
         let factors = self.factors;
+        if let Some(forecast) = self.forecast(1) {
+            self.error += ERROR_FACTOR * ((observed - forecast).abs() - self.error);
+        }
         let seasonal = self.seasonal(0);
         let level = match self.level {
             None => observed,
@@ -147,6 +156,11 @@ impl HoltWinters {
         let damping = self.factors.damping;
         let steps: f64 = std::iter::successors(Some(damping), |step| Some(step * damping)).take(ahead).sum();
         Some(level + steps * self.trend + self.seasonal(ahead.saturating_sub(1)))
+    }
+
+    /// How far a forecast for the next observation is off, as a smoothed mean.
+    pub fn usual_error(&self) -> f64 {
+        self.error
     }
 
     /// Whether a whole season has been seen.

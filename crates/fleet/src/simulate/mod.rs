@@ -18,6 +18,7 @@ pub mod taxi;
 
 mod tier;
 mod trace;
+pub mod workloads;
 
 pub use model::{Model, ModelError, TierModel};
 pub use report::{Action, Observations, ProfilePoint, Report};

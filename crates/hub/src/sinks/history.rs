@@ -121,7 +121,7 @@ impl Sink for HistorySink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
         let written = self.append(batch);
         if written.is_err() {
-            // What a failed write has left is no line: the next one begins in another segment.
+            // A failed write may leave a torn line: the next batch begins another segment.
             self.current = None;
         }
         written.map_err(|error| SinkError::Away(format!("{}: {error}", self.folder.display())))
@@ -251,7 +251,7 @@ fn read_one(
     Ok(within(found, query))
 }
 
-/// The lines of a segment that are asked for. A line that was torn by a crash is none.
+/// The lines of a segment that are asked for. A line that was torn by a crash is left out.
 fn lines(path: &Path, from: u64, query: &HistoryQuery, may: &mut dyn FnMut(&str) -> bool) -> io::Result<Vec<Line>> {
     let mut bytes = Vec::new();
     match File::open(path) {

@@ -1,4 +1,4 @@
-//! Clients over HTTP: their rights are also asked for outside their sessions.
+//! Clients over HTTP and CoAP: their rights are also asked for outside their sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_engine::{Accepted, Identity, TenantId};
 use tidegate_node::Door;
 
-/// Clients over HTTP, by their client ids, which no other client has; with their tenant and identity
+/// Clients over HTTP and CoAP, by their client ids, which no other client has; with their tenant and identity
 /// once the broker has let them in.
 #[derive(Clone, Debug, Default)]
 pub struct Visitors(Arc<Mutex<HashMap<String, Option<Visitor>>>>);
 
-/// A client over HTTP that the broker has let in.
+/// A client over HTTP or CoAP that the broker has let in.
 #[derive(Clone, Debug)]
 pub struct Visitor {
     /// Its tenant.
@@ -42,7 +42,7 @@ impl Visitors {
         self.all().get(client_id).cloned().flatten()
     }
 
-    /// Remembers an accepted client, if it is expected: other clients do not connect over HTTP.
+    /// Remembers an accepted client, if it is expected: other clients connect over MQTT.
     pub fn note(&self, client_id: &str, tenant: TenantId, accepted: &Accepted, door: Option<&Door>) {
         if let Some(place) = self.all().get_mut(client_id) {
             *place = Some(Visitor { tenant, identity: accepted.identity.as_deref().cloned(), door: door.cloned() });

@@ -109,7 +109,14 @@ impl LinkTable {
                     self.ended.push((*id, Loss::Overflow(limit)));
                 }
             }
-            (Part::End, Some(id)) => self.ended.push((*id, Loss::Closed)),
+            (Part::End, Some(id)) => {
+                // The bytes that arrived are read first.
+                let Some(Session { indirect: Some(indirect), readable, .. }) = self.sessions.get_mut(id) else {
+                    return Ok(());
+                };
+                *readable = true;
+                indirect.is_over = true;
+            }
             (Part::Unreachable, Some(_)) => {
                 self.ended.extend(found.iter().map(|id| (*id, Loss::Unreachable(through.clone()))));
             }

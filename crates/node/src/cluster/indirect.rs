@@ -25,6 +25,8 @@ pub(super) struct Indirect {
     ahead: Vec<u8>,
     /// All that the other side has given to be carried has come.
     pub is_complete: bool,
+    /// The session has ended at the other side: it ends here behind the bytes that arrived.
+    pub is_over: bool,
     /// More is read from here.
     pub reads: bool,
     /// Output is carried.
@@ -41,6 +43,7 @@ impl Indirect {
             arrived: VecDeque::new(),
             ahead: Vec::new(),
             is_complete: false,
+            is_over: false,
             reads: true,
             writes: true,
         }

@@ -356,7 +356,7 @@ impl Links {
     }
 
     /// Reads a session as far as a turn allows.
-    fn serve(&mut self, id: SessionId, session: &mut Session) -> Result<(), Loss> {
+    pub(super) fn serve(&mut self, id: SessionId, session: &mut Session) -> Result<(), Loss> {
         if matches!(session.phase, Phase::Connecting(_)) {
             return self.go_on_connecting(session);
         }

@@ -280,9 +280,9 @@ impl Links {
             total.add(&peer.counters);
             let mut status = peer.status();
             let session = peer.session.and_then(|id| self.table.sessions.get(&id));
-            let indirect = session.and_then(|session| session.indirect.as_ref());
-            status.through = indirect.filter(|it| it.is_carried()).map(|it| it.through.clone());
-            if let Some(Phase::Open(open)) = session.map(|session| &session.phase) {
+            if let Some((session, Phase::Open(open))) = session.map(|session| (session, &session.phase)) {
+                let indirect = session.indirect.as_ref().filter(|it| it.is_carried());
+                status.through = indirect.map(|it| it.through.clone());
                 status.rtt_us = open.rtt_us;
                 status.shards = Some(open.who.shards);
                 status.waiting_bytes = open.outbox.waiting();

@@ -283,6 +283,8 @@ impl Session {
             }
             if !indirect.is_carried() {
                 self.indirect = None;
+            } else if indirect.reads && indirect.is_over {
+                return Err(Loss::Closed);
             } else if indirect.reads {
                 self.readable = false;
                 return Ok(None);

@@ -14,7 +14,7 @@ use super::loss::Loss;
 use super::session::{Phase, Session};
 use super::slots::SessionId;
 use super::thread::WAKER;
-use super::wire::{Frame, MAX_FRAME_BYTES, Part, Portion, split_frame};
+use super::wire::{Frame, MAX_FRAME_BYTES, Part, Portion, put_frame, split_frame};
 use super::{ClusterSettings, ClusterView, NodeName, PeerNode, Secret};
 use crate::clock::Clock;
 use crate::shard::inbox::inbox;
@@ -201,4 +201,38 @@ fn a_session_that_is_worked_is_not_left_out_when_another_ends() {
     world.links.with_sessions(|_, _, _| Ok(()));
     assert!(!world.links.table.sessions.contains_key(&indirect));
     assert_eq!(world.links.slots.holder(ShardId(0)), Some(carrier));
+}
+
+#[test]
+fn carried_bytes_are_read_before_the_end_counts() {
+    let mut world = World::new();
+    let carrier = world.link("c");
+    let indirect = world.link_through("b", "c", 7);
+    let mut said = Vec::new();
+    put_frame(&Frame::Goodbye, &mut said);
+    for (part, body) in [(Part::Data, &said[..]), (Part::End, &[])] {
+        let portion = Portion { body, ..Portion::empty(name("b"), 7, part) };
+        world.work(carrier, |links, session| {
+            let own = name("a");
+            links.table.take_carried(carrier, session, &portion, &own, 1_000, Millis::NEVER).unwrap();
+        });
+    }
+    world.links.with_sessions(|_, _, _| Ok(()));
+    assert!(world.links.table.sessions.contains_key(&indirect) && !world.links.may_sleep());
+    let read = world.work(indirect, |_, session| session.read(&mut [0; 100]).unwrap());
+    assert_eq!(read, Some(said.len()));
+    world.links.with_sessions(Links::serve);
+    assert!(!world.links.table.sessions.contains_key(&indirect), "it ends behind its last byte");
+}
+
+#[test]
+fn a_node_carries_a_link_once_the_link_is_open() {
+    let mut world = World::new();
+    world.link("c");
+    let indirect = world.link_through("b", "c", 7);
+    let through =
+        |world: &mut World| world.links.status().peers.into_iter().find(|peer| peer.name == name("b")).unwrap().through;
+    assert_eq!(through(&mut world), Some(name("c")));
+    world.work(indirect, |_, session| session.phase = Phase::Seating(who("b")));
+    assert_eq!(through(&mut world), None, "an attempt is no link");
 }

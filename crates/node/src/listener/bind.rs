@@ -74,8 +74,10 @@ pub(crate) fn bind(
     let sockets = match address {
         ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
-        // Another part of the process listens for HTTP.
-        ListenAddress::Quic(_) | ListenAddress::Http(_) | ListenAddress::Https(_) => Ok(Vec::new()),
+        // Another part of the process listens for HTTP and CoAP.
+        ListenAddress::Quic(_) | ListenAddress::Http(_) | ListenAddress::Https(_) | ListenAddress::Coap(_) => {
+            Ok(Vec::new())
+        }
         ListenAddress::Tcp(at)
         | ListenAddress::Tls(at)
         | ListenAddress::WebSocket { at, .. }

@@ -1,5 +1,6 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
+mod coap;
 mod http;
 
 use std::collections::BTreeMap;
@@ -40,7 +41,8 @@ use tidegate_reload::{
 };
 use tidegate_terminal::{Exit, report};
 
-use http::HttpListeners;
+use coap::CoapListeners;
+use http::{HttpListeners, ToNode};
 
 /// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
 /// are served elsewhere.
@@ -118,7 +120,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     let core = tidegate_gateway::core::start(config, &node, &status)?;
-    let http = HttpListeners::start(config, &node, &serving, (entrances.2, cluster.is_some()))?;
+    let gateway = ToNode::new(config, &node, &serving, (entrances.2, cluster.is_some()));
+    let beside = (HttpListeners::start(config, &gateway)?, CoapListeners::start(config, gateway)?);
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
     let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;
@@ -130,12 +133,12 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let mut follower = Follower::default();
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         follower = follow(&placed)?;
-        tell_ready(&node, config, console.as_ref(), &http.urls(config));
+        tell_ready(&node, config, console.as_ref(), &urls(&beside, config));
     }
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
-    stop_services(http, bans, &placed, config.shutdown.grace);
+    stop_services(beside, bans, &placed, config.shutdown.grace);
     drop(core);
     leave(cluster.as_ref(), config, end);
     let exit = stop(node, metering, console, mirrored, config, end)?;
@@ -180,9 +183,15 @@ fn orchestrate(
 }
 
 /// Stops what works beside the node: changes of bans from other orchestrators, and the services that are its clients.
-fn stop_services(http: HttpListeners, bans: Option<Follower>, placed: &(Bridges, Pipelines), grace: Duration) {
+fn stop_services(
+    (http, coap): (HttpListeners, CoapListeners),
+    bans: Option<Follower>,
+    placed: &(Bridges, Pipelines),
+    grace: Duration,
+) {
     drop(bans);
     http.stop(grace);
+    coap.stop(grace);
     placed.0.stop(grace);
     placed.1.stop(grace);
 }
@@ -429,13 +438,18 @@ fn node_settings(
     settings
 }
 
-fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>, http: &[String]) {
-    service_manager::tell_ready("broker", &ready_line(node, config, console, http));
+/// The addresses of listeners without MQTT.
+fn urls((http, coap): &(HttpListeners, CoapListeners), config: &Config) -> Vec<String> {
+    http.urls(config).into_iter().chain(coap.urls()).collect()
+}
+
+fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>, urls: &[String]) {
+    service_manager::tell_ready("broker", &ready_line(node, config, console, urls));
     release_program_pages();
 }
 
 /// The one line on standard output: scripts wait for it, and read the addresses from it.
-fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, http: &[String]) -> String {
+fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, urls: &[String]) -> String {
     let mut line = format!("tidegate {} ready:", env!("CARGO_PKG_VERSION"));
     let position = |name: &str| config.listeners.iter().position(|listener| listener.name == name);
     let socket = |name: &str| {
@@ -451,7 +465,7 @@ fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, http: &[Str
         let before = if relay.as_ref() == Some(address) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp)] };
         let _ = write!(line, " {before}{address}");
     }
-    for url in http {
+    for url in urls {
         let _ = write!(line, " {url}");
     }
     if let Some(admin) = console {

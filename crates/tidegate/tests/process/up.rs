@@ -58,6 +58,24 @@ fn a_fleet_grows_by_the_memory_that_its_brokers_hold() {
 }
 
 #[test]
+fn chaos_reports_strikes_and_loses_nothing() {
+    let mut fleet = Fleet::new();
+    let file = fleet.file("{ min = 2, max = 3 }", "{ min = 1, max = 1 }");
+    fleet.start(&["up", &file]);
+    fleet.sized(2, 1);
+    let flags =
+        ["--for", "12s", "--every", "2s", "--longest", "1s", "--faults", "kill,stop,slow", "--levels", "broker"];
+    let ended = fleet.fleet(&[&["chaos", "--seed", "3", "--recovery", "120s", "--json"], &flags[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{}", ended.err));
+    assert_eq!((ended.code, &report["lost"], &report["seed"]), (Some(0), &0.into(), &3.into()), "{report:#}");
+    let strikes = report["strikes"].as_array().unwrap();
+    assert!(!strikes.is_empty(), "{report:#}");
+    assert!(strikes.iter().all(|it| it["level"] == "broker" && it["healed_ms"].is_u64()), "{report:#}");
+    assert!(report["acknowledged"].as_u64() > Some(0) && report["settled"] == true, "{report:#}");
+    fleet.sized(2, 1);
+}
+
+#[test]
 fn a_fleet_comes_up_carries_messages_heals_and_goes() {
     let mut fleet = Fleet::new();
     let file = fleet.file("{ min = 2, max = 3 }", "{ min = 1, max = 1 }");

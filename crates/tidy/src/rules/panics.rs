@@ -9,7 +9,7 @@ use crate::source::{Source, Sources};
 /// bus.
 const CAREFUL: &[&str] = &[
     "mqtt", "engine", "node", "client", "dns", "acl", "auth", "bus", "cluster", "mirror", "context", "console",
-    "fleet", "bridge",
+    "fleet", "bridge", "coap",
 ];
 
 /// The crates in which an index must be shown to lie inside.

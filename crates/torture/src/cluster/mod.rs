@@ -13,6 +13,7 @@ use crate::accounts;
 use crate::checks::{self, Look};
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
+use crate::mortal::BrokerCloses;
 use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
@@ -24,6 +25,8 @@ use crate::world::{Mood, World};
 const FREEZE_PERCENT: std::ops::Range<u64> = 60..130;
 /// A process that was killed is away for this long, in milliseconds and in multiples of the lease in percent.
 const AWAY_PERCENT: std::ops::Range<u64> = 0..150;
+/// How many new clients look at the retained values of a node before it counts as one that gives none.
+const VISITS: usize = 3;
 /// How long after the end of a lease a partition may stay unserved.
 const TAKEOVER: Duration = Duration::from_secs(2);
 
@@ -92,6 +95,9 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
     let mut world = World::new(settings.size, nodes.ports(), settings.seed)?;
     // A message that is sent again through another node may come behind later ones.
     world.ledger.keeps_order = false;
+    for mortal in &mut world.mortals {
+        mortal.closes = BrokerCloses::ToMoveClients;
+    }
     nodes.tend()?;
     let observers = Observers::start(nodes.watched(), lease * 2 + TAKEOVER * 2);
     let rng = Rng::new(settings.seed ^ 0xc105);
@@ -143,8 +149,17 @@ impl Rounds {
         let back_at = Instant::now() + Duration::from_millis(lease * percent / 100);
         let node = self.rng.index(self.nodes.count());
         let name = match strike {
-            Strike::Bus => self.nodes.kill_bus(back_at)?,
-            Strike::Kill => self.nodes.kill(node, back_at)?,
+            Strike::Bus => {
+                let name = self.nodes.kill_bus(back_at)?;
+                if let Some(port) = self.nodes.port_of(&name) {
+                    self.world.bury(port);
+                }
+                name
+            }
+            Strike::Kill => {
+                self.world.bury(self.nodes.ports()[node]);
+                self.nodes.kill(node, back_at)?
+            }
             Strike::Stop => self.nodes.stop(node, back_at)?,
             Strike::Freeze => {
                 let (name, port) = self.nodes.freeze(node, back_at)?;
@@ -221,15 +236,21 @@ impl Rounds {
     fn look_at_retained(&mut self, patience: Duration) -> Result<(), Failure> {
         let mut seen = Vec::new();
         for place in 0..self.nodes.count() {
-            let name = format!("visitor-{}", self.world.ledger.tick());
-            let limit = self.settings.start_limit;
-            match checks::retained(&mut self.world, name, Look::At(place), limit, patience)? {
-                Some(values) => seen.push(values),
-                None => {
-                    let text = format!("round {}: a new client gets no retained values at node {place}", self.round);
-                    self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
+            let mut values = None;
+            // A node may move a client that has just come, which then connects again.
+            for _ in 0..VISITS {
+                let name = format!("visitor-{}", self.world.ledger.tick());
+                let limit = self.settings.start_limit;
+                values = checks::retained(&mut self.world, name, Look::At(place), limit, patience)?;
+                if values.is_some() {
+                    break;
                 }
             }
+            if values.is_none() {
+                let text = format!("round {}: a new client gets no retained values at node {place}", self.round);
+                self.world.ledger.findings.add(Finding::Unanswered, text, vec![self.nodes.output()]);
+            }
+            seen.extend(values);
         }
         self.world.ledger.compare_retained(&seen, workload::retained_name);
         Ok(())

@@ -82,6 +82,11 @@ impl Nodes {
         self.members.iter().map(|node| node.recipe.port).collect()
     }
 
+    /// Where clients connect to a node; `None` for the server of the bus.
+    pub(super) fn port_of(&self, name: &str) -> Option<u16> {
+        self.members.iter().find(|node| node.name == name).map(|node| node.recipe.port)
+    }
+
     /// What observers ask.
     pub(super) fn watched(&self) -> Vec<Watched> {
         let pairs = self.members.iter().zip(&self.admin);

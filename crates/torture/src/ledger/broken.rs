@@ -20,7 +20,7 @@ enum Flaw {
     RepeatsWills,
     /// Deals a message to two members.
     DealsTwice,
-    /// Loses what a member had when it dies.
+    /// Loses the messages of a member that dies.
     LosesWithMembers,
     /// One node does not hear of a new value.
     MissesValues,
@@ -183,9 +183,9 @@ fn a_will_at_qos_1_may_come_twice_and_one_of_a_farewell_once() {
         let expected = vec![expectation(1)];
         ledger.sent(Outgoing { id, topic: "d/1/0", qos: QoS::AtLeastOnce, retained: None, expected });
         if number == 0 {
-            ledger.acknowledged(id)
+            ledger.acknowledged(id);
         } else {
-            ledger.abandoned(id)
+            ledger.abandoned(id);
         }
         for _ in 0..2 - number {
             ledger.delivered(arrival(id, 1, QoS::ExactlyOnce), "d/1/0", "a watcher");

@@ -24,7 +24,7 @@ pub(crate) enum Finding {
     GroupLost,
     /// A message of QoS 2 reached a group twice.
     GroupTwice,
-    /// The connection that a client had before still stands after it was accepted anew.
+    /// The connection that a client had before is still open after it was accepted again.
     Takeover,
     /// A retained value is older than the last acknowledged one.
     Retained,

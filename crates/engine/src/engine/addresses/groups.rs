@@ -10,12 +10,12 @@ impl Engine {
     /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until that
     /// and what is kept for the node when it is away have ended.
     pub fn change_membership(&mut self, now: Now, change: &MembershipChange) -> MembershipOutcome {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let node = self
-            .desk
+            .state
             .sessions
             .find_session(change.tenant, &change.client_id)
-            .filter(|key| self.desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node()));
+            .filter(|key| self.state.sessions.get(key.0).is_some_and(|session| session.standing.is_node()));
         let Some(key) = node else { return MembershipOutcome::NoSuchNode };
         if let Err(error) = self.nodes.check_change(&self.settings, key, change) {
             return MembershipOutcome::Refused(error);
@@ -34,7 +34,7 @@ impl Engine {
 
     /// The groups of a node whose home is this shard.
     pub fn groups_of(&self, tenant: TenantId, client_id: &str) -> Vec<String> {
-        let key = self.desk.sessions.find_session(tenant, client_id);
+        let key = self.state.sessions.find_session(tenant, client_id);
         key.map(|key| self.nodes.groups.of(key).map(str::to_owned).collect()).unwrap_or_default()
     }
 }

@@ -9,9 +9,9 @@ use crate::roster::Shards;
 impl Engine {
     /// The time has come to tell what was counted.
     pub(crate) fn handle_receipts_timer(&mut self) {
-        self.desk.tallies.due = None;
+        self.state.tallies.due = None;
         let changed: Vec<(u64, ShardId, Counts)> = self
-            .desk
+            .state
             .tallies
             .parts
             .iter()
@@ -19,11 +19,11 @@ impl Engine {
             .map(|(number, part)| (*number, part.origin, part.counts))
             .collect();
         for (number, origin, counts) in changed {
-            if let Some(part) = self.desk.tallies.parts.get_mut(&number) {
+            if let Some(part) = self.state.tallies.parts.get_mut(&number) {
                 part.changed = false;
             }
             if counts.is_final() {
-                self.desk.tallies.parts.remove(&number);
+                self.state.tallies.parts.remove(&number);
             }
             if origin == self.place.shard {
                 self.take_counts(origin, number, counts);
@@ -32,21 +32,21 @@ impl Engine {
             }
         }
         // Those of other shards come meanwhile.
-        let changed = self.desk.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
+        let changed = self.state.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
         let numbers: Vec<u64> = changed.map(|(number, _)| *number).collect();
         for number in numbers {
-            self.desk.reports().tell_counts_of(number);
+            self.state.reports().tell_counts_of(number);
         }
     }
 
     /// A shard has counted its nodes.
     pub(crate) fn take_counts(&mut self, from: ShardId, number: u64, counts: Counts) {
-        let Some(whole) = self.desk.tallies.wholes.get_mut(&number) else { return };
+        let Some(whole) = self.state.tallies.wholes.get_mut(&number) else { return };
         whole.awaited = whole.awaited.without(Shards::of(from));
         whole.changed |= whole.parts.insert(from, counts) != Some(counts);
-        let now = self.desk.journal.now.monotonic;
+        let now = self.state.journal.now.monotonic;
         if from != self.place.shard {
-            self.desk.reports().tell_counts_later(now);
+            self.state.reports().tell_counts_later(now);
         }
     }
 }

@@ -9,7 +9,7 @@ impl Engine {
     /// another one's.
     pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
         if self.links.is_foreign(asker) {
-            let Some(askers) = self.desk.connections.askers_of(key) else { return };
+            let Some(askers) = self.state.connections.askers_of(key) else { return };
             let Some(at) = askers.iter().position(|other| *other == asker) else { return };
             askers.swap_remove(at);
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 impl Engine {
     /// Whether every shard has said that its messages are for the new home.
     pub fn is_cut(&self, id: u64) -> bool {
-        self.desk.transfers.is_cut(id)
+        self.state.transfers.is_cut(id)
     }
 
     /// Begins to note what arrives for partitions whose images this shard has just given out, in the same turn. `id` is
@@ -20,14 +20,14 @@ impl Engine {
         let uncut = self.links.roster.all();
         for partition in self.place.own(partitions) {
             let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
-            self.desk.transfers.leaving.insert(partition, leaving);
+            self.state.transfers.leaving.insert(partition, leaving);
         }
     }
 
     /// Asks all shards to send what is for these partitions here, in the turn in which their images were taken in. What they send from their
     /// cuts on is set aside until [`Engine::finish_transfer`].
     pub fn begin_coming(&mut self, now: Now, id: u64, partitions: Partitions) {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let uncut = self.links.roster.all();
         let mut own = Partitions::NONE;
         for partition in self.place.own(partitions) {
@@ -41,7 +41,7 @@ impl Engine {
                 stage: Stage::Collecting,
                 touched: BTreeSet::new(),
             };
-            self.desk.transfers.coming.insert(partition, coming);
+            self.state.transfers.coming.insert(partition, coming);
         }
         if own.is_empty() {
             return;

@@ -16,7 +16,7 @@ impl Engine {
     /// When it was more than is kept, or the link to a shard was lost before it had cut.
     pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
         let mut rest = begin_image();
-        for leaving in self.desk.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
+        for leaving in self.state.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
             if leaving.full {
                 return Err(too_much());
             }
@@ -35,9 +35,9 @@ impl Engine {
     /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions
     /// are to be forgotten then.
     pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let mut aside = Vec::new();
-        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+        for coming in self.state.transfers.coming.values_mut().filter(|coming| coming.id == id) {
             if let Some(failed) = coming.failed.clone() {
                 return Err(failed);
             }
@@ -49,15 +49,15 @@ impl Engine {
         for rest in rests {
             let mut reader = open_image(rest)?;
             while !reader.is_empty() {
-                let (partition, entry) = self.desk.sessions.read_entry(&mut reader, now)?;
-                if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
+                let (partition, entry) = self.state.sessions.read_entry(&mut reader, now)?;
+                if self.state.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
                     messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
                     moving!(self).take_entry(now, partition, entry);
                 }
             }
         }
         moving!(self).deliver_aside(now, aside);
-        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+        for coming in self.state.transfers.coming.values_mut().filter(|coming| coming.id == id) {
             coming.touched.clear();
         }
         self.after_frame(now);

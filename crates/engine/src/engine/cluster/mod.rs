@@ -29,7 +29,7 @@ impl Engine {
     ///
     /// The shell takes all batches for a shard before it leaves the roster, and hands none of a shard in that is not in it.
     pub fn set_roster(&mut self, now: Now, roster: Roster) {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         self.peers.is_blind |= self.peers.does_not_know(&self.links.roster, &roster);
         let (before, after) = (self.links.roster.peers(), roster.peers());
         let gone = before.without(after);
@@ -41,12 +41,12 @@ impl Engine {
             self.peers.gone.add(peer);
             self.peers.returning = self.peers.returning.without(Shards::of(peer));
         }
-        self.desk.exchanges.set_roster(self.place, &roster);
-        let unsettled = self.desk.transfers.unsettled(&self.links.roster);
+        self.state.exchanges.set_roster(self.place, &roster);
+        let unsettled = self.state.transfers.unsettled(&self.links.roster);
         let old = std::mem::replace(&mut self.links.roster, roster);
-        self.fetches.follow_moved(&self.links.roster, &mut self.desk.transfers, &old, unsettled);
-        self.desk.transfers.end_cuts(&self.links.roster, &old);
-        let decided = self.desk.transfers.settle_undecided(&self.links.roster);
+        self.fetches.follow_moved(&self.links.roster, &mut self.state.transfers, &old, unsettled);
+        self.state.transfers.end_cuts(&self.links.roster, &old);
+        let decided = self.state.transfers.settle_undecided(&self.links.roster);
         for peer in after.without(before) {
             // It comes back, and says anew what is wanted there.
             if self.peers.gone.has(peer) {
@@ -54,9 +54,9 @@ impl Engine {
                 self.peers.returning.add(peer);
             }
             self.peers.forget_gone(&mut self.index, Shards::of(peer));
-            self.peers.welcome_peer(&self.index, &mut self.links, &mut self.desk.transfers, peer);
+            self.peers.welcome_peer(&self.index, &mut self.links, &mut self.state.transfers, peer);
         }
-        self.groups.begin_dealing_anew(&self.desk, &mut self.links, &old, decided);
+        self.groups.begin_dealing_anew(&self.state, &mut self.links, &old, decided);
         subscribing!(self).reseat_members(now, &old);
         self.groups.tell_homes_of_groups(&mut self.links, &old);
         peering!(self).finish_dealing_anew(now);
@@ -65,7 +65,7 @@ impl Engine {
             deciding!(self).end_admissions_of(now, peer);
         }
         ending!(self).publish_held(now);
-        self.retained.bring_strays_home(now, &mut self.desk, &mut self.links);
+        self.retained.bring_strays_home(now, &mut self.state, &mut self.links);
         // What they have yet to say goes by the new roster: it may be for somebody at the node that is gone.
         for publisher in let_go {
             self.unpark(now, publisher);
@@ -82,7 +82,7 @@ impl Engine {
 
     /// What was wanted at nodes that are gone is wanted where their clients are now, and all of that is known.
     pub(crate) fn forget_those_replaced(&mut self, now: Now) {
-        if self.peers.awaits_somebody(&self.links.roster, &self.groups, &self.desk.transfers) {
+        if self.peers.awaits_somebody(&self.links.roster, &self.groups, &self.state.transfers) {
             return;
         }
         self.peers.is_blind = false;
@@ -93,7 +93,7 @@ impl Engine {
         ending!(self).publish_held(now);
         let shard = self.place.shard;
         let waiting = std::mem::take(&mut self.groups.dealers.waiting);
-        self.desk.to_unpark.extend(waiting.into_iter().rev().map(|connection| BlockedPublisher { shard, connection }));
+        self.state.to_unpark.extend(waiting.into_iter().rev().map(|connection| BlockedPublisher { shard, connection }));
     }
 
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
@@ -103,10 +103,10 @@ impl Engine {
 
     /// A shard of another node is no more. Returns the publishers that have waited for it.
     fn end_peer(&mut self, now: Now, peer: ShardId) -> Vec<ConnectionKey> {
-        let mut waiting = self.desk.connections.take_asked_by(peer);
+        let mut waiting = self.state.connections.take_asked_by(peer);
         let (for_room, awaited) = self.links.close(peer);
         waiting.extend(for_room);
-        self.desk.transfers.end_transfers_of(peer);
+        self.state.transfers.end_transfers_of(peer);
         for owed in awaited {
             if owed.interest {
                 // Whoever is gone sends nothing: all that it had to know is known.
@@ -117,7 +117,7 @@ impl Engine {
                 self.retained.keep_strays_of(peer);
             } else {
                 // What it confirms never comes. Its own client, or the principal, asks again.
-                let connection = self.desk.connections.get(owed.ticket.connection);
+                let connection = self.state.connections.get(owed.ticket.connection);
                 if connection.is_some_and(|connection| connection.listener == PRINCIPAL_LISTENER) {
                     answering!(self).confirm(now, owed.ticket, Some(Reason::NodeLost), false);
                 } else {
@@ -125,13 +125,13 @@ impl Engine {
                 }
             }
         }
-        self.desk.sessions.doubt_exchanges();
-        self.desk.overload.give_up_shard(peer);
-        self.desk.loop_lag.give_up_shard(peer);
-        self.desk.sessions.give_up_blocking(&mut self.desk.blockers, |publisher| publisher.shard == peer);
+        self.state.sessions.doubt_exchanges();
+        self.state.overload.give_up_shard(peer);
+        self.state.loop_lag.give_up_shard(peer);
+        self.state.sessions.give_up_blocking(&mut self.state.blockers, |publisher| publisher.shard == peer);
         self.groups.leave_groups_of(peer);
-        self.groups.kept.lose_deals_of(now, &mut self.desk, peer);
-        self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);
+        self.groups.kept.lose_deals_of(now, &mut self.state, peer);
+        self.fetches.skip_fetches(&self.links.roster, &mut self.state.sessions, peer);
         waiting
     }
 }

@@ -45,7 +45,7 @@ impl Engine {
     /// # Errors
     /// When a shard of another node has sent what cannot be read: what is behind is lost, and the shell ends the link.
     pub fn handle_batch(&mut self, now: Now, batch: Batch) -> Result<(), WireError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let whole = self.read_batch(now, &batch);
         // In one process both ends are this program, so anything else is a defect in it.
         debug_assert!(
@@ -71,7 +71,7 @@ impl Engine {
                     .map(|record| self.handle_record(now, batch.from, record))
             };
             if let Err(error) = read {
-                self.desk.counters.drop_message(Reason::ShardInboxFull);
+                self.state.counters.drop_message(Reason::ShardInboxFull);
                 return Err(error);
             }
             self.after_frame(now);
@@ -112,9 +112,9 @@ impl Engine {
             }
             Record::Crossing { number } => self.handle_crossing(from, number),
             Record::Crossed { number } => {
-                self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
+                self.state.crossings.handle_crossed(self.place, &mut self.state.journal, from, number);
             }
-            Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
+            Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.state),
             Record::Fleet(FleetWord::Room { gate }) => uplinking!(self).set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
@@ -140,10 +140,10 @@ impl Engine {
                     self.forget_those_replaced(now);
                 }
             }
-            Record::Exchange(word) => self.desk.exchanges.note_coming(word),
+            Record::Exchange(word) => self.state.exchanges.note_coming(word),
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
-            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
+            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.state, id)),
             other => self.handle_room_record(now, from, other),
         }
     }
@@ -153,7 +153,7 @@ impl Engine {
         match record {
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
-                self.desk.reports().tell_delayed(Delay::Queue(None), connection);
+                self.state.reports().tell_delayed(Delay::Queue(None), connection);
                 parking!(self).park_for(now, connection, from);
             }
             Record::Unpark { connection } => self.unpark_for(now, connection, from),
@@ -173,7 +173,7 @@ impl Engine {
                 );
             }
             Record::Reserved { number, full } => deciding!(self).handle_reserved(now, from, number, full),
-            Record::Commit { number } => self.desk.reservations.commit((from, number)),
+            Record::Commit { number } => self.state.reservations.commit((from, number)),
             Record::Release { number } => deciding!(self).release((from, number)),
             other => peering!(self).handle_retained_record(now, from, other),
         }
@@ -182,20 +182,20 @@ impl Engine {
     /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
     #[inline]
     fn handle_envelope(&mut self, now: Now, from: ShardId, mut envelope: Envelope<'_>) {
-        let named = self.desk.exchanges.take_coming();
+        let named = self.state.exchanges.take_coming();
         if !self.links.is_new(from, envelope.sequence) {
             return;
         }
-        self.desk.counters.shard_messages_in += 1;
-        self.desk.reservations.use_committed(from);
+        self.state.counters.shard_messages_in += 1;
+        self.state.reservations.use_committed(from);
         let source = source_of(&envelope);
-        let mark = self.desk.journal.mark();
+        let mark = self.state.journal.mark();
         // These have got it, when it was on its way before.
         let known = named.map_or(Got::NOBODY, |word| deciding!(self).mark_coming(from, word));
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
-        self.desk.transfers.source = from;
+        self.state.transfers.source = from;
         let is_kept =
             |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
@@ -203,7 +203,7 @@ impl Engine {
             let is_stray = envelope.purpose & VERSIONED != 0;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
             refused = if is_stray {
-                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
+                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.state, publication)
             } else if kept_by_a_broker {
                 publishing!(self).take_over_at_home(now, publication)
             } else {
@@ -212,7 +212,7 @@ impl Engine {
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            self.desk.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
+            self.state.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
             let slot = match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
@@ -220,17 +220,17 @@ impl Engine {
                 None => publishing!(self).make_route(tenant, topic),
             };
             let receivers = self.cache.get(slot).1.targets().len();
-            self.desk.gave_up = false;
+            self.state.gave_up = false;
             publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
-            let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
+            let gave_up = self.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
-            self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
+            self.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::UPLINK {
                 uplinking!(self).check_gate_now_and_then(now);
             }
         }
-        self.desk.transfers.source = self.place.shard;
-        let promises = self.desk.journal.has_written_since(mark);
+        self.state.transfers.source = self.place.shard;
+        let promises = self.state.journal.has_written_since(mark);
         if let Some(ticket) = envelope.ticket {
             answering!(self).confirm_to(now, envelope.origin, ticket, refused, promises);
         }
@@ -249,7 +249,7 @@ impl Engine {
             subscribing!(self).note_sys_interest(now, tenant, filter, present);
         }
         let later = self.uplinks.wanted.note_wanted(
-            &mut self.desk,
+            &mut self.state,
             &mut self.uplinks.brokers,
             (tenant, filter),
             from,
@@ -264,9 +264,9 @@ impl Engine {
 
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
-        self.desk.overload.give_up(&publisher);
-        self.desk.loop_lag.give_up(&publisher);
-        self.desk.sessions.give_up_blocking(&mut self.desk.blockers, |other| *other == publisher);
+        self.state.overload.give_up(&publisher);
+        self.state.loop_lag.give_up(&publisher);
+        self.state.sessions.give_up_blocking(&mut self.state.blockers, |other| *other == publisher);
     }
 }
 
@@ -275,13 +275,13 @@ impl Peering<'_> {
         match record {
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 let (asker, wanted) = ((from, fetch), (tenant, filter));
-                self.retained.answer_retained_query(now, self.desk, self.links, asker, wanted, after);
+                self.retained.answer_retained_query(now, self.state, self.links, asker, wanted, after);
             }
             Record::RetainedItem { fetch, mut envelope } => {
                 fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
             }
             Record::RetainedEnd { fetch, after } => {
-                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
+                self.fetches.handle_retained_end(&mut self.state.sessions, fetch, after);
             }
             group => self.handle_group_record(now, from, group),
         }
@@ -299,7 +299,7 @@ impl Peering<'_> {
                 dealing!(self).deal_waiting_of(now, group);
             }
             Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
-                self.desk.counters.shard_messages_in += 1;
+                self.state.counters.shard_messages_in += 1;
                 let source = source_of(&envelope);
                 let to = Taker { session: SessionKey(session), client, group, insists, id };
                 dealing!(self).handle_deal(now, from, to, &mut envelope.publication, &source);

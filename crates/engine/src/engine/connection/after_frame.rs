@@ -4,22 +4,27 @@ use crate::engine::Engine;
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::publishing::publishing;
 use crate::now::Now;
+use crate::publish::dead_letter::DeadLetters;
 
 impl Engine {
     /// Works off what a packet or a batch has caused beyond its own connection: queues that filled or emptied, and
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
-        self.groups.tell_dealt(&mut self.desk, &mut self.links);
-        let desk = &self.desk;
+        self.groups.tell_dealt(&mut self.state, &mut self.links);
+        let state = &self.state;
         // One comparison in place of six: this runs for each packet.
-        let caused = desk.to_park.len()
-            | desk.to_unpark.len()
-            | desk.to_refill.len()
-            | desk.to_close.len()
-            | desk.hungry.len()
-            | desk.roomy.len();
-        if caused == 0 && desk.receipts.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again() {
+        let caused = state.to_park.len()
+            | state.to_unpark.len()
+            | state.to_refill.len()
+            | state.to_close.len()
+            | state.hungry.len()
+            | state.roomy.len();
+        if caused == 0
+            && state.receipts.is_empty()
+            && !state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting)
+            && !state.overload.has_memory_again(&state.memory)
+        {
             return;
         }
         self.work_off(now);
@@ -28,7 +33,7 @@ impl Engine {
     #[cold]
     fn work_off(&mut self, now: Now) {
         // Whoever has to wait does so from the next packet on, also among packets that had waited themselves.
-        while let Some(publisher) = self.desk.to_park.pop() {
+        while let Some(publisher) = self.state.to_park.pop() {
             parking!(self).park_publisher(now, publisher);
         }
         // What is worked off may cause more of the same; the outermost call takes it all, so that nothing nests.
@@ -36,21 +41,22 @@ impl Engine {
             return;
         }
         loop {
-            if let Some(publisher) = self.desk.to_park.pop() {
+            if let Some(publisher) = self.state.to_park.pop() {
                 parking!(self).park_publisher(now, publisher);
-            } else if let Some((key, reason, detail)) = self.desk.to_close.pop() {
+            } else if let Some((key, reason, detail)) = self.state.to_close.pop() {
                 self.close_connection(now, key, reason, detail);
-            } else if let Some(session) = self.desk.to_refill.pop() {
-                self.desk.refill(now.monotonic, &mut self.layouts, session);
-            } else if let Some(session) = self.desk.hungry.pop() {
-                self.fetches.wake(&self.desk, session);
-            } else if let Some(publisher) = self.desk.to_unpark.pop() {
+            } else if let Some(session) = self.state.to_refill.pop() {
+                self.state.refill(now.monotonic, &mut self.layouts, session);
+            } else if let Some(session) = self.state.hungry.pop() {
+                self.fetches.wake(&self.state, session);
+            } else if let Some(publisher) = self.state.to_unpark.pop() {
                 self.unpark_publisher(now, publisher);
-            } else if self.desk.has_memory_again() {
-                self.desk.release_for_memory();
-            } else if let Some(session) = self.desk.roomy.pop() {
-                let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
-                self.groups.announce_presence(&self.desk, &mut self.links, session, online);
+            } else if self.state.overload.has_memory_again(&self.state.memory) {
+                let waiting = std::mem::take(&mut self.state.overload).waiting;
+                self.state.to_unpark.extend(waiting);
+            } else if let Some(session) = self.state.roomy.pop() {
+                let online = self.state.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
+                self.groups.announce_presence(&self.state, &mut self.links, session, online);
             } else if !publishing!(self).publish_receipt(now) && !publishing!(self).publish_dead_letter(now) {
                 break;
             }

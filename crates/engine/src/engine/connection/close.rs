@@ -31,7 +31,7 @@ impl Engine {
     /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is
     /// missing. Where there is a client already, its connection is lost as any other.
     pub fn handle_transport_failed(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: &str) {
-        let heard = self.desk.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
+        let heard = self.state.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
         if heard {
             return self.handle_transport_closed(now, key);
         }
@@ -41,25 +41,27 @@ impl Engine {
 
     /// Whether a connection has sent no CONNECT yet.
     pub fn is_unheard(&self, key: ConnectionKey) -> bool {
-        self.desk.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
+        self.state.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
     }
 
     /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it
     /// was one.
     pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
         let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
-        let Some(connection) = self.desk.connections.get_mut(key).filter(unheard) else { return false };
+        let Some(connection) = self.state.connections.get_mut(key).filter(unheard) else { return false };
         connection.phase = Phase::Closing;
         connection.extra = None;
-        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
-        self.desk.events.push_back(Event::Close { key, reason });
+        self.state.connections.set_connection_timer(&mut self.state.timers, key, Millis::NEVER);
+        self.state.events.push_back(Event::Close { key, reason });
         true
     }
 
     /// Ends the connection of a client by name; says whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
-        let session = self.desk.sessions.find_session(tenant, client_id);
-        let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
+        let session = self.state.sessions.find_session(tenant, client_id);
+        let Some(key) = session.and_then(|session| self.state.sessions.get(session.0)?.connection) else {
+            return false;
+        };
         self.close_connection(now, key, reason, None);
         self.after_frame(now);
         true
@@ -72,7 +74,7 @@ impl Engine {
             let name = session.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
             name.is_some_and(|name| is_meant(session.tenant, name))
         };
-        let sessions = self.desk.sessions.iter().filter(|(_, session)| name_is_meant(session));
+        let sessions = self.state.sessions.iter().filter(|(_, session)| name_is_meant(session));
         let meant: Vec<ConnectionKey> = sessions.filter_map(|(_, session)| session.connection).collect();
         for key in &meant {
             self.close_connection(now, *key, reason, None);
@@ -84,11 +86,11 @@ impl Engine {
     /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
     pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
         if let Some(session) =
-            self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0))
+            self.state.connections.session_of(key).and_then(|session| self.state.sessions.get(session.0))
         {
             let client_id = session.client_id.to_string();
             let detail = refused.detail.clone();
-            self.desk.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
+            self.state.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
         }
         self.close_connection(now, key, refused.reason, Some(refused.detail));
     }
@@ -112,13 +114,13 @@ impl Engine {
             // What it is still owed of them goes before the DISCONNECT.
             self.finish_fan_out(now, key);
         }
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
-            self.uplinks.brokers.say_goodbye(&mut self.desk, key, false);
+            self.uplinks.brokers.say_goodbye(&mut self.state, key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() && connection.session.is_some() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
             let home =
-                reference.map(str::to_owned).or_else(|| self.homes.reference_of_home(&self.desk, connection.session));
+                reference.map(str::to_owned).or_else(|| self.homes.reference_of_home(&self.state, connection.session));
             let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
@@ -127,7 +129,7 @@ impl Engine {
                 ..Disconnect::new(reason.code_of_disconnect())
             };
             let (version, max) = (connection.version, connection.max_packet_out);
-            self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
+            self.state.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
         }
         self.end_connection(now, key, reason, detail);
     }
@@ -135,7 +137,7 @@ impl Engine {
     /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
     /// were.
     pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
-        let connections = self.desk.connections.iter();
+        let connections = self.state.connections.iter();
         let of_client = connections.filter(|(_, it)| {
             let wanted = whom == Evicted::Everyone || it.version == Version::V5;
             wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != UPLINK_LISTENER
@@ -150,7 +152,7 @@ impl Engine {
 
     /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
     pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase == Phase::Closing {
             return;
         }
@@ -160,56 +162,56 @@ impl Engine {
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
         }
-        self.desk.connections.drop_withheld(key);
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        self.state.connections.drop_withheld(key);
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         connection.phase = Phase::Closing;
         let connection_listener = connection.listener;
         let session = connection.session.take();
         if let Some(extra) = connection.extra.take() {
-            self.desk.memory.held -= extra.aliases_in.bytes();
+            self.state.memory.held -= extra.aliases_in.bytes();
             self.end_admission(key, &extra);
             if let Some(rate) = &extra.rate {
-                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+                self.state.timers.cancel(rate.waits_until, Timer::Rate(key));
             }
             if let Some(packet) = extra.packet_left {
-                self.desk.memory.held -= packet.bytes() as u64;
-                self.desk.memory.input_bytes -= packet.bytes() as u64;
+                self.state.memory.held -= packet.bytes() as u64;
+                self.state.memory.input_bytes -= packet.bytes() as u64;
             }
             if let Some(parked) = extra.parked {
-                self.desk.timers.cancel(parked.until, Timer::Parked(key));
-                self.desk.memory.held -= parked.bytes.len() as u64;
-                self.desk.memory.input_bytes -= parked.bytes.len() as u64;
+                self.state.timers.cancel(parked.until, Timer::Parked(key));
+                self.state.memory.held -= parked.bytes.len() as u64;
+                self.state.memory.input_bytes -= parked.bytes.len() as u64;
             }
         }
         self.uplinks.forget_waiting(key);
         self.observers.forget_waiting(key);
         let of_uplink = connection_listener == UPLINK_LISTENER;
-        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, Millis::NEVER);
-        self.desk.events.push_back(Event::Close { key, reason });
+        self.state.connections.set_connection_timer(&mut self.state.timers, key, Millis::NEVER);
+        self.state.events.push_back(Event::Close { key, reason });
         if of_uplink {
             uplinking!(self).lose_uplink(now, key, reason, detail.as_deref());
             return;
         }
         let Some(session) = session else {
-            self.desk.counters.connects_refused[reason.number()] += 1;
+            self.state.counters.connects_refused[reason.number()] += 1;
             let detail = detail.unwrap_or_default();
-            self.desk.events.push_back(Event::Log(LogEvent::Refused { key, reason, detail }));
+            self.state.events.push_back(Event::Log(LogEvent::Refused { key, reason, detail }));
             return;
         };
-        self.desk.counters.disconnects[reason.number()] += 1;
-        if let Some(session) = self.desk.sessions.get(session.0) {
+        self.state.counters.disconnects[reason.number()] += 1;
+        if let Some(session) = self.state.sessions.get(session.0) {
             let client_id = session.client_id.to_string();
-            self.desk.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
+            self.state.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
         }
         // A relayed client whose edge has ended comes back by another one.
-        let relayed = self.desk.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);
+        let relayed = self.state.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);
         let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
         ending!(self).detach_session(now, session, reason, sent_on);
     }
 
     /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
     pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         connection.timer = Millis::NEVER;
         match connection.phase {
             Phase::Closing => {}
@@ -224,11 +226,11 @@ impl Engine {
                 } else if connection.paused && connection.is_parked() {
                     // Its silence is our doing; it is asked again later.
                     let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
-                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, later);
+                    self.state.connections.set_connection_timer(&mut self.state.timers, key, later);
                 } else if deadline <= now.monotonic {
                     self.close_connection(now, key, Reason::KeepAliveTimeout, None);
                 } else {
-                    self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
+                    self.state.connections.set_connection_timer(&mut self.state.timers, key, deadline);
                 }
             }
         }
@@ -237,7 +239,7 @@ impl Engine {
     /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
     pub fn begin_shutdown(&mut self, now: Now) {
         self.publish_last_wills(now);
-        let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
+        let keys: Vec<ConnectionKey> = self.state.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.end_waiting(now, key, Reason::ServerShuttingDown);
         }

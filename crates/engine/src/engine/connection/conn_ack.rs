@@ -13,7 +13,7 @@ impl Engine {
         let reason = Reason::of_code(error.reason_code());
         if let DecodeError::UnsupportedVersion { level } = error {
             let version = if *level > 5 { Version::V5 } else { Version::V311 };
-            if let Some(connection) = self.desk.connections.get_mut(key) {
+            if let Some(connection) = self.state.connections.get_mut(key) {
                 connection.version = version;
             }
             self.refuse_connect(now, key, reason, error.to_string());
@@ -24,7 +24,7 @@ impl Engine {
 
     /// Answers a CONNECT with the reason why not, and closes.
     pub(crate) fn refuse_connect(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: String) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         let reference = self.reference_for(connection.listener);
         self.refuse_with_reference(now, key, reason, detail, reference.as_deref());
     }
@@ -38,7 +38,7 @@ impl Engine {
         detail: String,
         reference: Option<&str>,
     ) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         let (version, max_packet) = (connection.version, connection.max_packet_out);
         let properties = ConnAckProperties {
             reason_string: (!detail.is_empty()).then_some(&detail[..]).or(Some(reason.text())),
@@ -48,7 +48,7 @@ impl Engine {
         let packet = ConnAck { session_present: false, reason_code: reason.code(), properties };
         // MQTT 3 has no words for some reasons; then the connection is just closed.
         if version.is_v5() || ConnectReturnCode::from_reason(reason.code()).is_some() {
-            self.desk.send(key, PacketType::ConnAck, |out| packet.encode_within(version, max_packet, out).is_ok());
+            self.state.send(key, PacketType::ConnAck, |out| packet.encode_within(version, max_packet, out).is_ok());
         }
         self.end_connection(now, key, reason, Some(detail));
     }

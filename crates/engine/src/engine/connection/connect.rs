@@ -25,7 +25,7 @@ impl Engine {
                 return Flow::Next;
             }
         };
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
         connection.version = connect.version;
         // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
         connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
@@ -55,7 +55,7 @@ impl Engine {
         } else {
             asked_for
         };
-        let is_of_hub = self.desk.connections.get(key).is_some_and(|connection| connection.is_of_hub);
+        let is_of_hub = self.state.connections.get(key).is_some_and(|connection| connection.is_of_hub);
         if is_of_hub || self.settings.authentication == Authentication::External {
             connecting!(self).ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;
@@ -66,8 +66,8 @@ impl Engine {
 
     /// The control plane has decided about a CONNECT.
     pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
-        self.desk.journal.now = now;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        self.state.journal.now = now;
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         let tenant = connection.tenant;
         let open = connection.phase == Phase::Open;
         let Some(extra) = connection.extra.as_mut() else { return };
@@ -89,8 +89,8 @@ impl Engine {
             (Verdict::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
                 // It arrived before anyone could pay for it.
-                let payer = self.desk.connections.payer_of(key);
-                self.desk.meters.count_input(Some(payer), packet_len(body.len()));
+                let payer = self.state.connections.payer_of(key);
+                self.state.meters.count_input(Some(payer), packet_len(body.len()));
             }
             (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
@@ -110,12 +110,12 @@ impl Engine {
         connect: &Connect<'_>,
         accepted: &Accepted,
     ) {
-        if self.homes.home_of(&self.desk, partition_of(tenant, client_id)) != Home::Here {
+        if self.homes.home_of(&self.state, partition_of(tenant, client_id)) != Home::Here {
             // It was, when the verdict was asked for.
             return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
         }
-        let existing = self.desk.sessions.find_session(tenant, client_id);
-        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        let existing = self.state.sessions.find_session(tenant, client_id);
+        let listener = self.state.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
         let allowed = connecting!(self).check_client(subject, existing, connect);
         if let Err(refused) = allowed.and_then(|()| connecting!(self).take_places(tenant, existing)) {
@@ -136,9 +136,9 @@ impl Engine {
         connect: &Connect<'_>,
         accepted: &Accepted,
     ) {
-        let mark = self.desk.journal.mark();
+        let mark = self.state.journal.mark();
         // The old connection ends first, so that its will and its session end as if it had broken off.
-        if let Some(old) = existing.and_then(|session| self.desk.sessions.get(session.0)?.connection) {
+        if let Some(old) = existing.and_then(|session| self.state.sessions.get(session.0)?.connection) {
             self.take_parked(now, old);
             self.close_connection(now, old, Reason::SessionTakenOver, None);
         }
@@ -156,30 +156,30 @@ impl Engine {
         connecting!(self).bind(now, key, session, connect, &granted);
         subscribing!(self).set_standing(now, session, standing);
         connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
-        self.desk.sessions.store_session(&mut self.desk.journal, session);
-        let promises = self.desk.journal.has_written_since(mark);
+        self.state.sessions.store_session(&mut self.state.journal, session);
+        let promises = self.state.journal.has_written_since(mark);
         if !connecting!(self).send_conn_ack(key, connect, &granted, present, promises, accepted) {
             let detail = "CONNACK is larger than the client's maximum packet size";
             self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
             return;
         }
-        self.desk.counters.connects_accepted += 1;
-        self.desk.events.push_back(Event::Log(LogEvent::Connected {
+        self.state.counters.connects_accepted += 1;
+        self.state.events.push_back(Event::Log(LogEvent::Connected {
             key,
             client_id: client_id.to_owned(),
             version: connect.version,
             session_present: present,
         }));
-        if let Some(connection) = self.desk.connections.get_mut(key) {
+        if let Some(connection) = self.state.connections.get_mut(key) {
             // What the wait for a verdict needed is over.
             connection.settle();
         }
-        let event = self.sys.client_event(now, &mut self.desk, session, None);
+        let event = self.sys.client_event(now, &mut self.state, session, None);
         publishing!(self).publish_client_event(now, event);
         if resumed.is_some() {
             self.ask_for_rights_again(now, session);
-            self.groups.announce_presence(&self.desk, &mut self.links, session, true);
-            self.desk.resume(now.monotonic, &mut self.layouts, session);
+            self.groups.announce_presence(&self.state, &mut self.links, session, true);
+            self.state.resume(now.monotonic, &mut self.layouts, session);
         }
     }
 }

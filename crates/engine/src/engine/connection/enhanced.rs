@@ -10,7 +10,7 @@ use tidegate_mqtt::ReasonCode;
 impl Engine {
     /// A client that was in has proven anew who it is, or failed to ([MQTT-4.12.1-2]).
     pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         let session = connection.session;
         let enhanced = connection.extra.as_mut().and_then(|extra| extra.enhanced.as_mut());
         let Some(enhanced) = enhanced.filter(|enhanced| enhanced.running) else { return };
@@ -21,7 +21,7 @@ impl Engine {
                 connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
                 if let Some(session) = session {
                     connecting!(self).identify(session, accepted.identity);
-                    self.desk.sessions.store_session(&mut self.desk.journal, session);
+                    self.state.sessions.store_session(&mut self.state.journal, session);
                 }
             }
             Verdict::Refuse(reason) => self.close_connection(now, key, reason, None),

@@ -66,20 +66,20 @@ fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
 impl Engine {
     /// Takes bytes that arrived on a connection, split anywhere.
     pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
-        self.desk.counters.bytes_in += bytes.len() as u64;
-        self.desk.journal.now = now;
-        self.desk.tenants.look_at_rates();
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        self.state.counters.bytes_in += bytes.len() as u64;
+        self.state.journal.now = now;
+        self.state.tenants.look_at_rates();
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         match connection.tail.take() {
             None => {
                 let taken = self.take_frames(now, key, bytes);
-                let payer = self.desk.connections.note_arrival(now, key, taken);
-                self.desk.meters.count_input(payer, taken);
+                let payer = self.state.connections.note_arrival(now, key, taken);
+                self.state.meters.count_input(payer, taken);
                 self.keep_tail(now, key, &bytes[taken..]);
             }
             Some(mut tail) => {
-                self.desk.memory.held += bytes.len() as u64;
-                self.desk.memory.input_bytes += bytes.len() as u64;
+                self.state.memory.held += bytes.len() as u64;
+                self.state.memory.input_bytes += bytes.len() as u64;
                 tail.extend_from_slice(bytes);
                 self.take_frames_of_tail(now, key, tail);
             }
@@ -92,14 +92,14 @@ impl Engine {
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
     fn take_frames_of_tail(&mut self, now: Now, key: ConnectionKey, mut tail: Box<Vec<u8>>) {
         let taken = self.take_frames(now, key, &tail);
-        let payer = self.desk.connections.note_arrival(now, key, taken);
-        self.desk.meters.count_input(payer, taken);
-        self.desk.memory.held -= taken as u64;
-        self.desk.memory.input_bytes -= taken as u64;
+        let payer = self.state.connections.note_arrival(now, key, taken);
+        self.state.meters.count_input(payer, taken);
+        self.state.memory.held -= taken as u64;
+        self.state.memory.input_bytes -= taken as u64;
         let rest = tail.len() - taken;
-        let Some(connection) = self.desk.connections.get_mut(key) else {
-            self.desk.memory.held -= rest as u64;
-            self.desk.memory.input_bytes -= rest as u64;
+        let Some(connection) = self.state.connections.get_mut(key) else {
+            self.state.memory.held -= rest as u64;
+            self.state.memory.input_bytes -= rest as u64;
             return;
         };
         if rest > 0 {
@@ -118,17 +118,17 @@ impl Engine {
         if rest.is_empty() {
             return;
         }
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         connection.tail = Some(Box::new(rest.to_vec()));
-        self.desk.memory.held += rest.len() as u64;
-        self.desk.memory.input_bytes += rest.len() as u64;
+        self.state.memory.held += rest.len() as u64;
+        self.state.memory.input_bytes += rest.len() as u64;
         self.check_tail(now, key);
     }
 
     fn check_tail(&mut self, now: Now, key: ConnectionKey) {
-        let over_ceiling = self.desk.memory.is_far_over_ceiling();
+        let over_ceiling = self.state.memory.is_far_over_ceiling();
         let limit = self.settings.limits.pipelined_bytes as usize;
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         let waiting = connection.tail.as_ref().map_or(0, |tail| tail.len());
         if connection.phase == Phase::Authenticating && waiting > limit {
             self.close_connection(now, key, Reason::PipelinedTooMuch, None);
@@ -139,17 +139,17 @@ impl Engine {
 
     /// Takes as many whole frames as there are and may be taken; returns how many bytes they were.
     fn take_frames(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
-        let before = self.desk.to_write.begin_input();
+        let before = self.state.to_write.begin_input();
         let taken = self.take_each_frame(now, key, bytes);
-        self.desk.to_write.end_input(before);
+        self.state.to_write.end_input(before);
         taken
     }
 
     fn take_each_frame(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
         let mut taken = 0;
         loop {
-            let Some(connection) = self.desk.connections.get(key) else { return bytes.len() };
-            if !self.desk.to_close.is_empty() && self.desk.to_close.iter().any(|(other, ..)| *other == key) {
+            let Some(connection) = self.state.connections.get(key) else { return bytes.len() };
+            if !self.state.to_close.is_empty() && self.state.to_close.iter().any(|(other, ..)| *other == key) {
                 // It may have been resumed before the close is worked off. The client sends these packets again.
                 return bytes.len();
             }
@@ -162,7 +162,7 @@ impl Engine {
             if rest.is_empty() {
                 return taken;
             }
-            let max = match self.desk.settings.listener(connection.listener) {
+            let max = match self.state.settings.listener(connection.listener) {
                 Some(listener) => listener.max_packet_size,
                 None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
@@ -196,14 +196,14 @@ impl Engine {
 
     #[inline]
     fn take_frame(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>, whole: &[u8]) -> Result<Flow, Refused> {
-        let Some(connection) = self.desk.connections.get(key) else { return Ok(Flow::Hold) };
+        let Some(connection) = self.state.connections.get(key) else { return Ok(Flow::Hold) };
         if connection.listener == UPLINK_LISTENER {
             return self.take_uplink_frame(now, key, frame, whole);
         }
         let version = connection.version;
         let packet_type = frame.packet_type();
         if connection.phase == Phase::AwaitConnect {
-            self.desk.counters.packets_in[packet_type as usize] += 1;
+            self.state.counters.packets_in[packet_type as usize] += 1;
             check_first_byte(whole)?;
             return Ok(self.handle_connect(now, key, frame));
         }
@@ -213,14 +213,14 @@ impl Engine {
         if connection.is_parked() && !passes_parked(packet_type) && !self.is_repetition(key, version, frame) {
             return Ok(parking!(self).park_frame(key, whole));
         }
-        self.desk.counters.packets_in[packet_type as usize] += 1;
+        self.state.counters.packets_in[packet_type as usize] += 1;
         match packet_type {
             PacketType::Publish => {
-                let listener = self.desk.settings.listener(connection.listener);
+                let listener = self.state.settings.listener(connection.listener);
                 let limits_rate =
-                    listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
+                    listener.is_some_and(ListenerSettings::limits_rate) || self.state.tenants.limit_rates();
                 if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
-                    self.desk.counters.packets_in[packet_type as usize] -= 1;
+                    self.state.counters.packets_in[packet_type as usize] -= 1;
                     return Ok(parking!(self).park_frame(key, whole));
                 }
                 if limits_rate {
@@ -237,7 +237,7 @@ impl Engine {
                 tidegate_mqtt::PingReq::decode(version, frame.first_byte, frame.body)?;
                 let mut answer = Vec::new();
                 PingResp.encode(&mut answer);
-                self.desk.send_ahead(key, PacketType::PingResp, &answer);
+                self.state.send_ahead(key, PacketType::PingResp, &answer);
             }
             PacketType::Disconnect => self.handle_disconnect(now, key, version, frame)?,
             PacketType::Auth => connecting!(self).handle_auth(now, key, version, frame)?,
@@ -257,7 +257,7 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let disconnect = Disconnect::decode(version, frame.first_byte, frame.body)?;
-        let session = self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get_mut(session.0));
+        let session = self.state.connections.session_of(key).and_then(|session| self.state.sessions.get_mut(session.0));
         if let Some(seconds) = disconnect.session_expiry_interval
             && let Some(session) = session
         {
@@ -279,14 +279,14 @@ impl Engine {
 
     /// Gives a connection to the shard that its client lives on.
     fn hand_over(&mut self, key: ConnectionKey, home: ShardId, bytes: Vec<u8>) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         let listener = connection.listener;
         self.release_connection(key);
         // It is counted where it ends up, and so is what it has sent.
-        self.desk.counters.sockets_opened -= 1;
-        self.desk.counters.packets_in[PacketType::Connect as usize] -= 1;
-        self.desk.counters.bytes_in -= bytes.len() as u64;
-        self.desk.events.push_back(Event::HandOver { key, home, listener, bytes });
+        self.state.counters.sockets_opened -= 1;
+        self.state.counters.packets_in[PacketType::Connect as usize] -= 1;
+        self.state.counters.bytes_in -= bytes.len() as u64;
+        self.state.events.push_back(Event::HandOver { key, home, listener, bytes });
     }
 
     /// Whether a packet repeats a QoS 2 PUBLISH that was taken already. It is only answered, and so does not wait:
@@ -294,7 +294,7 @@ impl Engine {
     #[cold]
     fn is_repetition(&self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
         let Ok(raw) = RawPublish::decode(version, frame.first_byte, frame.body) else { return false };
-        let session = self.desk.connections.session_of(key).and_then(|session| self.desk.sessions.get(session.0));
+        let session = self.state.connections.session_of(key).and_then(|session| self.state.sessions.get(session.0));
         let received = session.and_then(|session| session.flow.as_ref()).map(|flow| &flow.received);
         frame.packet_type() == PacketType::Publish
             && raw.qos == QoS::ExactlyOnce
@@ -312,7 +312,7 @@ impl Engine {
 
     /// One queue or link less to wait for; the last one lets the publisher go on.
     pub(crate) fn unpark(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return };
         parked.waits = parked.waits.saturating_sub(1);
         if parked.waits == 0 {
@@ -342,7 +342,7 @@ impl Engine {
     /// A parked publisher is gone. What it had sent before counts, its goodbye above all: nobody is left to be held
     /// back.
     pub(crate) fn take_parked(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.is_suspended() {
             self.take_goodbye(now, key);
         } else if connection.is_parked() {
@@ -355,13 +355,13 @@ impl Engine {
 
     /// Works off what was kept back, then what was not read.
     fn resume_parked(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         let connection_listener = connection.listener;
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.take()) else { return };
         self.groups.dealers.waiting.remove(&key);
-        self.desk.timers.cancel(parked.until, Timer::Parked(key));
-        self.desk.memory.held -= parked.bytes.len() as u64;
-        self.desk.memory.input_bytes -= parked.bytes.len() as u64;
+        self.state.timers.cancel(parked.until, Timer::Parked(key));
+        self.state.memory.held -= parked.bytes.len() as u64;
+        self.state.memory.input_bytes -= parked.bytes.len() as u64;
         if connection_listener == PRINCIPAL_LISTENER {
             return self.resume_principal(now, key);
         }
@@ -369,20 +369,20 @@ impl Engine {
         let mut taken = self.observers.len_of_given_up(key, &parked.bytes);
         if taken > 0 {
             taken = self.take_frames(now, key, &parked.bytes[..taken]);
-            let waits_again = self.desk.connections.get(key).is_some_and(Connection::is_parked);
+            let waits_again = self.state.connections.get(key).is_some_and(Connection::is_parked);
             if !waits_again {
                 self.observers.end_giving_up(key);
             }
         }
         taken += self.take_frames(now, key, &parked.bytes[taken..]);
-        debug_assert!(taken == parked.bytes.len() || self.desk.connections.get(key).is_none_or(|c| c.paused));
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        debug_assert!(taken == parked.bytes.len() || self.state.connections.get(key).is_none_or(|c| c.paused));
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.is_parked() {
             return;
         }
         if connection.paused {
             connection.paused = false;
-            self.desk.events.push_back(Event::ResumeReading { key });
+            self.state.events.push_back(Event::ResumeReading { key });
         }
         if let Some(tail) = connection.tail.take() {
             self.take_frames_of_tail(now, key, tail);

@@ -6,7 +6,7 @@ mod conn_ack;
 mod connect;
 mod enhanced;
 mod input;
-mod redirecting;
+pub(super) mod redirecting;
 mod suspension;
 mod to_write;
 mod wills;

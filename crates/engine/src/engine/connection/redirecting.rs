@@ -1,7 +1,14 @@
 //! Clients that are sent to another server while this one drains.
 
-use crate::engine::{Engine, Redirecting};
+use crate::engine::Engine;
 use crate::ids::ListenerId;
+
+/// Where clients are sent.
+#[derive(Debug)]
+pub(crate) struct Redirecting {
+    /// What MQTT 5 clients are told to use; without it their listener's reference.
+    pub reference: Option<Box<str>>,
+}
 
 impl Engine {
     /// What clients whose home is elsewhere are told when this server drains; their connections are not the engine's.
@@ -14,7 +21,7 @@ impl Engine {
         if let Some(reference) = self.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
             return Some(reference.to_string());
         }
-        self.desk.settings.listener(listener).and_then(|listener| listener.server_reference.clone())
+        self.state.settings.listener(listener).and_then(|listener| listener.server_reference.clone())
     }
 
     /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections

@@ -13,7 +13,7 @@ impl Engine {
     /// A table is in force: those who waited are served, wait on, or hear that they are not served here.
     pub(crate) fn end_suspension(&mut self, now: Now) {
         for (key, partition) in parking!(self).suspended() {
-            match (self.homes.home_of(&self.desk, partition), self.homes.meant(partition)) {
+            match (self.homes.home_of(&self.state, partition), self.homes.meant(partition)) {
                 (Home::Here, _) => self.go_on(now, key),
                 (Home::Nowhere, Home::Here) if self.homes.is_patient(now) => {}
                 (home, _) => self.send_on(now, key, home),
@@ -22,10 +22,10 @@ impl Engine {
     }
 
     fn go_on(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         connection.extra_mut().suspended = false;
         if connection.output.as_mut().is_some_and(|output| output.go_on()) {
-            self.desk.to_write.note(connection, key);
+            self.state.to_write.note(connection, key);
         }
         connection.last_seen = now.monotonic;
         parking!(self).go_on_with_steps(key);
@@ -55,7 +55,7 @@ impl Engine {
     /// Ends a connection, which may be of a client that waits. What is withheld is another's to say. Who is owed
     /// nothing hears the reason.
     pub(crate) fn end_waiting(&mut self, now: Now, key: ConnectionKey, reason: Reason) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.is_suspended() && connection.output.as_ref().is_none_or(|output| output.is_empty()) {
             connection.extra_mut().suspended = false;
             if let Some(output) = connection.output.as_mut() {
@@ -68,7 +68,7 @@ impl Engine {
     /// A client that waits is gone. Nothing that it has sent meanwhile was acknowledged, and it may send it elsewhere;
     /// only its goodbye counts.
     pub(crate) fn take_goodbye(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         let version = connection.version;
         let parked = connection.extra.as_ref().and_then(|extra| extra.parked.as_ref());
         let kept = parked.map(|parked| parked.bytes.clone()).unwrap_or_default();
@@ -88,11 +88,11 @@ impl Engine {
     pub(crate) fn goes_on_waiting(&mut self, now: Now, key: ConnectionKey) -> bool {
         let is_patient = self.homes.is_patient(now);
         let limit = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let Some(connection) = self.desk.connections.get_mut(key).filter(|it| it.is_suspended()) else { return false };
+        let Some(connection) = self.state.connections.get_mut(key).filter(|it| it.is_suspended()) else { return false };
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return false };
         if is_patient || parked.bytes.is_empty() {
             parked.until = limit;
-            self.desk.timers.set(limit, Timer::Parked(key));
+            self.state.timers.set(limit, Timer::Parked(key));
             return true;
         }
         self.end_waiting(now, key, Reason::NotServedHere);

@@ -23,7 +23,7 @@ impl Engine {
             return;
         }
         let sessions: Vec<SessionKey> =
-            self.desk.connections.iter().filter_map(|(_, connection)| connection.session).collect();
+            self.state.connections.iter().filter_map(|(_, connection)| connection.session).collect();
         for key in sessions {
             ending!(self).schedule_will(now, key, Reason::ServerShuttingDown);
         }

@@ -13,7 +13,7 @@ use crate::telling::reason::Reason;
 impl Engine {
     /// What came just before from another shard was written down there: now it is here.
     pub(crate) fn handle_crossing(&mut self, from: ShardId, number: u64) {
-        self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
+        self.state.journal.put(Key::Crossed(number, self.place), |_| {});
         self.links.send(from, Record::Crossed { number });
     }
 
@@ -43,7 +43,7 @@ impl Engine {
         for (number, left) in replay.left {
             done.push((number, left.crossed.clone()));
             if left.message.is_expired(now.monotonic) {
-                self.desk.counters.drop_message(Reason::MessageExpired);
+                self.state.counters.drop_message(Reason::MessageExpired);
                 continue;
             }
             let crossed = match &left.way {
@@ -58,12 +58,12 @@ impl Engine {
             };
             if crossed {
                 // Should this process die as well before all shards have come so far.
-                self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
+                self.state.journal.put(Key::Crossed(number, self.place), |_| {});
             }
         }
         self.recovery.replayed = done;
         if self.place.shard == ShardId(0) {
-            self.recovery.forget_replayed(self.place, &mut self.desk);
+            self.recovery.forget_replayed(self.place, &mut self.state);
         } else {
             self.links.send(ShardId(0), Record::Replayed);
         }

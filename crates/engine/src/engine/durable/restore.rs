@@ -56,10 +56,10 @@ impl Engine {
             if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
         if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
-            all.close_restored(&mut self.desk)?;
+            all.close_restored(&mut self.state)?;
         }
         match read {
-            Key::Numbers(_) => self.desk.journal.note_used(Reserved::read(value).map_err(wrong)?),
+            Key::Numbers(_) => self.state.journal.note_used(Reserved::read(value).map_err(wrong)?),
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 subscribing!(self).restore_session(now, all, session, record).map_err(wrong)?;
@@ -72,7 +72,7 @@ impl Engine {
             }
             Key::Received(session, id) => {
                 part(all, session)?;
-                all.restore_received(&mut self.desk, id, value).map_err(wrong)?;
+                all.restore_received(&mut self.state, id, value).map_err(wrong)?;
             }
             Key::Entry(session, number) => {
                 part(all, session)?;
@@ -103,16 +103,16 @@ impl Engine {
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Outgoing(number) => {
-                self.outgoing.restore_outgoing(now, &mut self.desk, number, value).map_err(wrong)?;
+                self.outgoing.restore_outgoing(now, &mut self.state, number, value).map_err(wrong)?;
             }
             Key::Mark(name, shard) => {
                 let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
-                self.desk.exchanges.marks.restore(name, shard, by);
+                self.state.exchanges.marks.restore(name, shard, by);
             }
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += u64::from(!message.payload().is_empty());
-                self.retained.restore_retained(now, &mut self.desk, tenant, message);
+                self.retained.restore_retained(now, &mut self.state, tenant, message);
             }
             Key::Foreign => {}
         }
@@ -127,16 +127,16 @@ impl Engine {
     /// When messages are missing that sessions are owed.
     pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
         let mut all = self.recovery.restoration.take().unwrap_or_default();
-        all.close_restored(&mut self.desk)?;
+        all.close_restored(&mut self.state)?;
         let mut missing = 0;
         for (stored, restoring) in std::mem::take(&mut all.pending) {
-            missing += all.restore_queue(&mut self.desk, stored, restoring);
+            missing += all.restore_queue(&mut self.state, stored, restoring);
         }
         if missing > 0 {
             return Err(RestoreError::MissingMessages { messages: missing });
         }
         for key in std::mem::take(&mut all.broken_off) {
-            self.desk.sessions.store_session(&mut self.desk.journal, key);
+            self.state.sessions.store_session(&mut self.state.journal, key);
         }
         let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
         for shard in self.place.others() {

@@ -29,30 +29,30 @@ impl Engine {
             return Err(ImageError::NotAtHome(partition));
         }
         let in_store = |key: &SessionKey| {
-            let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+            let flow = self.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
             flow.is_some_and(|flow| flow.tail.is_some())
         };
-        if self.desk.sessions.sessions_of(partition).iter().any(in_store) {
+        if self.state.sessions.sessions_of(partition).iter().any(in_store) {
             return Err(ImageError::InStore(partition));
         }
         self.close_partition(now, partition);
         let mut out = begin();
         out.put_u16(partition.0);
-        let sessions = self.desk.sessions.sessions_of(partition);
+        let sessions = self.state.sessions.sessions_of(partition);
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
-            if let Some(session) = self.desk.sessions.get(key.0) {
+            if let Some(session) = self.state.sessions.get(key.0) {
                 imaging!(self).put_session(&mut out, now, *key, session);
             }
         }
-        self.retained.take_retained(&mut self.desk, &mut out, now, partition);
-        self.desk.exchanges.put_marks(&mut out, partition);
+        self.retained.take_retained(&mut self.state, &mut out, now, partition);
+        self.state.exchanges.put_marks(&mut out, partition);
         self.groups.put_kept(&self.links.roster, &mut out, now, Partitions::of(partition));
-        self.desk.exchanges.put_dealt_before(&mut out, Partitions::NONE);
+        self.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
         self.outgoing.put_outgoing(&mut out, now, partition);
-        self.outgoing.forget_outgoing(&mut self.desk, Partitions::of(partition));
+        self.outgoing.forget_outgoing(&mut self.state, Partitions::of(partition));
         self.retained.put_removed(&mut out, partition);
-        self.retained.forget_removed(&mut self.desk, partition);
+        self.retained.forget_removed(&mut self.state, partition);
         for key in sessions {
             moving!(self).forget_session(now, key);
         }

@@ -31,7 +31,7 @@ impl Engine {
         if partition.0 >= PARTITIONS || !self.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
-        let sessions = read_sessions(now, partition, &mut reader, &self.desk.sessions)?;
+        let sessions = read_sessions(now, partition, &mut reader, &self.state.sessions)?;
         let mut retained = Vec::new();
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
@@ -48,18 +48,18 @@ impl Engine {
             return Err(WireError { reading: "the end of the image" }.into());
         }
         for (name, by) in marks {
-            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, by);
+            self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, by);
         }
         for session in sessions {
             moving!(self).adopt_session(now, session);
         }
         for message in retained {
-            self.retained.adopt_retained(now, &mut self.desk, &self.homes, &self.uplinks.brokers.config, message);
+            self.retained.adopt_retained(now, &mut self.state, &self.homes, &self.uplinks.brokers.config, message);
         }
-        self.retained.adopt_removed(now, &mut self.desk, removed);
-        self.groups.kept.adopt_kept(now, &mut self.desk, &mut self.links, partition, kept);
+        self.retained.adopt_removed(now, &mut self.state, removed);
+        self.groups.kept.adopt_kept(now, &mut self.state, &mut self.links, partition, kept);
         deciding!(self).adopt_dealt_before(dealt_before);
-        self.outgoing.adopt_outgoing(&mut self.desk, outgoing);
+        self.outgoing.adopt_outgoing(&mut self.state, outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);

@@ -18,8 +18,8 @@ impl Engine {
     /// [`Engine::release_partitions`]. MQTT 5 clients are told to use `reference`, the new home, as far as one is
     /// given.
     pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
-        self.desk.journal.now = now;
-        self.desk.moving = self.desk.moving.with(partitions);
+        self.state.journal.now = now;
+        self.state.moving = self.state.moving.with(partitions);
         self.handover.exporting = true;
         for partition in partitions.iter() {
             self.close_clients_of(now, partition, Reason::UseAnotherServer, reference);
@@ -30,7 +30,7 @@ impl Engine {
 
     /// Ends the hold; who serves the partitions is in the table again.
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
-        self.desk.moving = self.desk.moving.without(partitions);
+        self.state.moving = self.state.moving.without(partitions);
         self.handover.rest = None;
         moving!(self).release_transfers(now, partitions);
         ending!(self).publish_held(now);
@@ -74,14 +74,14 @@ impl Engine {
         max_bytes: u64,
         others: Partitions,
     ) -> Result<Snapshot, ImageError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let own = self.place.own(partitions);
         let mut bytes = 0;
         let mut loading = false;
         let sessions: Vec<SessionKey> =
-            own.iter().flat_map(|partition| self.desk.sessions.sessions_of(*partition)).collect();
+            own.iter().flat_map(|partition| self.state.sessions.sessions_of(*partition)).collect();
         for key in &sessions {
-            if let Some(flow) = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
+            if let Some(flow) = self.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
                 bytes += flow.waiting().1 + flow.inflight_bytes;
                 loading |= flow.tail.is_some();
             }
@@ -91,7 +91,7 @@ impl Engine {
         }
         if loading {
             for key in sessions {
-                self.desk.load_tail(key);
+                self.state.sessions.load_tail(&self.state.journal, &mut self.state.events, key);
             }
             return Ok(Snapshot::Loading);
         }
@@ -108,17 +108,17 @@ impl Engine {
     /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained
     /// messages stay: every orchestrator has those that its clients subscribe to.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let aside = moving!(self).abandon_transfers(partitions);
         self.send_on_all_of(now, partitions);
-        self.desk.exchanges.note_left(partitions);
+        self.state.exchanges.note_left(partitions);
         let own = self.place.own(partitions).into_iter().collect();
-        self.desk.exchanges.leave_marks(self.place, &mut self.desk.journal, own);
-        self.outgoing.forget_outgoing(&mut self.desk, partitions);
+        self.state.exchanges.leave_marks(self.place, &mut self.state.journal, own);
+        self.outgoing.forget_outgoing(&mut self.state, partitions);
         let mut all = Owed::default();
         for partition in self.place.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
-            for key in self.desk.sessions.sessions_of(partition) {
+            for key in self.state.sessions.sessions_of(partition) {
                 moving!(self).forget_session(now, key);
             }
         }
@@ -129,16 +129,16 @@ impl Engine {
 
     /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on.
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         for partition in self.place.own(partitions) {
             let topics: Vec<(TenantId, String)> =
                 self.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
             for (tenant, topic) in topics {
                 if self.retained.values.clear(tenant, &topic).is_some() {
-                    self.desk.journal.delete(Key::Retained(tenant, &topic));
+                    self.state.journal.delete(Key::Retained(tenant, &topic));
                 }
             }
-            self.retained.forget_removed(&mut self.desk, partition);
+            self.retained.forget_removed(&mut self.state, partition);
         }
         self.after_frame(now);
     }
@@ -154,7 +154,7 @@ impl Engine {
         now: Now,
         images: &[PartitionImage],
     ) -> Result<(Vec<(PartitionId, Owed)>, Owed), ImageError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let partitions: Partitions = images.iter().map(|image| image.partition).collect();
         self.hold_partitions(now, partitions, None);
         let given_up = self.forget_partitions(now, partitions);
@@ -167,7 +167,7 @@ impl Engine {
             }
             owed.push((image.partition, self.owed(image.partition)));
         }
-        self.desk.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
+        self.state.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
         if self.uplinks.brokers.config.has_uplinks_here() && self.place.shards == 1 {
             self.handover.begin_rest(partitions, true);
         } else if self.uplinks.brokers.config.has_uplinks_here() {
@@ -179,7 +179,7 @@ impl Engine {
     /// The number of the batch that holds all that was written so far; what was written is in the store once
     /// [`Engine::handle_committed`] has named it. `None` where nothing is kept.
     pub fn written_batch(&mut self) -> Option<u64> {
-        self.desk.journal.is_on().then(|| self.desk.journal.awaited_batch())
+        self.state.journal.is_on().then(|| self.state.journal.awaited_batch())
     }
 
     /// Ends the connections of a partition's clients; MQTT 5 clients are told to use `reference` instead.
@@ -190,8 +190,8 @@ impl Engine {
         reason: Reason,
         reference: Option<&str>,
     ) {
-        for key in self.desk.sessions.sessions_of(partition) {
-            if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
+        for key in self.state.sessions.sessions_of(partition) {
+            if let Some(connection) = self.state.sessions.get(key.0).and_then(|session| session.connection) {
                 self.close_towards(now, connection, reason, None, reference);
             }
         }

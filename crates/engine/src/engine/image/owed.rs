@@ -8,8 +8,8 @@ impl Engine {
     /// What a partition owes and keeps.
     pub fn owed(&self, partition: PartitionId) -> Owed {
         let mut owed = Owed::default();
-        for key in self.desk.sessions.sessions_of(partition) {
-            if let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.lasts()) {
+        for key in self.state.sessions.sessions_of(partition) {
+            if let Some(session) = self.state.sessions.get(key.0).filter(|session| session.lasts()) {
                 owed.add_session(session);
             }
         }

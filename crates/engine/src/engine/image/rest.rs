@@ -94,7 +94,7 @@ impl Engine {
     /// # Errors
     /// When the bytes are no rest.
     pub fn deliver_rest(&mut self, now: Now, partitions: Partitions, sifted: &[u8]) -> Result<u64, ImageError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let mut messages = 0;
         each_noted(now, sifted, |_, message| {
             moving!(self)

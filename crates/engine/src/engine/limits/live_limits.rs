@@ -1,9 +1,9 @@
 //! Limits that change while clients are connected.
 
-use crate::desk::high_water;
 use crate::engine::Engine;
 use crate::settings::overflow::OverflowRules;
 use crate::settings::{Limits, ListenerSettings, Settings};
+use crate::state::high_water;
 use std::sync::Arc;
 
 impl Engine {
@@ -28,10 +28,10 @@ impl Engine {
         }
         self.retained.values.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
         let settings = Arc::new(settings);
-        self.desk.overflow = OverflowRules::new(&settings);
-        self.desk.high_water = high_water(&settings, self.desk.blocked_connections);
-        self.desk.memory.ceiling = settings.limits.memory_ceiling;
-        self.desk.settings = Arc::clone(&settings);
+        self.state.overflow = OverflowRules::new(&settings);
+        self.state.high_water = high_water(&settings, self.state.blocked_connections);
+        self.state.memory.ceiling = settings.limits.memory_ceiling;
+        self.state.settings = Arc::clone(&settings);
         self.settings = settings;
     }
 }

@@ -7,7 +7,7 @@ use crate::now::{Millis, Now};
 impl Engine {
     /// A client may publish again.
     pub(crate) fn handle_rate_timer(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if let Some(rate) = connection.extra.as_mut().and_then(|extra| extra.rate.as_mut()) {
             rate.waits_until = Millis::NEVER;
             self.unpark(now, key);

@@ -13,7 +13,7 @@ impl Engine {
     /// full, connected or not. Looks at every session of the shard.
     pub fn slow_sessions(&self, now: Now, limit: usize) -> Vec<SlowSession> {
         let mut worst: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
-        for (key, session) in self.desk.sessions.iter() {
+        for (key, session) in self.state.sessions.iter() {
             let Some(weight) = self.settings.slowness(now, session) else { continue };
             worst.push(Reverse((weight.0, weight.1, key)));
             if worst.len() > limit {
@@ -21,13 +21,13 @@ impl Engine {
             }
         }
         let worst = worst.into_sorted_vec();
-        let sessions = worst.into_iter().filter_map(|Reverse((.., key))| self.desk.sessions.get(key));
+        let sessions = worst.into_iter().filter_map(|Reverse((.., key))| self.state.sessions.get(key));
         sessions.map(|session| describe(now, session)).collect()
     }
 
     /// How many clients [`Engine::slow_sessions`] knows of. Looks at every session of the shard.
     pub fn count_slow_sessions(&self, now: Now) -> u64 {
-        self.desk.sessions.iter().filter(|(_, session)| self.settings.slowness(now, session).is_some()).count() as u64
+        self.state.sessions.iter().filter(|(_, session)| self.settings.slowness(now, session).is_some()).count() as u64
     }
 }
 

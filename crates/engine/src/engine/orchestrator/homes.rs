@@ -17,7 +17,7 @@ use tidegate_mqtt::Version;
 impl Engine {
     /// Puts a table in force; `None` has everything at home here. Clients that are served elsewhere now are sent there.
     pub fn set_homes(&mut self, now: Now, table: Option<Homes>) {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let ended = table.as_ref().is_some_and(|table| table.lease_until <= now.monotonic);
         let patient_until = match &table {
             // Those who wait already have waited since the lease ended.
@@ -44,7 +44,7 @@ impl Engine {
         let Some(table) = self.homes.table.as_mut().filter(|_| until > now.monotonic) else { return };
         table.lease_until = until;
         if std::mem::take(&mut self.homes.ended) {
-            self.desk.journal.now = now;
+            self.state.journal.now = now;
             self.end_suspension(now);
             self.after_frame(now);
         }
@@ -53,7 +53,7 @@ impl Engine {
     /// The partitions of this shard that are served here now.
     pub fn served(&self) -> Partitions {
         Partitions::that(|partition| {
-            self.place.owns(partition) && self.homes.home_of(&self.desk, partition) == Home::Here
+            self.place.owns(partition) && self.homes.home_of(&self.state, partition) == Home::Here
         })
     }
 
@@ -65,7 +65,7 @@ impl Engine {
         if self.lease_deadline() > now.monotonic {
             return false;
         }
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         self.homes.ended = true;
         let patience = self.homes.table.as_ref().map_or(0, |table| table.patience_ms);
         self.homes.patient_until = now.monotonic.plus(patience);
@@ -77,10 +77,10 @@ impl Engine {
 
     /// Ends the connections of clients that are not at home here.
     fn close_those_elsewhere(&mut self, now: Now, unserved: Reason) {
-        let connected = self.desk.sessions.iter().filter_map(|(_, session)| {
+        let connected = self.state.sessions.iter().filter_map(|(_, session)| {
             let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER)?;
             let partition = partition_of(session.tenant, &session.client_id);
-            Some((key, self.homes.home_of(&self.desk, partition), self.homes.meant(partition) == Home::Here))
+            Some((key, self.homes.home_of(&self.state, partition), self.homes.meant(partition) == Home::Here))
         });
         let away: Vec<(ConnectionKey, Home, bool)> = connected.filter(|(_, home, _)| *home != Home::Here).collect();
         for (key, home, waits) in away {
@@ -102,7 +102,7 @@ impl Engine {
         client_id: &str,
     ) -> Option<Flow> {
         let home = if client_id.is_empty() {
-            let shard = self.homes.naming_shard(self.place, &self.desk);
+            let shard = self.homes.naming_shard(self.place, &self.state);
             match (shard, self.homes.any_place()) {
                 (Some(shard), _) if shard == self.place.shard => return None,
                 (Some(shard), _) => return Some(Flow::HandOver(shard)),
@@ -111,7 +111,7 @@ impl Engine {
             }
         } else {
             let partition = partition_of(tenant, client_id);
-            let home = self.homes.home_of(&self.desk, partition);
+            let home = self.homes.home_of(&self.state, partition);
             if home == Home::Here {
                 let shard = self.place.home_of(partition);
                 return (shard != self.place.shard).then_some(Flow::HandOver(shard));
@@ -128,9 +128,9 @@ impl Engine {
     }
 
     fn send_to_place(&mut self, now: Now, key: ConnectionKey, place: u16) -> Flow {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
         let (version, listener) = (connection.version, connection.listener);
-        if self.desk.settings.listener(listener).is_some_and(|listener| listener.relayed) {
+        if self.state.settings.listener(listener).is_some_and(|listener| listener.relayed) {
             // The place that sent it here has another table. One of both is older, and it must not go round in circles.
             self.refuse_connect(now, key, Reason::NotServedHere, String::new());
             return Flow::Next;
@@ -141,19 +141,19 @@ impl Engine {
             self.refuse_with_reference(now, key, Reason::UseAnotherServer, String::new(), reference.as_deref());
             return Flow::Next;
         }
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
         connection.phase = Phase::AwaitHome;
         // What follows waits in the socket; so no more than one read is ever kept here.
         connection.paused = true;
-        self.desk.events.push_back(Event::PauseReading { key });
-        self.desk.events.push_back(Event::Relay { key, place });
+        self.state.events.push_back(Event::PauseReading { key });
+        self.state.events.push_back(Event::Relay { key, place });
         Flow::Hold
     }
 
     /// The home of a client has been reached: its connection is the shell's alone from now on. Returns all that the
     /// client has sent, from its CONNECT on; `None` when the connection has ended meanwhile.
     pub fn leave_for_home(&mut self, key: ConnectionKey) -> Option<Vec<u8>> {
-        let connection = self.desk.connections.get_mut(key).filter(|it| it.phase == Phase::AwaitHome)?;
+        let connection = self.state.connections.get_mut(key).filter(|it| it.phase == Phase::AwaitHome)?;
         let bytes = connection.tail.as_deref().cloned().unwrap_or_default();
         self.release_connection(key);
         Some(bytes)
@@ -161,7 +161,7 @@ impl Engine {
 
     /// The home of a client cannot be reached.
     pub fn fail_relay(&mut self, now: Now, key: ConnectionKey, detail: &str) {
-        if self.desk.connections.get(key).is_some_and(|it| it.phase == Phase::AwaitHome) {
+        if self.state.connections.get(key).is_some_and(|it| it.phase == Phase::AwaitHome) {
             self.refuse_connect(now, key, Reason::HomeUnreachable, detail.to_owned());
             self.after_frame(now);
         }

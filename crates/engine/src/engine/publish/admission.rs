@@ -14,13 +14,13 @@ use crate::telling::reason::Reason;
 impl Engine {
     /// A publisher whose acknowledgement is withheld has waited as long as it may; says whether that is so.
     pub(crate) fn end_withheld(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        let extra = self.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
         if extra.is_none_or(|extra| extra.withheld_until > now.monotonic) {
             return false;
         }
-        self.desk.counters.drop_message(Reason::QueueFullReject);
+        self.state.counters.drop_message(Reason::QueueFullReject);
         if self.principals.name(key).is_some() {
-            self.desk.connections.end_withholding(key);
+            self.state.connections.end_withholding(key);
             answering!(self).refuse_held(key, Reason::RejectedTooLong);
             return false;
         }

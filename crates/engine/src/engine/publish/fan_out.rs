@@ -13,7 +13,7 @@ impl Engine {
     /// Takes messages under way to more receivers, a bounded number of them.
     pub(crate) fn run_fan_outs(&mut self, now: Now) {
         let mut left = FAN_OUT_STEP;
-        while left > 0 && self.fan_outs.can_go_on(&self.desk.to_write) {
+        while left > 0 && self.fan_outs.can_go_on(&self.state.to_write) {
             let Some(fan_out) = self.fan_outs.under_way.pop_front() else { return };
             left -= self.fan_out(now, fan_out, left);
             self.after_frame(now);
@@ -49,7 +49,7 @@ impl Engine {
         let part = &rest[..rest.len().min(most)];
         if message.is_expired(now.monotonic) {
             for target in part {
-                self.desk.reports().discard_for(Reason::MessageExpired, target.session, &message);
+                self.state.reports().discard_for(Reason::MessageExpired, target.session, &message);
             }
         } else {
             reach!(self).deliver_to(now, route, part, &mut publication, &fan_out.source);
@@ -62,7 +62,7 @@ impl Engine {
             }
             _ => {
                 self.fan_outs.bytes -= message.cost();
-                self.desk.memory.held -= message.cost();
+                self.state.memory.held -= message.cost();
             }
         }
         reached

@@ -33,9 +33,9 @@ impl Engine {
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
         }
-        let Some(connection) = self.desk.connections.get(key) else { return Ok(Progress::Taken) };
+        let Some(connection) = self.state.connections.get(key) else { return Ok(Progress::Taken) };
         let Some(session) = connection.session else { return Ok(Progress::Taken) };
-        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(Progress::Taken) };
+        let Some(listener) = self.state.settings.listener(connection.listener) else { return Ok(Progress::Taken) };
         let (tenant, payer) = (connection.tenant, connection.payer);
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
@@ -43,9 +43,9 @@ impl Engine {
         if raw.retain && !self.settings.retained.available {
             return Err(Refused::new(Reason::RetainNotSupported, "RETAIN is set"));
         }
-        self.desk.counters.messages_in[raw.qos as usize] += 1;
-        self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
-        self.desk.meters.of(payer).messages_in += 1;
+        self.state.counters.messages_in[raw.qos as usize] += 1;
+        self.state.counters.payload_bytes_in += raw.payload.len() as u64;
+        self.state.meters.of(payer).messages_in += 1;
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
@@ -89,10 +89,10 @@ impl Engine {
         if !version.is_v5() {
             return Ok(());
         }
-        let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
-        let Some(listener) = self.desk.settings.listener(connection.listener) else { return Ok(()) };
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
-        if self.desk.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
+        let Some(connection) = self.state.connections.get(key) else { return Ok(()) };
+        let Some(listener) = self.state.settings.listener(connection.listener) else { return Ok(()) };
+        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        if self.state.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
             return Ok(());
         }
         // A repetition of what is under way already is not one more.
@@ -100,7 +100,7 @@ impl Engine {
             return Ok(());
         }
         if listener.receive_maximum_lenient {
-            self.desk.counters.receive_maximum_tolerated += 1;
+            self.state.counters.receive_maximum_tolerated += 1;
             return Ok(());
         }
         Err(Refused::new(

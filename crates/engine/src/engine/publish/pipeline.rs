@@ -87,7 +87,7 @@ impl Engine {
             Deferral::Line => parking!(self).wait_for_next_turn(now, key, Share::Wide),
             Deferral::Fleet => {
                 parking!(self).start_withholding(now, key);
-                self.desk.reports().tell_delayed(Delay::Queue(None), key);
+                self.state.reports().tell_delayed(Delay::Queue(None), key);
                 self.uplinks.add_waiting(key);
                 parking!(self).park(now, key);
             }
@@ -100,16 +100,16 @@ impl Engine {
             Deferral::Answers => parking!(self).park(now, key),
             Deferral::Observer(id) => {
                 let name = self.observers.name(id).unwrap_or_default().to_owned();
-                self.desk.reports().tell_delayed(Delay::Observer(name), key);
+                self.state.reports().tell_delayed(Delay::Observer(name), key);
                 if self.observers.wait(id, key) {
                     parking!(self).park(now, key);
                 }
             }
         }
-        self.desk.counters.messages_in[it.raw.qos as usize] -= 1;
-        self.desk.counters.payload_bytes_in -= it.raw.payload.len() as u64;
-        let payer = self.desk.connections.payer_of(key);
-        self.desk.meters.of(payer).messages_in -= 1;
+        self.state.counters.messages_in[it.raw.qos as usize] -= 1;
+        self.state.counters.payload_bytes_in -= it.raw.payload.len() as u64;
+        let payer = self.state.connections.payer_of(key);
+        self.state.meters.of(payer).messages_in -= 1;
         Progress::Deferred
     }
 
@@ -118,14 +118,14 @@ impl Engine {
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
         let (now, key, topic) = (it.now, it.key, self.cache.topic_of(it));
         if reason == Reason::QueueFullReject {
-            self.desk.reports().discard_publication(reason, &mut it.publication(&topic));
+            self.state.reports().discard_publication(reason, &mut it.publication(&topic));
         } else {
-            self.desk.counters.drop_message(reason);
+            self.state.counters.drop_message(reason);
         }
         parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
         let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.desk.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        self.state.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
+        let Some(connection) = self.state.connections.get(key) else { return };
         let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
         // A principal has no connection that could end.
         let notice = if it.session.is_some() { Notice::of(reason) } else { Notice::Acknowledgement };
@@ -134,8 +134,8 @@ impl Engine {
             Notice::AcknowledgementOrClose(reason) if !is_told => self.close_connection(now, key, reason, None),
             Notice::Close => self.close_connection(now, key, reason, None),
             Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
-                self.desk.connections.end_withholding(key);
-                let mark = self.desk.journal.mark();
+                self.state.connections.end_withholding(key);
+                let mark = self.state.journal.mark();
                 answering!(self).answer_publish(now, key, it.raw, Err(reason), 0, mark);
             }
         }
@@ -145,7 +145,7 @@ impl Engine {
     #[inline]
     fn route(&mut self, it: &Inbound<'_>) {
         let Inbound { now, key, session, slot, raw, .. } = *it;
-        let mark = self.desk.journal.mark();
+        let mark = self.state.journal.mark();
         let ticket = answering!(self).begin_answer(it);
         let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
         let refused = if raw.retain { deciding!(self).retain_inbound(it) } else { None };
@@ -167,14 +167,14 @@ impl Engine {
             publication.publisher = self.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
         }
         let deliveries = route.targets().len();
-        self.desk.gave_up = false;
+        self.state.gave_up = false;
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
         self.links.exchange = None;
-        self.desk.memory.held += self.fan_outs.begin(&mut publication, source, route, first);
-        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+        self.state.memory.held += self.fan_outs.begin(&mut publication, source, route, first);
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.state) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
-        if self.desk.loop_lag.is_on(now) {
+        if self.state.loop_lag.is_on(now) {
             parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         }
         let mut waits = u32::from(done.waits);

@@ -10,7 +10,7 @@ impl Engine {
     /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
     /// each after the other.
     pub(crate) fn begin_turn(&mut self, now: Now) {
-        self.turn_share.begin(&self.desk.to_write);
+        self.turn_share.begin(&self.state.to_write);
         self.endings.begin_turn(FILTER_WORK_PER_TURN);
         self.run_fan_outs(now);
         self.run_steps(now);

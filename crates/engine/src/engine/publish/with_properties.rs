@@ -55,7 +55,7 @@ impl Engine {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
-            self.uplinks.next_message_id(now, &self.desk, session, raw.retain).append(forwarded);
+            self.uplinks.next_message_id(now, &self.state, session, raw.retain).append(forwarded);
         } else if !self.cache.traits(slot).is_address {
             // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
             properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
@@ -71,7 +71,7 @@ impl Engine {
 
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {
         let listener =
-            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
+            self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
         listener.is_some_and(|listener| listener.check_payload_format)
     }
 
@@ -82,8 +82,8 @@ impl Engine {
         alias: std::num::NonZeroU16,
         topic: &[u8],
     ) -> Result<RouteSlot, Refused> {
-        let Some(connection) = self.desk.connections.get(key) else { return publishing!(self).slot_of(tenant, topic) };
-        let max = self.desk.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        let Some(connection) = self.state.connections.get(key) else { return publishing!(self).slot_of(tenant, topic) };
+        let max = self.state.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
         if alias.get() > max {
             return Err(Refused::new(
                 Reason::InvalidTopicAlias,
@@ -91,7 +91,7 @@ impl Engine {
             ));
         }
         if topic.is_empty() {
-            let Some(connection) = self.desk.connections.get(key) else {
+            let Some(connection) = self.state.connections.get(key) else {
                 return publishing!(self).slot_of(tenant, topic);
             };
             let known = connection.extra.as_ref().and_then(|extra| extra.aliases_in.get(alias));
@@ -106,13 +106,13 @@ impl Engine {
         }
         let slot = publishing!(self).slot_of(tenant, topic)?;
         let (name, _) = self.cache.get(slot);
-        if let Some(connection) = self.desk.connections.get_mut(key) {
+        if let Some(connection) = self.state.connections.get_mut(key) {
             let aliases = &mut connection.extra_mut().aliases_in;
             let before = aliases.bytes();
             aliases.set(alias, name, max);
             let after = aliases.bytes();
-            self.desk.memory.held = self.desk.memory.held + after - before;
-            if after > before && self.desk.memory.is_over_ceiling() {
+            self.state.memory.held = self.state.memory.held + after - before;
+            if after > before && self.state.memory.is_over_ceiling() {
                 return Err(Refused::new(Reason::MemoryCeiling, ""));
             }
         }

@@ -11,8 +11,8 @@ use crate::session::tail::ReadFailure;
 impl Engine {
     /// Takes a part of a queue that [`Event::ReadQueue`] asked for.
     pub fn handle_read(&mut self, now: Now, loaded: &LoadedQueue) {
-        self.desk.journal.now = now;
-        let Some(key) = self.desk.sessions.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };
+        self.state.journal.now = now;
+        let Some(key) = self.state.sessions.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };
         let mut taken = 0;
         for (pair_key, value) in &loaded.entries {
             match read_entry(pair_key, value, now, loaded.tenant) {
@@ -25,22 +25,22 @@ impl Engine {
                 }
             }
         }
-        self.desk.sessions.count_runs(&mut self.desk.memory, key);
+        self.state.sessions.count_runs(&mut self.state.memory, key);
         self.go_on_after_read(now, key, taken);
     }
 
     /// A part of a queue cannot be read.
     pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
-        let Some(key) = self.desk.sessions.wanted_by(tenant, client_id, session) else { return };
+        let Some(key) = self.state.sessions.wanted_by(tenant, client_id, session) else { return };
         match failure {
-            ReadFailure::Busy => self.desk.read_later(key),
+            ReadFailure::Busy => self.state.sessions.read_later(&mut self.state.journal, &mut self.state.to_read, key),
             ReadFailure::Lost => reading!(self).give_up_tail(key),
         }
         self.after_frame(now);
     }
 
     fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
-        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
+        let flow = self.state.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
         let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
         tail.loading = false;
         // What was committed after the store had looked tells nothing about what it saw.
@@ -51,9 +51,9 @@ impl Engine {
             // Everything is committed, and there is less than was written.
             reading!(self).give_up_tail(key);
         } else if taken == 0 {
-            self.desk.read_later(key);
+            self.state.sessions.read_later(&mut self.state.journal, &mut self.state.to_read, key);
         }
-        self.desk.refill(now.monotonic, &mut self.layouts, key);
+        self.state.refill(now.monotonic, &mut self.layouts, key);
         self.after_frame(now);
     }
 }

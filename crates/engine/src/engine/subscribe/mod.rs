@@ -9,7 +9,7 @@ use tidegate_mqtt::QoS;
 impl Engine {
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
         let listener =
-            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
+            self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
     }
 }

@@ -57,21 +57,21 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
-        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
+        let Some(tenant) = self.state.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
         let kind = Kind::Subscribe(Asked {
             tenant,
             max_qos: self.maximum_qos(key),
-            bridge: self.desk.connections.get(key).is_some_and(|connection| connection.bridge),
+            bridge: self.state.connections.get(key).is_some_and(|connection| connection.bridge),
             subscription_id: subscribe.subscription_identifier.unwrap_or(0),
             number: 0,
             waits: SubAckWaits::default(),
             expects: false,
         });
-        let (packet_id, ticket) = (subscribe.packet_id, self.desk.connections.next_ticket(key));
+        let (packet_id, ticket) = (subscribe.packet_id, self.state.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind, promises: false };
         let answer = SubAckAnswer {
-            refusals: Refusals::new(self.desk.connections.wants_reasons(key), subscribe.filters().take(2).count()),
+            refusals: Refusals::new(self.state.connections.wants_reasons(key), subscribe.filters().take(2).count()),
             ..SubAckAnswer::default()
         };
         self.begin_steps(now, key, steps, Filters::Subscribe(subscribe.filters()), Answer::SubAck(Box::new(answer)));
@@ -86,10 +86,10 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
-        let (packet_id, ticket) = (unsubscribe.packet_id, self.desk.connections.next_ticket(key));
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
+        let (packet_id, ticket) = (unsubscribe.packet_id, self.state.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind: Kind::Unsubscribe, promises: false };
-        let refusals = Refusals::new(self.desk.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
+        let refusals = Refusals::new(self.state.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
         let answer = Answer::UnsubAck(Box::new(UnsubAckAnswer { codes: Vec::new(), refusals }));
         self.begin_steps(now, key, steps, Filters::Unsubscribe(unsubscribe.filters()), answer);
         Ok(())
@@ -110,17 +110,17 @@ impl Engine {
             answering!(self).answer(now, key, packet_id, answer, waits, steps.promises);
         } else {
             let bytes: Box<[u8]> = filters.rest().into();
-            self.desk.memory.held += bytes.len() as u64;
-            self.desk.memory.input_bytes += bytes.len() as u64;
+            self.state.memory.held += bytes.len() as u64;
+            self.state.memory.input_bytes += bytes.len() as u64;
             // One wait is that for the other steps.
             let waits = 1 + steps.take_waits();
             parking!(self).park(now, key);
-            let Some(connection) = self.desk.connections.get_mut(key) else { return };
+            let Some(connection) = self.state.connections.get_mut(key) else { return };
             let extra = connection.extra_mut();
             extra.acks.push(PendingAck { waits, packet_id, answer, promises: false });
             extra.packet_left = Some(Box::new(PacketLeft { steps, bytes, at: 0 }));
             self.turn_share.add_packet(key);
-            debug_assert!(extra_has(self.desk.connections.get_mut(key), ticket), "the answer has another place");
+            debug_assert!(extra_has(self.state.connections.get_mut(key), ticket), "the answer has another place");
         }
         uplinking!(self).end_decided_waits(now);
         parking!(self).wait_for_full_links(now, key);
@@ -145,7 +145,7 @@ impl Engine {
 
     /// Takes a step of a packet; says whether it was the last.
     fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return false };
+        let Some(connection) = self.state.connections.get_mut(key) else { return false };
         if connection.is_suspended() {
             // It goes on when the connection does.
             return false;
@@ -163,13 +163,13 @@ impl Engine {
         packet.at = packet.bytes.len() - filters.rest().len();
         let waits =
             if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
-        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
+        let Some(extra) = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
             return false;
         };
         extra.acks.put_answer(ticket.sequence, answer, waits);
         if done {
-            self.desk.memory.held -= packet.bytes.len() as u64;
-            self.desk.memory.input_bytes -= packet.bytes.len() as u64;
+            self.state.memory.held -= packet.bytes.len() as u64;
+            self.state.memory.input_bytes -= packet.bytes.len() as u64;
             answering!(self).confirm(now, ticket, None, packet.steps.promises);
         } else {
             extra.packet_left = Some(packet);
@@ -193,9 +193,9 @@ impl Engine {
     ) -> bool {
         // Of a client that is gone nothing can be kept back.
         let stays = |connection: &Connection| connection.phase == Phase::Open && !connection.leaving;
-        let bounded = self.desk.connections.get(key).is_some_and(stays);
-        self.turn_share.begin_packet(now, key, &self.desk.to_write);
-        let mark = self.desk.journal.mark();
+        let bounded = self.state.connections.get(key).is_some_and(stays);
+        self.turn_share.begin_packet(now, key, &self.state.to_write);
+        let mark = self.state.journal.mark();
         let mut left = filters.rest().len();
         while left > 0 {
             if bounded && !self.turn_share.has_filter_work() {
@@ -211,7 +211,7 @@ impl Engine {
                 }
                 (Kind::Unsubscribe, Answer::UnsubAck(answer)) => {
                     if filter.is_ok_and(|filter| filter.shared().is_some()) {
-                        work += self.desk.sessions.queue_len(steps.session) / QUEUE_LOOK;
+                        work += self.state.sessions.queue_len(steps.session) / QUEUE_LOOK;
                     }
                     subscribing!(self).take_unsubscription(now, steps.session, filter, answer);
                 }
@@ -219,7 +219,7 @@ impl Engine {
             }
             self.turn_share.charge_filter(work);
         }
-        steps.promises |= self.desk.journal.has_written_since(mark);
+        steps.promises |= self.state.journal.has_written_since(mark);
         left == 0
     }
 
@@ -261,8 +261,8 @@ impl Engine {
         answer.codes.push(match result {
             Ok(()) => granted_code(options.qos.min(asked.max_qos)),
             Err(reason) => {
-                self.desk.counters.requests_refused[reason.number()] += 1;
-                self.desk.reports().tell_denied(Attempt::Subscribe, session, text, reason);
+                self.state.counters.requests_refused[reason.number()] += 1;
+                self.state.reports().tell_denied(Attempt::Subscribe, session, text, reason);
                 answer.refusals.add(text, reason);
                 reason.code()
             }

@@ -12,7 +12,7 @@ impl Engine {
     /// session of the shard.
     pub fn clients(&self, query: &ClientQuery) -> Vec<ClientSummary> {
         let mut first: BinaryHeap<(TenantId, &str, u32)> = BinaryHeap::new();
-        for (key, session) in self.desk.sessions.iter() {
+        for (key, session) in self.state.sessions.iter() {
             let behind = query.after.as_ref().is_none_or(|(tenant, name)| (*tenant, name.as_str()) < place(session));
             if is_client(session) && behind && session.client_id.contains(&*query.containing) {
                 let (tenant, name) = place(session);
@@ -22,12 +22,12 @@ impl Engine {
                 }
             }
         }
-        let sessions = first.into_sorted_vec().into_iter().filter_map(|(.., key)| self.desk.sessions.get(key));
+        let sessions = first.into_sorted_vec().into_iter().filter_map(|(.., key)| self.state.sessions.get(key));
         sessions.map(|session| self.summary(session, query.filters)).collect()
     }
 
     fn summary(&self, session: &Session, filters: usize) -> ClientSummary {
-        let connection = session.connection.and_then(|key| self.desk.connections.get(key));
+        let connection = session.connection.and_then(|key| self.state.connections.get(key));
         let flow = session.flow.as_ref();
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
         let shared = memberships.iter().map(|member| format!("$share/{}/{}", member.share, member.filter));

@@ -10,6 +10,6 @@ impl Engine {
     /// ([`LogEvent::Dropped`], [`LogEvent::Denied`], [`LogEvent::Delayed`]); only of clients that this happened to
     /// lately.
     pub fn untold(&self, client_id: &str) -> u64 {
-        self.desk.telling.untold(client_id)
+        self.state.telling.untold(client_id)
     }
 }

@@ -31,7 +31,7 @@ impl Engine {
 
     /// Begins a round: every shard is asked.
     pub(crate) fn publish_sys(&mut self, now: Now) {
-        self.sys.set_sys_timer(&mut self.desk, now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
+        self.sys.set_sys_timer(&mut self.state, now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
         self.sys.round = self.sys.round.wrapping_add(1);
         self.sys.gathered = self.sys_values();
         self.sys.missing = self.place.shards - 1;
@@ -60,7 +60,7 @@ impl Engine {
     }
 
     fn sys_values(&self) -> SysValues {
-        let counters = &self.desk.counters;
+        let counters = &self.state.counters;
         let gauges = self.gauges();
         let plain = [
             gauges.sessions_connected,

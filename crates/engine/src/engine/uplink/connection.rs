@@ -30,7 +30,7 @@ impl Engine {
     /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it, as when
     /// it is the outcome of another attempt than the present one.
     pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let key = self.uplinks.brokers.find(name).filter(|_| !self.uplinks.brokers.stopping)?;
         let settings = self.uplinks.brokers.config.settings()?.clone();
         let uplink = self.uplinks.brokers.all.get_mut(&key)?;
@@ -40,8 +40,8 @@ impl Engine {
         let mut connection = Connection::new(UPLINK_LISTENER, TenantId::UPLINK, now.monotonic);
         connection.phase = Phase::AwaitConnAck;
         connection.version = uplink.version;
-        let connection = self.desk.connections.insert(connection);
-        self.desk.counters.sockets_opened += 1;
+        let connection = self.state.connections.insert(connection);
+        self.state.counters.sockets_opened += 1;
         uplink.connection = Some(connection);
         uplink.stage = Stage::Connecting;
         uplink.silent = true;
@@ -75,9 +75,9 @@ impl Engine {
         self.uplinks.brokers.by_connection.insert(connection, key);
         // What was done on the last connection may be under way to the store. Whatever this one says of it follows a
         // CONNECT that waits for that, as what is said to a client follows its CONNACK.
-        let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
-        self.desk.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
-        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        let stored = self.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        self.state.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
+        self.uplinks.brokers.set_uplink_timer(&mut self.state, key);
         Some(connection)
     }
 
@@ -89,13 +89,13 @@ impl Engine {
         frame: &Frame<'_>,
         whole: &[u8],
     ) -> Result<Flow, Refused> {
-        let Some(connection) = self.desk.connections.get(key) else { return Ok(Flow::Hold) };
+        let Some(connection) = self.state.connections.get(key) else { return Ok(Flow::Hold) };
         let (version, phase, parked) = (connection.version, connection.phase, connection.is_parked());
         let packet_type = frame.packet_type();
         if packet_type == PacketType::Publish && parked {
             return Ok(parking!(self).park_frame(key, whole));
         }
-        self.desk.counters.packets_in[packet_type as usize] += 1;
+        self.state.counters.packets_in[packet_type as usize] += 1;
         if phase == Phase::AwaitConnAck {
             return match packet_type {
                 PacketType::ConnAck => uplinking!(self).handle_conn_ack(now, key, version, frame).map(|()| Flow::Next),
@@ -111,7 +111,7 @@ impl Engine {
             PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
             PacketType::SubAck => uplinking!(self).handle_sub_ack(now, key, frame)?,
             PacketType::UnsubAck => uplinking!(self).handle_unsub_ack(now, key, frame)?,
-            PacketType::PingResp => self.uplinks.brokers.note_probe_answered(now, &mut self.desk, key),
+            PacketType::PingResp => self.uplinks.brokers.note_probe_answered(now, &mut self.state, key),
             PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame)?,
             _ => {
                 let what = format!("a broker does not send {packet_type} here");
@@ -155,13 +155,13 @@ impl Engine {
         let (interval, timeout) = (settings.probe_interval_ms, settings.probe_timeout_ms);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection else { return false };
-        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
+        if self.state.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
             && let Some(asked) = uplink.probe.asked.as_mut()
         {
             // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
             *asked = now.monotonic;
         }
-        let seen = self.desk.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
+        let seen = self.state.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
         if uplink.probe.due(seen, timeout).is_some_and(|due| due <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");
@@ -173,9 +173,9 @@ impl Engine {
             uplink.probe.asked = Some(now.monotonic);
             uplink.probe.next = now.monotonic.plus(interval);
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-                uplink.note_probe_sent(&self.desk);
+                uplink.note_probe_sent(&self.state);
             }
-            self.desk.send(connection, PacketType::PingReq, |out| {
+            self.state.send(connection, PacketType::PingReq, |out| {
                 PingReq.encode(out);
                 true
             });
@@ -196,7 +196,7 @@ impl Engine {
         if filters.asked_since == Millis::NEVER {
             return false;
         }
-        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
+        if self.state.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
             // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
             filters.asked_since = now.monotonic;
         }

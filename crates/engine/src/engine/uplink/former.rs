@@ -18,16 +18,17 @@ impl Engine {
     /// All brokers have been named: others get what those owe that an earlier process knew and that are not among them.
     /// Where there is none at all it waits in the store until there is.
     pub fn forget_other_uplinks(&mut self, now: Now) {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         if let Former::Awaited(until) = std::mem::take(&mut self.uplinks.brokers.former) {
-            self.desk.timers.cancel(until, Timer::FormerUplinks);
+            self.state.timers.cancel(until, Timer::FormerUplinks);
         }
         if self.uplinks.brokers.all.is_empty() {
             return;
         }
         self.uplinks.brokers.former = Former::Settled;
         let known = &self.uplinks.brokers.by_session;
-        let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
+        let others =
+            self.state.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
         let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
         for session in others {
             ending!(self).end_session(now, session, Reason::SessionDiscarded);

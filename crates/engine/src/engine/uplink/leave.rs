@@ -16,7 +16,7 @@ impl Engine {
     /// # Errors
     /// When there is no such broker, or no other that could take its messages.
     pub fn drain_uplink(&mut self, now: Now, name: &str) -> Result<(), UplinkError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let key = self.uplinks.brokers.find(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
         if !self.uplinks.brokers.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
@@ -34,7 +34,7 @@ impl Engine {
         self.uplinks.brokers.note_flaws(key);
         dealing!(self).keep_order(now);
         subscribing!(self).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
-        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        self.uplinks.brokers.set_uplink_timer(&mut self.state, key);
         self.after_frame(now);
         Ok(())
     }
@@ -44,9 +44,9 @@ impl Engine {
     /// # Errors
     /// When there is no such broker, it owes messages and is not forced, or is the last one.
     pub fn remove_uplink(&mut self, now: Now, name: &str, force: bool) -> Result<(), UplinkError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         let key = self.uplinks.brokers.find(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
-        let report = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.report(&self.desk));
+        let report = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.report(&self.state));
         let owed = report.as_ref().map_or(0, UplinkReport::owed);
         if owed > 0 && !force {
             return Err(UplinkError::Owes { name: name.to_owned(), owed });
@@ -64,11 +64,11 @@ impl Engine {
         uplinking!(self).reassign(now, key);
         subscribing!(self).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         if let Some(connection) = connection {
-            self.uplinks.brokers.say_goodbye(&mut self.desk, connection, true);
+            self.uplinks.brokers.say_goodbye(&mut self.state, connection, true);
             self.end_connection(now, connection, Reason::UplinkRemoved, None);
         }
         if let Some(uplink) = self.uplinks.brokers.all.remove(&key) {
-            self.desk.timers.cancel(uplink.timer, Timer::Uplink(key));
+            self.state.timers.cancel(uplink.timer, Timer::Uplink(key));
             self.uplinks.brokers.by_session.remove(&session.0);
             self.uplinks.brokers.flawed.remove(&session.0);
             self.uplinks.brokers.held.remove(&key);

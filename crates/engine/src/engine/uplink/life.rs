@@ -21,7 +21,7 @@ impl Engine {
     /// # Errors
     /// Where there is no fleet.
     pub fn set_uplink(&mut self, now: Now, name: &str, options: UplinkOptions) -> Result<(), UplinkError> {
-        self.desk.journal.now = now;
+        self.state.journal.now = now;
         if !self.uplinks.brokers.config.has_uplinks_here() {
             return Err(UplinkError::NoFleet);
         }
@@ -34,9 +34,9 @@ impl Engine {
             return Ok(());
         }
         let session = uplinking!(self).uplink_session(name);
-        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+        let stored = self.state.sessions.get(session.0).and_then(|session| session.stored);
         let kept = self.uplinks.kept_ids_of(stored);
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         let released =
             flow.map_or(0, |flow| flow.inflight.iter().filter(|entry| entry.item.delivery.is_none()).count());
         let key = UplinkKey(self.uplinks.brokers.next_key);
@@ -95,9 +95,9 @@ impl Engine {
         why.clone_into(&mut uplink.last_error);
         if !std::mem::replace(&mut uplink.told_away, true) {
             let (broker, detail) = (uplink.name.to_string(), why.to_owned());
-            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+            self.state.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
-        self.uplinks.brokers.rest(now, &mut self.desk, key, false);
+        self.uplinks.brokers.rest(now, &mut self.state, key, false);
     }
 
     /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
@@ -126,26 +126,26 @@ impl Engine {
                 let attempt = DialAttempt(self.uplinks.brokers.next_attempt);
                 self.uplinks.brokers.next_attempt += 1;
                 uplink.stage = Stage::Dialing(attempt);
-                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
+                self.state.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
             }
             Stage::Connecting | Stage::Open => {
                 let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
                 if !given_up && stage == Stage::Open {
-                    self.uplinks.brokers.check_steady(now, &mut self.desk, &mut self.layouts, key);
+                    self.uplinks.brokers.check_steady(now, &mut self.state, &mut self.layouts, key);
                     dealing!(self).end_pause(now, key);
-                    self.uplinks.brokers.ask_filters_again(now, &mut self.desk, key);
-                    self.uplinks.brokers.ask_ending_again(now, &mut self.desk, &self.uplinks.wanted, key);
+                    self.uplinks.brokers.ask_filters_again(now, &mut self.state, key);
+                    self.uplinks.brokers.ask_ending_again(now, &mut self.state, &self.uplinks.wanted, key);
                     uplinking!(self).check_unreturned(now, key);
                 }
             }
             Stage::Resting(_) | Stage::Dialing(_) => {}
         }
-        self.uplinks.brokers.end_long_hold(now, &mut self.desk, &mut self.layouts, key);
+        self.uplinks.brokers.end_long_hold(now, &mut self.state, &mut self.layouts, key);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         if uplink.reassign_at <= now.monotonic {
             uplink.reassign_at = Millis::NEVER;
             uplinking!(self).give_up_uplink(now, key);
         }
-        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        self.uplinks.brokers.set_uplink_timer(&mut self.state, key);
     }
 }

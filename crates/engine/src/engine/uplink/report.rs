@@ -6,7 +6,7 @@ use crate::orchestrator::uplink::UplinkReport;
 impl Engine {
     /// How all uplinks are.
     pub fn uplinks(&self) -> Vec<UplinkReport> {
-        self.uplinks.brokers.all.values().map(|uplink| uplink.report(&self.desk)).collect()
+        self.uplinks.brokers.all.values().map(|uplink| uplink.report(&self.state)).collect()
     }
 
     /// Filters that the clients of this process want of brokers.

@@ -8,9 +8,9 @@ use crate::now::Now;
 impl Subscribing<'_> {
     pub(crate) fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
         let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
-        self.desk.sessions.store_subscription(&mut self.desk.journal, key, &stored_group(name), NODE_GROUP, 0);
+        self.state.sessions.store_subscription(&mut self.state.journal, key, &stored_group(name), NODE_GROUP, 0);
         if new {
-            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
+            let filter = self.state.settings.filter_of(&format!("group/{name}"));
             self.want_address(now, tenant, &filter);
         }
         self.nodes.nodes_changed(self.index);
@@ -18,9 +18,9 @@ impl Subscribing<'_> {
 
     pub(crate) fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
         let Some(gone) = self.nodes.groups.leave(group, key) else { return };
-        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, &stored_group(name));
+        self.state.sessions.forget_subscription(&mut self.state.journal, key, &stored_group(name));
         if gone {
-            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
+            let filter = self.state.settings.filter_of(&format!("group/{name}"));
             self.want_address_no_more(now, tenant, &filter);
         }
         self.nodes.nodes_changed(self.index);

@@ -2,7 +2,6 @@
 
 use crate::addresses::Nodes;
 use crate::addresses::mailbox::is_addressed;
-use crate::desk::Desk;
 use crate::flows::cluster::ending::SessionEnding;
 use crate::flows::groups::dealing::{Dealing, dealing};
 use crate::flows::session::reading::Reading;
@@ -15,6 +14,7 @@ use crate::now::{Millis, Now};
 use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Flow, Session, Standing};
 use crate::settings::AddressSettings;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ impl SessionEnding<'_> {
         let Some(addresses) = &self.settings.addresses else { return };
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(&mut self.desk.sessions, key);
-        self.index.forget_stored_subscriptions(&mut self.desk.sessions, &mut self.desk.journal, key);
+        self.fetches.end_fetches(&mut self.state.sessions, key);
+        self.index.forget_stored_subscriptions(&mut self.state.sessions, &mut self.state.journal, key);
         subscribing!(self).remove_subscriptions(now, key);
         subscribing!(self).set_standing(now, key, Standing::Mailbox);
         dealing!(self).empty_into_mailbox(now, key, reason);
-        self.desk.sessions.watch_expiry(&mut self.desk.timers, key);
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        self.state.sessions.watch_expiry(&mut self.state.timers, key);
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         session.expiry_seconds = 0;
         session.settle();
         if ends_at != Millis::NEVER {
             session.rare_mut().ends_at = Some(ends_at);
-            self.desk.timers.set(ends_at, crate::timers::Timer::SessionEnd(key));
+            self.state.timers.set(ends_at, crate::timers::Timer::SessionEnd(key));
         }
-        self.desk.sessions.store_session(&mut self.desk.journal, key);
+        self.state.sessions.store_session(&mut self.state.journal, key);
     }
 }
 
@@ -46,7 +46,7 @@ impl Reading<'_> {
     /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
     /// that has ended.
     pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
-        let Some(session) = self.desk.sessions.get(key.0) else { return true };
+        let Some(session) = self.state.sessions.get(key.0) else { return true };
         let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
         !before || is_addressed(self.settings.addresses.as_ref(), session, message)
     }
@@ -57,15 +57,15 @@ impl Dealing<'_> {
     /// what waited, in their orders.
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
-        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        self.state.sessions.end_exchanges(&mut self.state.exchanges, key);
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let (stored, client_id) = (session.stored, session.client_id.clone());
         let Some(mut flow) = session.flow.take() else { return };
-        self.desk.to_unpark.append(&mut flow.blocking);
-        self.desk.blockers.remove(&key.0);
-        begin_anew(&mut flow, stored, &mut self.desk.journal);
-        self.desk.memory.held -= std::mem::take(&mut flow.inflight_bytes);
-        let settings = Arc::clone(&self.desk.settings);
+        self.state.to_unpark.append(&mut flow.blocking);
+        self.state.blockers.remove(&key.0);
+        begin_anew(&mut flow, stored, &mut self.state.journal);
+        self.state.memory.held -= std::mem::take(&mut flow.inflight_bytes);
+        let settings = Arc::clone(&self.state.settings);
         let addresses = settings.addresses.as_ref();
         let forget = |journal: &mut Journal, numbers| {
             if let Some(stored) = stored {
@@ -78,41 +78,41 @@ impl Dealing<'_> {
             let numbers = entry.item.numbers;
             match entry.item.delivery {
                 // The receiver has said that it has the message.
-                _ if entry.state == State::AwaitPubComp => forget(&mut self.desk.journal, numbers),
-                Some(delivery) if is_kept(addresses, self.desk.sessions.get(key.0), &delivery) => {
+                _ if entry.state == State::AwaitPubComp => forget(&mut self.state.journal, numbers),
+                Some(delivery) if is_kept(addresses, self.state.sessions.get(key.0), &delivery) => {
                     first.push((delivery, numbers));
                 }
                 Some(delivery) => {
-                    forget(&mut self.desk.journal, numbers);
+                    forget(&mut self.state.journal, numbers);
                     sent.push((delivery, entry.state != State::AwaitPubAck));
                 }
-                None => self.desk.counters.drop_message(reason),
+                None => self.state.counters.drop_message(reason),
             }
         }
         let mut kept = Vec::with_capacity(first.len() + flow.queue.len());
         for (delivery, numbers) in first {
             if let Some(stored) = stored.filter(|_| numbers.entry != 0) {
                 // Under no packet id any more.
-                self.desk.journal.delete_entry(stored, numbers);
-                self.desk.journal.put_adopted(stored, &delivery);
+                self.state.journal.delete_entry(stored, numbers);
+                self.state.journal.put_adopted(stored, &delivery);
             }
-            self.desk.memory.count_queued(delivery.cost());
+            self.state.memory.count_queued(delivery.cost());
             flow.queue_bytes += delivery.cost();
             kept.push(delivery);
         }
         for delivery in std::mem::take(&mut flow.queue) {
-            if is_kept(addresses, self.desk.sessions.get(key.0), &delivery) {
+            if is_kept(addresses, self.state.sessions.get(key.0), &delivery) {
                 kept.push(delivery);
                 continue;
             }
             let cost = delivery.cost();
-            self.desk.memory.forget_queued(cost);
+            self.state.memory.forget_queued(cost);
             flow.queue_bytes -= cost;
-            self.desk.journal.forget_stored(stored, delivery.number);
+            self.state.journal.forget_stored(stored, delivery.number);
             queued.push(delivery);
         }
         flow.queue = kept.into_iter().collect();
-        if let Some(session) = self.desk.sessions.get_mut(key.0) {
+        if let Some(session) = self.state.sessions.get_mut(key.0) {
             session.flow = Some(flow);
         }
         for (delivery, sent_once) in sent {
@@ -144,9 +144,9 @@ fn begin_anew(flow: &mut Flow, stored: Option<StoredSession>, journal: &mut Jour
 
 impl Nodes {
     /// Whether what is addressed to the client of a session stays when that ends.
-    pub(crate) fn keeps_mailbox(&self, desk: &Desk, key: SessionKey) -> bool {
-        let Some(addresses) = &desk.settings.addresses else { return false };
-        let standing = desk.sessions.get(key.0).map(|session| session.standing);
+    pub(crate) fn keeps_mailbox(&self, state: &ShardState, key: SessionKey) -> bool {
+        let Some(addresses) = &state.settings.addresses else { return false };
+        let standing = state.sessions.get(key.0).map(|session| session.standing);
         let max = addresses.max_mailboxes;
         standing == Some(Standing::Node)
             && addresses.node_expiry_seconds > 0

@@ -20,7 +20,7 @@ fn subscriber() -> Subscriber {
 impl Subscribing<'_> {
     /// A session is that of a node from now on, or no longer.
     pub(crate) fn set_standing(&mut self, now: Now, key: SessionKey, standing: Standing) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let before = std::mem::replace(&mut session.standing, standing);
         let tenant = session.tenant;
         self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
@@ -40,7 +40,7 @@ impl Subscribing<'_> {
         let count = self.nodes.by_tenant.entry(tenant).or_default();
         *count += 1;
         if *count == 1 {
-            let filter = self.desk.settings.filter_of("all");
+            let filter = self.state.settings.filter_of("all");
             self.want_address(now, tenant, &filter);
         }
         self.nodes.nodes_changed(self.index);
@@ -53,7 +53,7 @@ impl Subscribing<'_> {
         *count = count.saturating_sub(1);
         if *count == 0 {
             self.nodes.by_tenant.remove(&tenant);
-            let filter = self.desk.settings.filter_of("all");
+            let filter = self.state.settings.filter_of("all");
             self.want_address_no_more(now, tenant, &filter);
         }
         self.nodes.nodes_changed(self.index);

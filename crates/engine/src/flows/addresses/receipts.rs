@@ -23,15 +23,15 @@ impl Publishing<'_> {
         asked: &PublishProperties<'_>,
         out: &mut Vec<u8>,
     ) {
-        let Some(addresses) = self.desk.settings.addresses.as_ref() else { return };
-        let session = sender.1.and_then(|session| self.desk.sessions.get(session.0));
+        let Some(addresses) = self.state.settings.addresses.as_ref() else { return };
+        let session = sender.1.and_then(|session| self.state.sessions.get(session.0));
         let name = session.map(|session| &*session.client_id);
         let Some(name) = name.or(self.principals.name(sender.0).map(|(_, name)| name)) else { return };
         let own = format!("{}/receipts/{}", addresses.prefix, encoded(name));
         let wished = asked.response_topic.map(TopicName::as_str);
         let may = |topic: &&str| {
             !is_own_topic(topic)
-                && self.principals.publisher_may(self.desk, self.rules, sender, topic, QoS::AtLeastOnce, false)
+                && self.principals.publisher_may(self.state, self.rules, sender, topic, QoS::AtLeastOnce, false)
         };
         match wished.filter(may) {
             Some(wished) => self.add_receipts_to(topic, asked, wished, out),
@@ -44,7 +44,7 @@ impl Publishing<'_> {
     /// The same for receipts that go to this topic.
     fn add_receipts_to(&mut self, topic: &str, asked: &PublishProperties<'_>, to: &str, out: &mut Vec<u8>) {
         let wants = asked.user_properties.iter().any(|(name, value)| name == ASKS && RECEIPTS.contains(&value));
-        let Some(addresses) = self.desk.settings.addresses.as_ref().filter(|_| wants) else { return };
+        let Some(addresses) = self.state.settings.addresses.as_ref().filter(|_| wants) else { return };
         let several = match Address::read(&addresses.prefix, topic) {
             Some(Address::Node(_)) => false,
             Some(Address::Group(_) | Address::All) => true,
@@ -64,7 +64,7 @@ impl Publishing<'_> {
 
     /// Publishes the receipt that waits longest; says whether there was one.
     pub(crate) fn publish_receipt(&mut self, now: Now) -> bool {
-        let Some(receipt) = self.desk.receipts.waiting.pop_front() else { return false };
+        let Some(receipt) = self.state.receipts.waiting.pop_front() else { return false };
         let mut properties = Vec::new();
         if let Some(data) = &receipt.correlation {
             properties.push(CORRELATION_DATA);

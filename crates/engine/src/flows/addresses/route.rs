@@ -14,30 +14,30 @@ use crate::topics::{Route, RouteSlot};
 impl Publishing<'_> {
     /// Makes the route of a valid topic name that is not remembered.
     pub(crate) fn make_route(&mut self, tenant: TenantId, topic: &str) -> RouteSlot {
-        let address = self.desk.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
+        let address = self.state.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
         let slot = match address {
             None => self.cache.fill(self.index, tenant, topic, |_| {}),
             Some(address) => self.route_to(tenant, topic, &address),
         };
-        self.rules.keep_receivers(self.desk, self.cache, self.nodes, slot);
+        self.rules.keep_receivers(self.state, self.cache, self.nodes, slot);
         slot
     }
 
     /// A route to nodes, and to who has subscribed to the topic by itself. One to a single node is not remembered, so
     /// that nothing has to be made anew when a node comes or goes.
     fn route_to(&mut self, tenant: TenantId, topic: &str, address: &Address<'_>) -> RouteSlot {
-        let (place, roster, desk, nodes) = (self.links.place, &self.links.roster, &*self.desk, &mut *self.nodes);
+        let (place, roster, state, nodes) = (self.links.place, &self.links.roster, &*self.state, &mut *self.nodes);
         match address {
             Address::Node(id) | Address::Receipts(id) => {
                 let partition = partition_of(tenant, id);
-                let homes = [Some(roster.home_of(partition)), desk.transfers.new_home(partition)];
+                let homes = [Some(roster.home_of(partition)), state.transfers.new_home(partition)];
                 let extend = |route: &mut Route| {
                     // While a partition moves, both places get what is for its nodes, and this one may be either.
                     for home in homes.into_iter().flatten().filter(|home| *home != place.shard) {
                         route.add_remote(1 << home.0);
                     }
-                    if let Some(key) = desk.sessions.find_session(tenant, id) {
-                        let node = desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node());
+                    if let Some(key) = state.sessions.find_session(tenant, id) {
+                        let node = state.sessions.get(key.0).is_some_and(|session| session.standing.is_node());
                         route.add_addressed(node.then_some(key));
                     }
                 };
@@ -52,7 +52,7 @@ impl Publishing<'_> {
             Address::All => {
                 nodes.routed = true;
                 let all =
-                    desk.sessions.iter().filter(|(_, session)| session.tenant == tenant && session.standing.is_node());
+                    state.sessions.iter().filter(|(_, session)| session.tenant == tenant && session.standing.is_node());
                 let extend = |route: &mut Route| route.add_addressed(all.map(|(key, _)| SessionKey(key)));
                 self.cache.fill(self.index, tenant, topic, extend)
             }
@@ -72,7 +72,7 @@ impl Reach<'_> {
         source: &Source,
         entered: bool,
     ) {
-        if self.desk.has_addresses && !publication.properties.is_empty() {
+        if self.state.has_addresses && !publication.properties.is_empty() {
             self.begin_receipts_of(now, route, publication, source, entered);
         }
     }
@@ -86,14 +86,14 @@ impl Reach<'_> {
         source: &Source,
         entered: bool,
     ) {
-        let settings = std::sync::Arc::clone(&self.desk.settings);
+        let settings = std::sync::Arc::clone(&self.state.settings);
         let address = settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, publication.topic));
-        let is_node = |key: SessionKey| self.desk.sessions.get(key.0).is_some_and(|it| it.standing.is_node());
+        let is_node = |key: SessionKey| self.state.sessions.get(key.0).is_some_and(|it| it.standing.is_node());
         match address {
             Some(Address::Node(id)) => {
                 let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
-                if here && !self.desk.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
-                    self.desk.reports().tell_unknown(&id, publication);
+                if here && !self.state.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
+                    self.state.reports().tell_unknown(&id, publication);
                 }
             }
             Some(several @ (Address::Group(_) | Address::All)) => {
@@ -103,13 +103,13 @@ impl Reach<'_> {
                 };
                 let reached = route.targets().iter().map(|target| target.session).filter(|key| is_node(*key));
                 let (members, others): (Vec<_>, Vec<_>) = reached.partition(|key| is_member(*key));
-                let name = |key: &SessionKey| self.desk.sessions.get(key.0).map(|it| Box::from(&*it.client_id));
+                let name = |key: &SessionKey| self.state.sessions.get(key.0).map(|it| Box::from(&*it.client_id));
                 let counted =
                     Counted { members: members.len() as u32, others: others.iter().filter_map(name).collect() };
                 let mut shards = Shards(self.links.roster.living(route.remote_bits()));
                 shards.add(self.place.shard);
                 let awaited = entered.then_some(shards);
-                self.desk.reports().begin_tally(now, publication, counted, source.origin, awaited);
+                self.state.reports().begin_tally(now, publication, counted, source.origin, awaited);
             }
             Some(Address::Receipts(_)) | None => {}
         }

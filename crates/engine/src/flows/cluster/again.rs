@@ -29,12 +29,12 @@ impl Deciding<'_> {
     /// what they say, since one that dies first may not have got it. Says whether there is somebody to wait for.
     #[cold]
     pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: Exchange) -> bool {
-        let heir = self.desk.connections.next_ticket(it.key);
+        let heir = self.state.connections.next_ticket(it.key);
         let waits = exchange.ticket.map_or(0, |ticket| self.links.pass_on(ticket, heir));
         if waits == 0 {
             return false;
         }
-        let stored = it.session.is_some_and(|session| self.desk.sessions.is_stored(session));
+        let stored = it.session.is_some_and(|session| self.state.sessions.is_stored(session));
         answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         true
     }
@@ -48,15 +48,15 @@ impl Deciding<'_> {
         if missing != Step::Continue {
             return missing;
         }
-        let mark = self.desk.journal.mark();
+        let mark = self.state.journal.mark();
         let source =
-            Source::publisher_here(self.place.shard, now, session, key, Some(self.desk.connections.next_ticket(key)));
+            Source::publisher_here(self.place.shard, now, session, key, Some(self.state.connections.next_ticket(key)));
         let topic = self.cache.topic_of(it);
         let mut publication = it.publication(&topic);
         publication.priority = self.cache.traits(slot).priority.level(it.properties);
         let (exchange, waits, refused) =
             publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
-        self.desk.sessions.set_exchange(&mut self.desk.journal, of_session, id, exchange);
+        self.state.sessions.set_exchange(&mut self.state.journal, of_session, id, exchange);
         let outcome = answering!(self).outcome_of(raw.qos, refused, true);
         answering!(self).answer_publish(now, key, raw, outcome, waits, mark);
         parking!(self).wait_for_full_links(now, key);
@@ -76,7 +76,7 @@ impl Publishing<'_> {
         source: &Source,
     ) -> (Exchange, u32, Option<Reason>) {
         // Before the message came here, this shard may have got it from where it was.
-        let marked = self.desk.exchanges.marks.get(exchange.name);
+        let marked = self.state.exchanges.marks.get(exchange.name);
         let known = exchange.covered.with(marked);
         let mut refused = None;
         if publication.retain && !known.sessions.has(partition_of(publication.tenant, publication.topic)) {
@@ -84,15 +84,17 @@ impl Publishing<'_> {
         }
         let (_, route) = self.cache.get(slot);
         reach!(self).deliver_to_rest(now, route, publication, source, known);
-        let in_transit = self.desk.exchanges.mark_in_transit(
+        let in_transit = self.state.exchanges.mark_in_transit(
             self.links.place,
             &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
+            &self.state.transfers,
+            &mut self.state.journal,
             exchange.name,
         );
         let covered = exchange.covered.with(
-            marked.with(self.desk.exchanges.got_here(self.groups, self.links.place.shard)).without_sessions(in_transit),
+            marked
+                .with(self.state.exchanges.got_here(self.groups, self.links.place.shard))
+                .without_sessions(in_transit),
         );
         let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
         let waits = self.pass_again(exchange, slot, publication, source);
@@ -113,7 +115,7 @@ impl Publishing<'_> {
         let retain = publication.retain;
         let is_retained = |shard: ShardId| retain && home == shard;
         let mut waits = 0;
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, exchange.covered));
+        self.links.exchange = Some(self.state.exchanges.word(exchange.name, exchange.covered));
         for shard in self.links.roster.others() {
             let purpose =
                 if deliver.has(shard) { DELIVER } else { 0 } | if is_retained(shard) { RETAIN_AT_HOME } else { 0 };
@@ -131,7 +133,7 @@ impl Publishing<'_> {
                 ticket: source.ticket,
             };
             self.links.send_publish(shard, &passage, publication, true);
-            self.desk.counters.shard_messages_out += 1;
+            self.state.counters.shard_messages_out += 1;
             waits += 1;
         }
         self.links.exchange = None;
@@ -185,7 +187,7 @@ impl Reach<'_> {
         publication.wide = route.targets().len() > 1;
         self.layouts.begin(route.targets().len());
         for target in route.targets() {
-            let session = self.desk.sessions.get(target.session.0);
+            let session = self.state.sessions.get(target.session.0);
             if !session.is_some_and(|session| wants(partition_of(session.tenant, &session.client_id))) {
                 continue;
             }
@@ -197,9 +199,9 @@ impl Reach<'_> {
                 publisher: None,
                 metered: false,
             };
-            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+            self.state.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
         }
-        let from = self.desk.transfers.source;
+        let from = self.state.transfers.source;
         for group in route.groups() {
             if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
                 dealing!(self).deal_to(now, *group, publication, source, None);

@@ -9,7 +9,7 @@ impl Parking<'_> {
     pub(crate) fn park_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
         self.park(now, key);
         if self.links.is_foreign(asker)
-            && let Some(askers) = self.desk.connections.askers_of(key)
+            && let Some(askers) = self.state.connections.askers_of(key)
         {
             askers.push(asker);
         }

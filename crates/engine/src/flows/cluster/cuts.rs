@@ -13,9 +13,9 @@ impl Moving<'_> {
     pub(crate) fn handle_transfer(&mut self, from: ShardId, word: TransferWord) {
         match word {
             TransferWord::Ask { id, partitions } => self.cut(from, id, partitions),
-            TransferWord::Cut { id, partitions } => self.desk.transfers.note_cut(from, id, partitions),
+            TransferWord::Cut { id, partitions } => self.state.transfers.note_cut(from, id, partitions),
             TransferWord::End { id } => {
-                self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
+                self.state.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
                 self.fetches.wake_moved();
             }
         }
@@ -24,7 +24,7 @@ impl Moving<'_> {
     /// What this shard sends from now on is for the new home of these partitions.
     pub(crate) fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
         // One who asks late, for a move that was called off, takes nothing from the next.
-        let cuts = &mut self.desk.transfers.cuts;
+        let cuts = &mut self.state.transfers.cuts;
         let later = cuts.iter().filter(|cut| cut.id > id);
         let later = later.fold(Partitions::NONE, |all, cut| all.with(cut.partitions));
         let own = partitions.without(later);
@@ -36,12 +36,12 @@ impl Moving<'_> {
         for shard in self.links.roster.others() {
             self.links.send_transfer(shard, TransferWord::Cut { id, partitions });
         }
-        self.desk.transfers.note_cut(self.place.shard, id, partitions);
+        self.state.transfers.note_cut(self.place.shard, id, partitions);
     }
 
     /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.
     pub(crate) fn release_transfers(&mut self, now: Now, partitions: Partitions) {
-        let transfers = &mut self.desk.transfers;
+        let transfers = &mut self.state.transfers;
         let stay: Partitions =
             transfers.leaving.keys().copied().filter(|partition| partitions.has(*partition)).collect();
         transfers.leaving.retain(|partition, _| !partitions.has(*partition));
@@ -53,24 +53,24 @@ impl Moving<'_> {
             coming.stage = Stage::Served;
         }
         self.deliver_aside(now, aside);
-        self.desk.transfers.settle_transfers();
-        self.groups.announce_members_that_stay(self.desk, self.links, stay);
+        self.state.transfers.settle_transfers();
+        self.groups.announce_members_that_stay(self.state, self.links, stay);
     }
 
     /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.
     #[must_use]
     pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
-        self.desk.transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        self.state.transfers.leaving.retain(|partition, _| !partitions.has(*partition));
         let mut ids = BTreeSet::new();
         let mut all = Vec::new();
         for partition in partitions.iter() {
-            let Some(mut coming) = self.desk.transfers.coming.remove(&partition) else { continue };
+            let Some(mut coming) = self.state.transfers.coming.remove(&partition) else { continue };
             ids.insert(coming.id);
             all.append(&mut coming.aside);
         }
         for id in ids {
             let own = self.place.shard;
-            self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, own));
+            self.state.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, own));
             for shard in self.links.roster.others() {
                 self.links.send_transfer(shard, TransferWord::End { id });
             }

@@ -12,8 +12,8 @@ impl Deciding<'_> {
         for (name, groups) in all {
             let groups = groups.among(left);
             if !groups.is_empty() {
-                self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, Got { groups, ..Got::NOBODY });
-                self.links.tell_homes(self.desk, name, groups);
+                self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, Got { groups, ..Got::NOBODY });
+                self.links.tell_homes(self.state, name, groups);
             }
         }
     }

@@ -4,7 +4,6 @@ use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::durable::Recovery;
 use crate::groups::Groups;
 use crate::ids::{AssignedNames, Place};
@@ -19,12 +18,13 @@ use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that end a session, and that publish its will here or owe it to other nodes.
 pub(crate) struct SessionEnding<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,
     pub cache: &'e mut RouteCache,
     pub scratch_route: &'e mut Route,
@@ -54,7 +54,7 @@ pub(crate) struct SessionEnding<'e> {
 macro_rules! ending {
     ($from:ident) => {
         $crate::flows::cluster::ending::SessionEnding {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             index: &mut $from.index,
             cache: &mut $from.cache,
             scratch_route: &mut $from.scratch_route,

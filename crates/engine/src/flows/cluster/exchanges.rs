@@ -19,10 +19,10 @@ impl Deciding<'_> {
         ticket: Option<Ticket>,
     ) {
         let Some(id) = raw.packet_id else { return };
-        if !self.desk.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
+        if !self.state.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
             return;
         }
-        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
+        let Some(tenant) = self.state.sessions.get(session.0).map(|session| session.tenant) else { return };
         let (topic, route) = self.cache.get(slot);
         let is_home_elsewhere =
             raw.retain && !self.links.roster.is_own(self.links.roster.home_of(partition_of(tenant, topic)));
@@ -30,15 +30,15 @@ impl Deciding<'_> {
             return;
         }
         let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
-        let exchange = self.desk.exchanges.begin(ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.sessions.set_exchange(&mut self.desk.journal, session, id, exchange);
-        self.desk.exchanges.mark_in_transit(
+        let exchange = self.state.exchanges.begin(ticket, groups, self.state.transfers.cut_away(&self.links.roster));
+        self.state.sessions.set_exchange(&mut self.state.journal, session, id, exchange);
+        self.state.exchanges.mark_in_transit(
             self.place,
             &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
+            &self.state.transfers,
+            &mut self.state.journal,
             exchange.name,
         );
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::NOBODY));
     }
 }

@@ -15,34 +15,34 @@ impl Moving<'_> {
         match entry {
             Entry::ToSession { tenant, client_id, delivery } => {
                 // A session may have expired since.
-                if let Some(key) = self.desk.sessions.find_session(tenant, &client_id) {
+                if let Some(key) = self.state.sessions.find_session(tenant, &client_id) {
                     self.deliver_late(now, key, &delivery);
                 }
             }
             Entry::Name(name) => {
-                self.desk.exchanges.put_mark(
+                self.state.exchanges.put_mark(
                     self.place,
-                    &mut self.desk.journal,
+                    &mut self.state.journal,
                     name,
                     Got { sessions: Partitions::of(partition), ..Got::NOBODY },
                 );
             }
             Entry::Dealt(name) => {
-                self.desk.exchanges.put_mark(
+                self.state.exchanges.put_mark(
                     self.place,
-                    &mut self.desk.journal,
+                    &mut self.state.journal,
                     name,
                     Got { groups: Partitions::of(partition), ..Got::NOBODY },
                 );
             }
             Entry::Retained(message) => {
-                let coming = self.desk.transfers.coming.get(&partition);
+                let coming = self.state.transfers.coming.get(&partition);
                 let name = (message.tenant, Box::from(message.topic()));
                 if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
                     self.retained.keep_retained(
                         now,
                         &self.links.roster,
-                        self.desk,
+                        self.state,
                         self.homes,
                         &self.uplinks.brokers.config,
                         &mut message.publication(),
@@ -55,7 +55,7 @@ impl Moving<'_> {
     /// Delivers what was set aside.
     pub(crate) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
         for aside in all {
-            if self.desk.sessions.is_named(aside.to, aside.client) {
+            if self.state.sessions.is_named(aside.to, aside.client) {
                 self.deliver_late(now, aside.to, &aside.delivery);
             }
         }
@@ -64,21 +64,21 @@ impl Moving<'_> {
     fn deliver_late(&mut self, now: Now, to: SessionKey, delivery: &Delivery) {
         let mut publication = delivery.message.publication();
         // What is stored with the session is the group's no longer, which hears of it when the last promise is gone.
-        let stored = self.desk.sessions.get(to.0).filter(|session| session.stored.is_some());
+        let stored = self.state.sessions.get(to.0).filter(|session| session.stored.is_some());
         let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
         let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();
         let plain = delivery.group.as_ref().and_then(same);
         let dealt = delivery.group.as_ref().filter(|_| plain.is_some()).map_or(0, |group| group.promised_id());
-        let owner = self.desk.sessions.get(to.0).map(|session| partition_of(session.tenant, &session.client_id));
+        let owner = self.state.sessions.get(to.0).map(|session| partition_of(session.tenant, &session.client_id));
         let terms = Terms::of(delivery);
         let terms = Terms { group: plain.as_ref().or(terms.group), ..terms };
-        self.desk.transfers.late = true;
-        self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
-        self.desk.transfers.late = false;
-        self.desk.exchanges.note_taken(
+        self.state.transfers.late = true;
+        self.state.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
+        self.state.transfers.late = false;
+        self.state.exchanges.note_taken(
             self.place,
-            &mut self.desk.transfers,
-            &mut self.desk.journal,
+            &mut self.state.transfers,
+            &mut self.state.journal,
             delivery.message.qos,
             dealt,
             owner,

@@ -14,7 +14,6 @@ pub(crate) mod peering;
 use crate::cluster::WELCOME_INDEX;
 use crate::cluster::peers::Peers;
 use crate::cluster::transfer::Transfers;
-use crate::desk::Desk;
 use crate::durable::RESTORING_INDEX;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::groups::Groups;
@@ -26,6 +25,7 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::roster::{Roster, Shards};
+use crate::state::ShardState;
 use crate::topics::{Route, SubscriptionIndex};
 
 const _: () = assert!(
@@ -40,7 +40,7 @@ impl Subscribing<'_> {
     /// Gives members of shared groups their seats where the groups are dealt for now.
     pub(crate) fn reseat_members(&mut self, now: Now, old: &Roster) {
         let mut moved = Vec::new();
-        for (key, session) in self.desk.sessions.iter() {
+        for (key, session) in self.state.sessions.iter() {
             for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
                 if old.home_of(membership.partition) != self.links.roster.home_of(membership.partition) {
                     moved.push((crate::ids::SessionKey(key), membership.clone()));
@@ -58,20 +58,20 @@ impl Peers {
     /// is gone and whose place another one has yet to take.
     pub(crate) fn would_miss_somebody(
         &self,
-        desk: &Desk,
+        state: &ShardState,
         roster: &Roster,
         (topic, route): (&str, &Route),
         tenant: TenantId,
         retain: bool,
     ) -> bool {
         let remote = route.remote_bits();
-        let undecided = desk.transfers.undecided();
+        let undecided = state.transfers.undecided();
         let is_gone = |home| roster.misses(home) || undecided.has(home);
         let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
-        let is_node_gone = || desk.settings.home_of_address(tenant, topic).is_some_and(is_gone);
+        let is_node_gone = || state.settings.home_of_address(tenant, topic).is_some_and(is_gone);
         let returns = self.returning != Shards::default();
         self.is_blind
-            || self.misses_somebody(roster, &desk.transfers)
+            || self.misses_somebody(roster, &state.transfers)
                 && (returns || remote != roster.living(remote) || is_home_gone() || is_node_gone())
     }
 }

@@ -1,7 +1,6 @@
 //! Messages that are owed to all nodes are sent until each has confirmed.
 
 use crate::cluster::outgoing::{OUTGOING_VERSION, Outgoing, OutgoingMessage, read_outgoing};
-use crate::desk::Desk;
 use crate::flows::cluster::ending::SessionEnding;
 use crate::flows::publish::publishing::{Publishing, publishing};
 use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey};
@@ -15,6 +14,7 @@ use crate::publish::dispatch::Source;
 use crate::records::image::put_publication;
 use crate::records::stored::put_message as put_stored_message;
 use crate::session::exchange::Exchange;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireWrite};
@@ -39,16 +39,16 @@ impl SessionEnding<'_> {
         {
             return publishing!(self).publish_inside(now, publication, Some(session));
         }
-        let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
+        let Some(client_id) = self.state.sessions.get(session.0).map(|session| session.client_id.clone()) else {
             return;
         };
         let slot = publishing!(self).route_of(publication.tenant, publication.topic);
         publication.priority = self.cache.traits(slot).priority.level(publication.properties);
         let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
-        let number = self.outgoing.new_outgoing_number(self.desk);
-        self.outgoing.add_outgoing(self.desk, number, it);
+        let number = self.outgoing.new_outgoing_number(self.state);
+        self.outgoing.add_outgoing(self.state, number, it);
         if !self.try_outgoing(now, number) {
-            self.outgoing.store_outgoing(self.desk, number);
+            self.outgoing.store_outgoing(self.state, number);
         }
     }
 
@@ -64,16 +64,16 @@ impl SessionEnding<'_> {
 
     /// Whether a message would reach all that it is for.
     fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
-        if self.homes.home_of(self.desk, it.partition()) != Home::Here || self.recovery.replay.is_some() {
+        if self.homes.home_of(self.state, it.partition()) != Home::Here || self.recovery.replay.is_some() {
             return false;
         }
         // Messages of clients have this way, too: none of them comes in before that.
         self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
-            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.desk.transfers);
+            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.state.transfers);
         self.outgoing.has_met_nodes
-            && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
+            && !(self.peers.misses_somebody(&self.links.roster, &self.state.transfers)
                 && self.peers.would_miss_somebody(
-                    self.desk,
+                    self.state,
                     &self.links.roster,
                     self.cache.get(slot),
                     it.message.tenant,
@@ -85,8 +85,8 @@ impl SessionEnding<'_> {
     fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
-            self.desk.reports().discard(Reason::MessageExpired, &it.message);
-            self.outgoing.remove_outgoing(self.desk, number);
+            self.state.reports().discard(Reason::MessageExpired, &it.message);
+            self.outgoing.remove_outgoing(self.state, number);
             return true;
         }
         let slot = publishing!(self).route_of(it.message.tenant, it.message.topic());
@@ -94,7 +94,7 @@ impl SessionEnding<'_> {
             return false;
         }
         let (ticket, as_ticket) = self.outgoing.new_ticket(number);
-        let session = self.desk.sessions.find_session(it.message.tenant, &it.client_id);
+        let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);
         let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.place.shard, now) };
         let mut publication = it.message.publication();
         let (exchange, waits) = match it.sent {
@@ -110,9 +110,9 @@ impl SessionEnding<'_> {
             (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
         }
         if waits == 0 {
-            self.outgoing.remove_outgoing(self.desk, number);
+            self.outgoing.remove_outgoing(self.state, number);
         } else {
-            self.outgoing.store_outgoing(self.desk, number);
+            self.outgoing.store_outgoing(self.state, number);
         }
         true
     }
@@ -129,15 +129,15 @@ impl Publishing<'_> {
     ) -> (Exchange, u32) {
         let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
         let exchange =
-            self.desk.exchanges.begin(source.ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.exchanges.mark_in_transit(
+            self.state.exchanges.begin(source.ticket, groups, self.state.transfers.cut_away(&self.links.roster));
+        self.state.exchanges.mark_in_transit(
             self.links.place,
             &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
+            &self.state.transfers,
+            &mut self.state.journal,
             exchange.name,
         );
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::NOBODY));
         let waits = self.route_owed(now, slot, publication, source);
         self.links.exchange = None;
         (exchange, waits)
@@ -174,16 +174,16 @@ fn number_of(ticket: Ticket) -> u64 {
 }
 
 impl Outgoing {
-    pub(crate) fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
+    pub(crate) fn add_outgoing(&mut self, state: &mut ShardState, number: u64, it: OutgoingMessage) {
         self.bytes += it.cost();
-        desk.memory.held += it.cost();
+        state.memory.held += it.cost();
         self.by_number.insert(number, it);
     }
 
-    pub(crate) fn store_outgoing(&mut self, desk: &mut Desk, number: u64) {
-        let Some(it) = self.by_number.get(&number).filter(|_| desk.journal.is_on()) else { return };
-        let now = desk.journal.now;
-        desk.journal.put(Key::Outgoing(number), |out| {
+    pub(crate) fn store_outgoing(&mut self, state: &mut ShardState, number: u64) {
+        let Some(it) = self.by_number.get(&number).filter(|_| state.journal.is_on()) else { return };
+        let now = state.journal.now;
+        state.journal.put(Key::Outgoing(number), |out| {
             out.put_u8(OUTGOING_VERSION);
             it.write_head(out);
             put_stored_message(out, now, &it.message.publication());
@@ -191,30 +191,30 @@ impl Outgoing {
     }
 
     /// Forgets a message, also in the store.
-    pub(crate) fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
+    pub(crate) fn remove_outgoing(&mut self, state: &mut ShardState, number: u64) {
         let Some(it) = self.by_number.remove(&number) else { return };
         self.bytes -= it.cost();
-        desk.memory.held -= it.cost();
+        state.memory.held -= it.cost();
         if let Some(ticket) = it.ticket {
             self.by_ticket.remove(&ticket);
         }
         if let Some((name, _)) = it.sent {
-            desk.exchanges.end(name);
+            state.exchanges.end(name);
         }
-        if desk.journal.is_on() {
-            desk.journal.delete(Key::Outgoing(number));
+        if state.journal.is_on() {
+            state.journal.delete(Key::Outgoing(number));
         }
     }
 
     /// One confirmation of an outgoing message.
     #[cold]
-    pub(crate) fn confirm_outgoing(&mut self, desk: &mut Desk, ticket: Ticket) {
+    pub(crate) fn confirm_outgoing(&mut self, state: &mut ShardState, ticket: Ticket) {
         let ticket = number_of(ticket);
         let Some(number) = self.by_ticket.get(&ticket).copied() else { return };
         let Some(it) = self.by_number.get_mut(&number) else { return };
         it.waits = it.waits.saturating_sub(1);
         if it.waits == 0 {
-            self.remove_outgoing(desk, number);
+            self.remove_outgoing(state, number);
         }
     }
 
@@ -230,20 +230,20 @@ impl Outgoing {
     pub(crate) fn restore_outgoing(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         number: u64,
         value: &[u8],
     ) -> Result<(), WireError> {
-        self.add_outgoing(desk, number, read_outgoing(value, now)?);
+        self.add_outgoing(state, number, read_outgoing(value, now)?);
         Ok(())
     }
 
     /// Forgets the messages of partitions that live elsewhere from now on.
-    pub(crate) fn forget_outgoing(&mut self, desk: &mut Desk, partitions: Partitions) {
+    pub(crate) fn forget_outgoing(&mut self, state: &mut ShardState, partitions: Partitions) {
         let its = self.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
         let its: Vec<u64> = its.map(|(number, _)| *number).collect();
         for number in its {
-            self.remove_outgoing(desk, number);
+            self.remove_outgoing(state, number);
         }
     }
 
@@ -258,17 +258,17 @@ impl Outgoing {
     }
 
     /// Goes on with the messages of a partition that has come.
-    pub(crate) fn adopt_outgoing(&mut self, desk: &mut Desk, all: Vec<OutgoingMessage>) {
+    pub(crate) fn adopt_outgoing(&mut self, state: &mut ShardState, all: Vec<OutgoingMessage>) {
         for it in all {
-            let number = self.new_outgoing_number(desk);
-            self.add_outgoing(desk, number, it);
-            self.store_outgoing(desk, number);
+            let number = self.new_outgoing_number(state);
+            self.add_outgoing(state, number, it);
+            self.store_outgoing(state, number);
         }
     }
 
-    pub(crate) fn new_outgoing_number(&mut self, desk: &mut Desk) -> u64 {
-        if desk.journal.is_on() {
-            return desk.journal.new_body();
+    pub(crate) fn new_outgoing_number(&mut self, state: &mut ShardState) -> u64 {
+        if state.journal.is_on() {
+            return state.journal.new_body();
         }
         self.next_number += 1;
         self.next_number

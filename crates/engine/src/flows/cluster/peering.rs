@@ -4,7 +4,6 @@ use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::Place;
 use crate::link::Links;
@@ -13,12 +12,13 @@ use crate::principals::Principals;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
+use crate::state::ShardState;
 use crate::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that take in what other shards say of their subscriptions and groups.
 pub(crate) struct Peering<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
@@ -39,7 +39,7 @@ pub(crate) struct Peering<'e> {
 macro_rules! peering {
     ($from:ident) => {
         $crate::flows::cluster::peering::Peering {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             index: &mut $from.index,
             layouts: &mut $from.layouts,
             links: &mut $from.links,

@@ -12,7 +12,7 @@ use tidegate_mqtt::{Connect, Version};
 impl Connecting<'_> {
     /// What the listener does not allow.
     pub(crate) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
-        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.settings.listener(c.listener))
+        let Some(listener) = self.state.connections.get(key).and_then(|c| self.state.settings.listener(c.listener))
         else {
             return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
         };
@@ -22,11 +22,11 @@ impl Connecting<'_> {
         check_reserved(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
         check_keep_alive(listener, connect)?;
         let enhanced = connect.properties.authentication_method.is_some();
-        if enhanced && self.desk.settings.authentication == Authentication::Open {
+        if enhanced && self.state.settings.authentication == Authentication::Open {
             return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
         }
         let Some(will) = &connect.will else { return Ok(()) };
-        if will.retain && !self.desk.settings.retained.available {
+        if will.retain && !self.state.settings.retained.available {
             return Err(Refused::new(Reason::RetainNotSupported, "the will asks to be retained"));
         }
         if will.qos > listener.maximum_qos {
@@ -35,13 +35,13 @@ impl Connecting<'_> {
         if crate::topics::is_own_topic(will.topic.as_str()) {
             return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
         }
-        if will.payload.len() > self.desk.settings.limits.max_payload {
+        if will.payload.len() > self.state.settings.limits.max_payload {
             return Err(Refused::new(Reason::PayloadTooLong, "the will's payload is longer than the limit"));
         }
-        if self.desk.memory.is_far_over_ceiling() {
+        if self.state.memory.is_far_over_ceiling() {
             return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
         }
-        self.desk.settings.check_topic_levels(will.topic.as_str())
+        self.state.settings.check_topic_levels(will.topic.as_str())
     }
 
     /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it
@@ -52,14 +52,14 @@ impl Connecting<'_> {
         existing: Option<SessionKey>,
         connect: &Connect<'_>,
     ) -> Result<(), Refused> {
-        if connect.will.as_ref().is_some_and(|will| !self.rules.may_leave_will(&self.desk.settings, subject, will)) {
+        if connect.will.as_ref().is_some_and(|will| !self.rules.may_leave_will(&self.state.settings, subject, will)) {
             return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
         }
-        if existing.is_none() && self.desk.journal.full && self.desk.settings.wants_to_last(connect) {
+        if existing.is_none() && self.state.journal.full && self.state.settings.wants_to_last(connect) {
             return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
         }
-        let max_sessions = self.desk.settings.limits.max_sessions as usize;
-        if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
+        let max_sessions = self.state.settings.limits.max_sessions as usize;
+        if existing.is_none() && max_sessions != 0 && self.state.sessions.len() >= max_sessions {
             return Err(Refused::new(Reason::TooManySessions, ""));
         }
         Ok(())

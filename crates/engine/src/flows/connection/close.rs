@@ -28,47 +28,47 @@ const SENT_ON_KEEP_MS: u64 = 10_000;
 impl SessionEnding<'_> {
     /// A session has lost its connection; where its client was sent on, what it misses by that is kept for a while.
     pub(crate) fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         session.connection = None;
         let expiry = session.expiry_seconds;
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
-        let event = self.sys.client_event(now, self.desk, key, Some(reason));
+        let event = self.sys.client_event(now, self.state, key, Some(reason));
         publishing!(self).publish_client_event(now, event);
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
-            self.desk.to_unpark.append(&mut flow.blocking);
+            self.state.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;
         }
         let (tenant, payer) = (session.tenant, session.payer(self.settings));
-        self.desk.tenants.release(tenant, Holding::Connections, 1);
-        self.desk.sessions_connected -= 1;
-        self.desk.meters.disconnect(payer, now.monotonic);
-        self.fetches.suspend_fetches(&mut self.desk.sessions, key);
+        self.state.tenants.release(tenant, Holding::Connections, 1);
+        self.state.sessions_connected -= 1;
+        self.state.meters.disconnect(payer, now.monotonic);
+        self.fetches.suspend_fetches(&mut self.state.sessions, key);
         self.schedule_will(now, key, reason);
         if expiry == 0 {
             self.end_session(now, key, reason);
             return;
         }
-        self.groups.announce_presence(self.desk, self.links, key, false);
+        self.groups.announce_presence(self.state, self.links, key, false);
         let ends_at = if expiry == u32::MAX { Millis::NEVER } else { now.monotonic.plus_seconds(expiry) };
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         session.settle();
         if sent_on {
             session.rare_mut().sent_on_until = Some(now.monotonic.plus(SENT_ON_KEEP_MS));
         }
         if ends_at != Millis::NEVER {
             session.rare_mut().ends_at = Some(ends_at);
-            self.desk.timers.set(ends_at, Timer::SessionEnd(key));
+            self.state.timers.set(ends_at, Timer::SessionEnd(key));
         }
-        self.desk.sessions.store_session(&mut self.desk.journal, key);
+        self.state.sessions.store_session(&mut self.state.journal, key);
     }
 
     pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
-        if let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) {
+        if let Some(rare) = self.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) {
             rare.ends_at = None;
         }
-        self.desk.counters.sessions_expired += 1;
+        self.state.counters.sessions_expired += 1;
         self.end_session(now, key, Reason::SessionExpired);
     }
 
@@ -77,22 +77,22 @@ impl SessionEnding<'_> {
     ///
     /// What is addressed to a mobile node outlives its session.
     pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        if self.nodes.keeps_mailbox(self.desk, key) {
+        if self.nodes.keeps_mailbox(self.state, key) {
             self.begin_mailbox(now, key, reason);
             return;
         }
         self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(&mut self.desk.sessions, key);
+        self.fetches.end_fetches(&mut self.state.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
-        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
-        let Some(mut session) = self.desk.withdraw_session(key) else { return };
+        self.state.sessions.end_exchanges(&mut self.state.exchanges, key);
+        let Some(mut session) = self.state.withdraw_session(key) else { return };
         if let Some(stored) = session.stored {
-            self.desk.journal.delete(Key::Session(stored));
+            self.state.journal.delete(Key::Session(stored));
         }
+        self.state.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
         // The groups that get messages back must not take the session for a member.
         for membership in session.take_owing_memberships() {
             subscribing!(self).leave_home(now, key, &membership);
-            self.desk.tenants.release(session.tenant, Holding::Subscriptions, 1);
         }
         let ending = dealing!(self).begin_ending(now, key, session, reason);
         self.endings.begin(now, ending, &mut subscribing!(self));
@@ -100,9 +100,9 @@ impl SessionEnding<'_> {
 
     /// Publishes the will of a session that ends, if it waits.
     pub(crate) fn end_will_and_timers(&mut self, now: Now, key: SessionKey) {
-        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        let rare = self.state.sessions.get(key.0).and_then(|session| session.rare.as_ref());
         if rare.is_some_and(|rare| rare.will_due.is_some()) {
-            let will = self.desk.replace_will(key, None);
+            let will = self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
             self.publish_will(now, key, will);
         }
         connecting!(self).cancel_session_timers(key);
@@ -112,14 +112,14 @@ impl SessionEnding<'_> {
 impl Connecting<'_> {
     /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
     pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
-        self.desk.replace_will(key, None);
-        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
+        self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
+        let Some(rare) = self.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
         if let Some(due) = rare.will_due.take() {
-            self.desk.timers.cancel(due, Timer::Will(key));
+            self.state.timers.cancel(due, Timer::Will(key));
         }
         rare.sent_on_until = None;
         if let Some(at) = rare.ends_at.take() {
-            self.desk.timers.cancel(at, Timer::SessionEnd(key));
+            self.state.timers.cancel(at, Timer::SessionEnd(key));
         }
     }
 }
@@ -139,12 +139,12 @@ impl Dealing<'_> {
             EndedSession { key, tenant, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
-            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
-            self.desk.counters.dropped[reason.number()] += tail.messages;
+            self.state.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
+            self.state.counters.dropped[reason.number()] += tail.messages;
         }
-        self.desk.blockers.remove(&key.0);
-        self.desk.to_unpark.append(&mut flow.blocking);
-        self.desk.memory.held -= flow.inflight_bytes;
+        self.state.blockers.remove(&key.0);
+        self.state.to_unpark.append(&mut flow.blocking);
+        self.state.memory.held -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
             // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
             // A broker is no such receiver: by its id the message is delivered once whoever gets it.
@@ -157,13 +157,13 @@ impl Dealing<'_> {
                 Some(delivery) => self.settle_sent(now, key, &ending.client_id, &delivery, sent_once, reason),
                 // Only its packet id was left to be released: another broker has the message.
                 None if of_uplink => {}
-                None => self.desk.counters.drop_message(reason),
+                None => self.state.counters.drop_message(reason),
             }
         }
         for delivery in flow.queue {
             if delivery.group.is_some() {
                 // The session is deleted from the store in this turn, so its group must have the message in this turn.
-                self.desk.memory.forget_queued(delivery.cost());
+                self.state.memory.forget_queued(delivery.cost());
                 self.settle_queued(now, key, &ending.client_id, &delivery, reason);
             } else {
                 ending.queue.push_back(delivery);
@@ -209,13 +209,13 @@ impl Dealing<'_> {
 
     /// Drops a message of a session that is not there any more.
     fn give_up(&mut self, client_id: &str, reason: Reason, delivery: &Delivery) {
-        self.desk.reports().discard(reason, &delivery.message);
+        self.state.reports().discard(reason, &delivery.message);
         let message = &delivery.message;
-        if self.desk.has_addresses && !message.properties().is_empty() {
+        if self.state.has_addresses && !message.properties().is_empty() {
             let (topic, properties, fate) = (message.topic(), message.properties(), Fate::Dropped(reason));
-            self.desk.reports().tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
+            self.state.reports().tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
         }
-        self.desk.reports().tell_given_up(reason, client_id, delivery.message.topic());
+        self.state.reports().tell_given_up(reason, client_id, delivery.message.topic());
     }
 
     fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {

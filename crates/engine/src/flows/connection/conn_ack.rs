@@ -17,9 +17,9 @@ impl Connecting<'_> {
         promises: bool,
         accepted: &Accepted,
     ) -> bool {
-        let Some(connection) = self.desk.connections.get(key) else { return false };
+        let Some(connection) = self.state.connections.get(key) else { return false };
         let (version, max_packet) = (connection.version, connection.max_packet_out);
-        let settings = std::sync::Arc::clone(&self.desk.settings);
+        let settings = std::sync::Arc::clone(&self.state.settings);
         let Some(listener) = settings.listeners.get(usize::from(connection.listener.0)) else { return false };
         let enhanced = connection.extra.as_ref().and_then(|extra| extra.enhanced.as_ref());
         let method = enhanced.map(|enhanced| enhanced.method.clone());
@@ -42,7 +42,7 @@ impl Connecting<'_> {
         };
         let packet = ConnAck { session_present: present, reason_code: ReasonCode::Success, properties };
         let mut fits = false;
-        self.desk.send_promise(key, PacketType::ConnAck, promises, |out| {
+        self.state.send_promise(key, PacketType::ConnAck, promises, |out| {
             fits = packet.encode_within(version, max_packet, out).is_ok();
             fits
         });

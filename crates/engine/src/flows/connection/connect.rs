@@ -29,8 +29,8 @@ impl SessionEnding<'_> {
         client_id: &str,
         clean_start: bool,
     ) -> (Option<SessionKey>, bool) {
-        let known = self.desk.sessions.find_session(tenant, client_id);
-        let standing = known.and_then(|key| self.desk.sessions.get(key.0)).map(|session| session.standing);
+        let known = self.state.sessions.find_session(tenant, client_id);
+        let standing = known.and_then(|key| self.state.sessions.get(key.0)).map(|session| session.standing);
         let present = !clean_start && standing.is_some_and(|standing| standing != Standing::Mailbox);
         if clean_start
             && standing != Some(Standing::Mailbox)
@@ -38,14 +38,14 @@ impl SessionEnding<'_> {
         {
             self.end_session(now, session, Reason::SessionDiscarded);
         }
-        (self.desk.sessions.find_session(tenant, client_id), present)
+        (self.state.sessions.find_session(tenant, client_id), present)
     }
 }
 
 impl Connecting<'_> {
     /// The client id that a client has whatever it asks for.
     pub(crate) fn preset_client_id(&self, key: ConnectionKey) -> Option<&str> {
-        self.desk.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
+        self.state.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
     }
 
     /// A client id that no session has, at home on this shard.
@@ -55,8 +55,8 @@ impl Connecting<'_> {
             let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
             let name = format!("auto-{mixed:016x}");
             let partition = partition_of(tenant, &name);
-            let here = self.links.place.owns(partition) && self.homes.home_of(self.desk, partition) == Home::Here;
-            if here && self.desk.sessions.find_session(tenant, &name).is_none() {
+            let here = self.links.place.owns(partition) && self.homes.home_of(self.state, partition) == Home::Here;
+            if here && self.state.sessions.find_session(tenant, &name).is_none() {
                 return name;
             }
         }
@@ -71,7 +71,7 @@ impl Connecting<'_> {
         connect: &Connect<'_>,
         frame: &Frame<'_>,
     ) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         connection.phase = Phase::Authenticating;
         let listener = connection.listener;
         let mut pending = vec![frame.first_byte];
@@ -92,21 +92,21 @@ impl Connecting<'_> {
             enhanced,
             again: false,
         };
-        self.desk.events.push_back(Event::Authenticate { key, request });
+        self.state.events.push_back(Event::Authenticate { key, request });
     }
 
     /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
     pub(crate) fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
         let listener =
-            self.desk.connections.get(key).and_then(|connection| self.desk.settings.listener(connection.listener));
+            self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
         let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
-        let is_node = named && self.desk.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
+        let is_node = named && self.state.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
         if is_node { Standing::Node } else { Standing::Client }
     }
 
     pub(crate) fn create_session(&mut self, tenant: TenantId, key: ConnectionKey, client_id: &str) -> SessionKey {
-        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
-        self.desk.insert_session(Session {
+        let listener = self.state.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        self.state.insert_session(Session {
             client_id: client_id.into(),
             connection: None,
             filters: FilterList::default(),
@@ -133,7 +133,7 @@ impl Connecting<'_> {
         granted: &Granted<'_>,
     ) {
         let will = connect.will.as_ref().map(|will| self.will_of(to, will));
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         connection.phase = Phase::Open;
         connection.session = Some(to);
         if let Some(extra) = &mut connection.extra {
@@ -148,7 +148,7 @@ impl Connecting<'_> {
         let (listener, tenant) = (connection.listener, connection.tenant);
         let payer = if connection.is_of_hub { TenantId::UPLINK } else { tenant };
         connection.payer = payer;
-        let ours = self.desk.settings.listeners.get(usize::from(listener.0));
+        let ours = self.state.settings.listeners.get(usize::from(listener.0));
         let aliases = connect
             .properties
             .topic_alias_maximum
@@ -158,28 +158,28 @@ impl Connecting<'_> {
             connection.aliases_out = true;
             connection.extra_mut().aliases_out = OutboundAliases::new(aliases);
         }
-        if let Some(session) = self.desk.sessions.get_mut(to.0) {
+        if let Some(session) = self.state.sessions.get_mut(to.0) {
             session.connection = Some(key);
             session.expiry_seconds = granted.expiry_seconds;
             session.receive_maximum = granted.receive_maximum;
             session.listener = listener;
         }
         if will.is_some() {
-            self.desk.replace_will(to, will);
+            self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, to, will);
         }
-        self.desk.tenants.add(tenant, Holding::Connections);
-        self.desk.sessions_connected += 1;
-        self.desk.meters.connect(payer, now.monotonic);
+        self.state.tenants.add(tenant, Holding::Connections);
+        self.state.sessions_connected += 1;
+        self.state.meters.connect(payer, now.monotonic);
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
-        self.desk.connections.set_connection_timer(&mut self.desk.timers, key, deadline);
+        self.state.connections.set_connection_timer(&mut self.state.timers, key, deadline);
     }
 
     fn will_of(&self, session: SessionKey, will: &tidegate_mqtt::Will<'_>) -> Will {
-        let (tenant, publisher) = self.desk.sessions.get(session.0).map_or((TenantId::DEFAULT, 0), |session| {
+        let (tenant, publisher) = self.state.sessions.get(session.0).map_or((TenantId::DEFAULT, 0), |session| {
             (session.tenant, crate::ids::hash_name(session.tenant, &session.client_id))
         });
         let mut forwarded = Vec::new();
-        if is_address(&self.desk.settings, will.topic.as_str()) {
+        if is_address(&self.state.settings, will.topic.as_str()) {
             will.properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
         } else {
             will.properties.copy_forwardable_without(&[ORIGIN_PROPERTY], &mut forwarded);

@@ -1,15 +1,15 @@
 //! The context in which a CONNECT is checked and a session is bound.
 
 use crate::access::Rules;
-use crate::desk::Desk;
 use crate::ids::AssignedNames;
 use crate::link::Links;
 use crate::orchestrator::homes::HomesInForce;
+use crate::state::ShardState;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that decide whether a client comes in, and under which name and limits.
 pub(crate) struct Connecting<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub rules: &'e Rules,
     pub index: &'e mut SubscriptionIndex,
     pub homes: &'e HomesInForce,
@@ -21,7 +21,7 @@ pub(crate) struct Connecting<'e> {
 macro_rules! connecting {
     ($engine:ident) => {
         $crate::flows::connection::connecting::Connecting {
-            desk: &mut $engine.desk,
+            state: &mut $engine.state,
             rules: &$engine.rules,
             index: &mut $engine.index,
             homes: &$engine.homes,

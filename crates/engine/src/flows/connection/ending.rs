@@ -5,9 +5,10 @@
 //! session, and no other session gets the key before the last subscription is gone. The sessions that end share an
 //! amount of work per turn, which grows with the work that waits and has a maximum.
 //!
-//! The number of subscriptions is bounded all the same. A subscription of an ended session counts for its tenant's quota
-//! until it is removed. Before a client subscribes to a filter, one subscription of an ended session of its tenant is
-//! removed. So a tenant never has more subscriptions, ended ones included, than its sessions have had at one time.
+//! The number of subscriptions is bounded all the same. Before a client subscribes to a filter, one subscription of an
+//! ended session of its tenant is removed. So a tenant never has more subscriptions on a shard, ended ones included, than
+//! its sessions have had there at one time. Subscriptions of ended sessions do not count for the tenant's quota: another shard
+//! could not remove them, and would refuse a SUBSCRIBE for which there is room.
 
 use std::rc::Rc;
 
@@ -17,7 +18,6 @@ use crate::ids::TenantId;
 use crate::now::Now;
 use crate::session::ended::{EndedSession, EndedSessions, MESSAGES_PER_WORK};
 use crate::session::{Membership, Session};
-use crate::settings::Holding;
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, filter_work};
 
 impl Session {
@@ -71,7 +71,7 @@ impl EndedSessions {
             done += work;
             self.charge(work);
         }
-        context.desk.sessions.release(ending.key.0);
+        context.state.sessions.release(ending.key.0);
     }
 
     /// Does about so much work for an ended session.
@@ -82,7 +82,7 @@ impl EndedSessions {
         }
         self.charge(done);
         if ending.is_done() {
-            context.desk.sessions.release(ending.key.0);
+            context.state.sessions.release(ending.key.0);
         } else {
             self.put_back(ending);
         }
@@ -95,12 +95,10 @@ impl EndedSession {
         if let Some(filter) = self.filters.pop() {
             let work = filter_work(context.index.filter(filter).unwrap_or_default());
             context.remove_subscription(now, self.key, filter);
-            context.desk.tenants.release(self.tenant, Holding::Subscriptions, 1);
             return work;
         }
         if let Some(membership) = self.memberships.pop() {
             context.leave_home(now, self.key, &membership);
-            context.desk.tenants.release(self.tenant, Holding::Subscriptions, 1);
             return filter_work(&membership.filter);
         }
         for _ in 0..MESSAGES_PER_WORK {
@@ -111,7 +109,7 @@ impl EndedSession {
     /// Drops a queued message.
     fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
         let Some(delivery) = self.queue.pop_front() else { return };
-        context.desk.memory.forget_queued(delivery.cost());
+        context.state.memory.forget_queued(delivery.cost());
         dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
     }
 }

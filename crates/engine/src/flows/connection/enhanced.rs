@@ -21,7 +21,7 @@ impl Connecting<'_> {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let auth = Auth::decode(version, frame.first_byte, frame.body)?;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
+        let Some(connection) = self.state.connections.get_mut(key) else { return Ok(()) };
         let open = connection.phase == Phase::Open;
         let enhanced = connection.extra.as_mut().and_then(|extra| extra.enhanced.as_mut());
         let Some(enhanced) = enhanced else {
@@ -36,7 +36,7 @@ impl Connecting<'_> {
                 if !open {
                     connection.phase = Phase::Authenticating;
                 }
-                self.desk.events.push_back(Event::AnswerChallenge { key, data });
+                self.state.events.push_back(Event::AnswerChallenge { key, data });
                 Ok(())
             }
             ReasonCode::ReAuthenticate if open && !enhanced.running => {
@@ -50,9 +50,9 @@ impl Connecting<'_> {
     }
 
     fn ask_again(&mut self, key: ConnectionKey, enhanced: Enhanced) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         let listener = connection.listener;
-        let Some(session) = connection.session.and_then(|session| self.desk.sessions.get(session.0)) else { return };
+        let Some(session) = connection.session.and_then(|session| self.state.sessions.get(session.0)) else { return };
         let user_name = session.identity.as_ref().and_then(|identity| identity.user_name.clone());
         let request = AuthRequest {
             tenant: session.tenant,
@@ -63,12 +63,12 @@ impl Connecting<'_> {
             enhanced: Some(enhanced),
             again: true,
         };
-        self.desk.events.push_back(Event::Authenticate { key, request });
+        self.state.events.push_back(Event::Authenticate { key, request });
     }
 
     /// Asks the client something before the verdict.
     pub(crate) fn challenge(&mut self, key: ConnectionKey, data: &[u8]) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase == Phase::Authenticating {
             connection.phase = Phase::AwaitAuth;
         }
@@ -76,25 +76,25 @@ impl Connecting<'_> {
     }
 
     pub(crate) fn send_auth(&mut self, key: ConnectionKey, reason_code: ReasonCode, data: Option<&[u8]>) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         let (version, max) = (connection.version, connection.max_packet_out);
         let Some(enhanced) = connection.extra.as_ref().and_then(|extra| extra.enhanced.as_ref()) else { return };
         let method = enhanced.method.clone();
         let packet =
             Auth { reason_code, authentication_method: Some(&method), authentication_data: data, ..Auth::default() };
-        self.desk.send(key, PacketType::Auth, |out| packet.encode_within(version, max, out).is_ok());
+        self.state.send(key, PacketType::Auth, |out| packet.encode_within(version, max, out).is_ok());
     }
 
     /// Notes who a session's client is. As somebody else it may have other rights, which are asked for again.
     pub(crate) fn identify(&mut self, key: SessionKey, identity: Option<Arc<Identity>>) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         if session.identity != identity {
             session.identity = identity;
             session.rights_epoch = 0;
             let connection = session.connection;
             let has_subscriptions = session.subscriptions() > 0;
             // The remembered permission belongs to the former identity.
-            let extra = connection.and_then(|key| self.desk.connections.get_mut(key)?.extra.as_mut());
+            let extra = connection.and_then(|key| self.state.connections.get_mut(key)?.extra.as_mut());
             if let Some(extra) = extra {
                 extra.allowed = None;
             }
@@ -107,14 +107,14 @@ impl Connecting<'_> {
     /// A connection lasts no longer than what its client has proven.
     pub(crate) fn bound_by_proof(&mut self, now: Now, key: ConnectionKey, identity: Option<&Identity>) {
         let ends = identity.and_then(|identity| identity.expires_at).map(|unix| now.from_unix(unix));
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if ends.is_none() && connection.extra.as_ref().is_none_or(|extra| extra.proof_ends.is_none()) {
             return;
         }
         connection.extra_mut().proof_ends = ends;
         let timer = connection.timer;
         if let Some(ends) = ends.filter(|ends| *ends < timer) {
-            self.desk.connections.set_connection_timer(&mut self.desk.timers, key, ends);
+            self.state.connections.set_connection_timer(&mut self.state.timers, key, ends);
         }
     }
 }

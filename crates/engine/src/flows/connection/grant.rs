@@ -12,9 +12,9 @@ impl Connecting<'_> {
         client_id: &'a str,
         connect: &Connect<'_>,
     ) -> Option<Granted<'a>> {
-        let listener = self.desk.settings.listener(self.desk.connections.get(key)?.listener)?;
+        let listener = self.state.settings.listener(self.state.connections.get(key)?.listener)?;
         let properties = &connect.properties;
-        let limits = &self.desk.settings.limits;
+        let limits = &self.state.settings.limits;
         let asked = match connect.version {
             Version::V5 => properties.session_expiry_interval.unwrap_or(0),
             Version::V31 | Version::V311 => {

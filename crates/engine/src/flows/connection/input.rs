@@ -10,10 +10,10 @@ impl Parking<'_> {
     #[inline]
     pub(crate) fn check_output(&mut self, key: ConnectionKey) {
         let limit = self.settings.limits.output_high_water as usize * UNREAD_ANSWERS_FACTOR;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.output_len() > limit && connection.phase == Phase::Open && !connection.paused {
             connection.paused = true;
-            self.desk.events.push_back(Event::PauseReading { key });
+            self.state.events.push_back(Event::PauseReading { key });
         }
     }
 }

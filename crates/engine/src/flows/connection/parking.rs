@@ -2,7 +2,6 @@
 
 use crate::connection::input::Flow;
 use crate::connection::{Parked, Phase};
-use crate::desk::Desk;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, Place};
 use crate::link::Links;
@@ -11,11 +10,12 @@ use crate::now::Now;
 use crate::publish::turn_share::TurnShare;
 use crate::session::BlockedPublisher;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::timers::Timer;
 
 /// The parts of an engine that make a publisher wait: its connection, the links that may be full, and the share of the turn.
 pub(crate) struct Parking<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub links: &'e mut Links,
     pub turn_share: &'e mut TurnShare,
     pub place: Place,
@@ -26,7 +26,7 @@ pub(crate) struct Parking<'e> {
 macro_rules! parking {
     ($from:ident) => {
         $crate::flows::connection::parking::Parking {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             links: &mut $from.links,
             turn_share: &mut $from.turn_share,
             place: $from.place,
@@ -41,19 +41,19 @@ impl Parking<'_> {
     /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
     pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
         let limit = self.settings.limits.parked_bytes as usize;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
         let paused = connection.paused;
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return Flow::Hold };
         if !parked.bytes.is_empty() && parked.bytes.len() + whole.len() > limit {
             if !paused {
                 connection.paused = true;
-                self.desk.events.push_back(Event::PauseReading { key });
+                self.state.events.push_back(Event::PauseReading { key });
             }
             return Flow::Hold;
         }
         parked.bytes.extend_from_slice(whole);
-        self.desk.memory.held += whole.len() as u64;
-        self.desk.memory.input_bytes += whole.len() as u64;
+        self.state.memory.held += whole.len() as u64;
+        self.state.memory.input_bytes += whole.len() as u64;
         Flow::Next
     }
 
@@ -69,7 +69,7 @@ impl Parking<'_> {
     /// One more queue or link that this publisher waits for.
     pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
         let latest = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase != Phase::Open || connection.leaving {
             return;
         }
@@ -80,7 +80,7 @@ impl Parking<'_> {
         }
         let until = latest.min(extra.withheld_until);
         extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until, askers: Vec::new() }));
-        self.desk.timers.set(until, Timer::Parked(key));
-        self.desk.counters.publishers_parked += 1;
+        self.state.timers.set(until, Timer::Parked(key));
+        self.state.counters.publishers_parked += 1;
     }
 }

@@ -11,7 +11,7 @@ use crate::timers::Timer;
 impl SessionEnding<'_> {
     /// Decides about the will of a connection that has ended ([MQTT-3.1.2-8], [MQTT-3.14.4-3]).
     pub(crate) fn schedule_will(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let expiry = session.expiry_seconds;
         let Some(rare) = session.rare.as_mut() else { return };
         if self.handover.exporting && expiry > 0 {
@@ -21,27 +21,27 @@ impl SessionEnding<'_> {
         let unwanted = reason == Reason::NormalDisconnect
             || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
         if unwanted {
-            self.desk.replace_will(key, None);
+            self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
             return;
         }
         let Some(will) = &rare.will else { return };
         // A session that ends now takes its will along at once, whatever delay the will asks for.
         if will.delay_seconds == 0 || expiry == 0 || reason == Reason::ServerShuttingDown {
-            let will = self.desk.replace_will(key, None);
+            let will = self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
             self.publish_will(now, key, will);
         } else {
             let due = now.monotonic.plus_seconds(will.delay_seconds.min(expiry));
             rare.will_due = Some(due);
-            self.desk.timers.set(due, Timer::Will(key));
+            self.state.timers.set(due, Timer::Will(key));
         }
     }
 
     pub(crate) fn publish_will(&mut self, now: Now, key: SessionKey, will: Option<Will>) {
         let Some(will) = will else { return };
         let mut publication = will.message.publication();
-        if !self.rules.may_publish(self.desk, key, publication.topic, publication.qos, publication.retain) {
-            self.desk.counters.drop_message(Reason::NotAuthorized);
-            self.desk.reports().tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
+        if !self.rules.may_publish(self.state, key, publication.topic, publication.qos, publication.retain) {
+            self.state.counters.drop_message(Reason::NotAuthorized);
+            self.state.reports().tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
             return;
         }
         if let Some(seconds) = will.expiry_seconds {
@@ -51,10 +51,10 @@ impl SessionEnding<'_> {
     }
 
     pub(crate) fn handle_will_timer(&mut self, now: Now, key: SessionKey) {
-        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
+        let Some(rare) = self.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
         rare.will_due = None;
-        let will = self.desk.replace_will(key, None);
+        let will = self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
         self.publish_will(now, key, will);
-        self.desk.sessions.store_session(&mut self.desk.journal, key);
+        self.state.sessions.store_session(&mut self.state.journal, key);
     }
 }

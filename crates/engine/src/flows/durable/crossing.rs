@@ -1,6 +1,5 @@
 //! Messages that cross shards are stored until they have arrived.
 
-use crate::desk::Desk;
 use crate::durable::Recovery;
 use crate::durable::crossing::Left;
 use crate::flows::groups::dealing::Dealing;
@@ -15,6 +14,7 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
 use crate::settings::fleet_topics::owner_of;
+use crate::state::ShardState;
 use crate::topics::is_own_topic;
 use tidegate_mqtt::QoS;
 
@@ -22,11 +22,11 @@ impl Reach<'_> {
     /// Whether a message has to be written down before it leaves for other shards: nobody would send it again.
     #[inline]
     pub(crate) fn must_be_kept(&self, publication: &Publication<'_>, source: &Source) -> bool {
-        if !self.desk.journal.is_on() {
+        if !self.state.journal.is_on() {
             return false;
         }
         if source.ticket.is_some() && !source.is_outgoing() {
-            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
+            let session = source.session.and_then(|session| self.state.sessions.get(session.0));
             return publication.qos == QoS::ExactlyOnce && session.is_some_and(|session| session.stored.is_some());
         }
         let promised = publication.qos != QoS::AtMostOnce || publication.retain;
@@ -45,9 +45,9 @@ impl Publishing<'_> {
         name: Option<ExchangeName>,
     ) {
         let known = name.map_or(Got::NOBODY, |name| {
-            self.desk.exchanges.mark_left(
+            self.state.exchanges.mark_left(
                 self.links.place,
-                &mut self.desk.journal,
+                &mut self.state.journal,
                 name,
                 left,
                 shards,
@@ -55,7 +55,7 @@ impl Publishing<'_> {
             )
         });
         let mut publication = left.message.publication();
-        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+        let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let home = partition_of(tenant, topic);
         if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
             self.retain(now, &mut publication);
@@ -84,7 +84,7 @@ impl Publishing<'_> {
         let tenant = left.message.tenant;
         let own = left.crossed.is_empty() && self.links.place.owns(group_partition(tenant, share, filter));
         if own {
-            self.groups.kept.keep_left(now, self.desk, &left.message, (share, filter), client, id);
+            self.groups.kept.keep_left(now, self.state, &left.message, (share, filter), client, id);
         }
         own
     }
@@ -106,22 +106,22 @@ impl Dealing<'_> {
 
 impl Recovery {
     /// One more shard has delivered what was left for it, and that is on its way to the store.
-    pub(crate) fn handle_replayed(&mut self, place: Place, desk: &mut Desk) {
+    pub(crate) fn handle_replayed(&mut self, place: Place, state: &mut ShardState) {
         self.others_replayed += 1;
-        self.forget_replayed(place, desk);
+        self.forget_replayed(place, state);
     }
 
     /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
-    pub(crate) fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
+    pub(crate) fn forget_replayed(&mut self, place: Place, state: &mut ShardState) {
         if self.replay.is_some() || self.others_replayed + 1 < place.shards {
             return;
         }
         for (number, crossed) in std::mem::take(&mut self.replayed) {
-            desk.journal.delete(Key::Crossing(number));
+            state.journal.delete(Key::Crossing(number));
             let here = place.shards;
             let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
             for place in crossed.into_iter().chain(now) {
-                desk.journal.delete(Key::Crossed(number, place));
+                state.journal.delete(Key::Crossed(number, place));
             }
         }
     }

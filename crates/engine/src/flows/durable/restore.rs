@@ -1,7 +1,6 @@
 //! Subscriptions and memberships are restored.
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
-use crate::desk::Desk;
 use crate::durable::restore::{Restoration, RestoreError};
 use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
@@ -16,6 +15,7 @@ use crate::records::stored::delivery;
 use crate::session::exchange::Exchange;
 use crate::session::packet_ids::{Inflight, State};
 use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::state::ShardState;
 use crate::timers::Timer;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
@@ -31,11 +31,11 @@ impl Subscribing<'_> {
         stored: StoredSession,
         record: SessionRecord,
     ) -> Result<(), WireError> {
-        if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
+        if self.state.sessions.find_session(record.tenant, &record.client_id).is_some() {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;
-        let ends_at = record.ends_at_after_restart(now, self.desk.settings.mailbox_ends_at(now));
+        let ends_at = record.ends_at_after_restart(now, self.state.settings.mailbox_ends_at(now));
         let mut session = Session {
             client_id: record.client_id,
             connection: None,
@@ -63,12 +63,12 @@ impl Subscribing<'_> {
             session.rare_mut().will_due = Some(due);
             will_due = Some(due);
         }
-        let key = self.desk.insert_session(session);
+        let key = self.state.insert_session(session);
         if ends_at != Millis::NEVER {
-            self.desk.timers.set(ends_at, Timer::SessionEnd(key));
+            self.state.timers.set(ends_at, Timer::SessionEnd(key));
         }
         if let Some(due) = will_due {
-            self.desk.timers.set(due, Timer::Will(key));
+            self.state.timers.set(due, Timer::Will(key));
         }
         self.restore_standing(now, tenant, record.standing);
         if record.connected && (will_due.is_some() || ends_at != Millis::NEVER) {
@@ -136,24 +136,24 @@ impl Restoration {
 
 impl Restoration {
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
-    pub(crate) fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
+    pub(crate) fn close_restored(&mut self, state: &mut ShardState) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
-        restoring.leave_tail(desk.memory.queue_share());
+        restoring.leave_tail(state.memory.queue_share());
         let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
         if restoring.entries.values().any(shares) {
             self.pending.push((stored, restoring));
             return Ok(());
         }
-        match self.restore_queue(desk, stored, restoring) {
+        match self.restore_queue(state, stored, restoring) {
             0 => Ok(()),
             messages => Err(RestoreError::MissingMessages { messages }),
         }
     }
 
     /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
-    pub(crate) fn restore_received(&self, desk: &mut Desk, id: PacketId, value: &[u8]) -> Result<(), WireError> {
+    pub(crate) fn restore_received(&self, state: &mut ShardState, id: PacketId, value: &[u8]) -> Result<(), WireError> {
         let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
-        let Some(session) = known.and_then(|key| desk.sessions.get_mut(key.0)) else { return Ok(()) };
+        let Some(session) = known.and_then(|key| state.sessions.get_mut(key.0)) else { return Ok(()) };
         session.flow_mut().received.insert(id);
         if !value.is_empty() {
             let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
@@ -163,7 +163,7 @@ impl Restoration {
     }
 
     /// Puts together what a session is owed; returns how many messages are missing.
-    pub(crate) fn restore_queue(&mut self, desk: &mut Desk, stored: StoredSession, restoring: Restoring) -> u64 {
+    pub(crate) fn restore_queue(&mut self, state: &mut ShardState, stored: StoredSession, restoring: Restoring) -> u64 {
         let mut missing = 0;
         let mut sent = Vec::new();
         let mut queue = Vec::new();
@@ -174,7 +174,7 @@ impl Restoration {
                 continue;
             };
             let delivery = delivery(entry, message, number);
-            if number <= restoring.mailbox_from && record.is_none() && desk.gives_up_restored(restoring.key, &delivery)
+            if number <= restoring.mailbox_from && record.is_none() && state.gives_up_restored(restoring.key, &delivery)
             {
                 continue;
             }
@@ -186,7 +186,7 @@ impl Restoration {
         }
         sent.sort_by_key(|(record, _)| record.order);
         let last_sent = sent.last().map_or(0, |(record, _)| record.order);
-        let Some(session) = desk.sessions.get_mut(restoring.key.0) else { return missing };
+        let Some(session) = state.sessions.get_mut(restoring.key.0) else { return missing };
         if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
             session.settle();
             if restoring.mailbox_from != 0 {
@@ -216,18 +216,18 @@ impl Restoration {
         flow.queue_bytes = queue_bytes;
         if let Some(tail) = restoring.tail {
             self.done.messages += tail.messages;
-            desk.memory.stored_messages += tail.messages;
-            desk.memory.stored_bytes += tail.bytes;
+            state.memory.stored_messages += tail.messages;
+            state.memory.stored_bytes += tail.bytes;
             flow.tail = Some(Box::new(tail));
         }
         flow.note_taken_in();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
-        desk.memory.queued_messages += waiting;
-        desk.memory.queued_bytes += queue_bytes;
-        desk.memory.held += queue_bytes + inflight_bytes;
-        desk.sessions.count_runs(&mut desk.memory, restoring.key);
-        desk.sessions.watch_expiry(&mut desk.timers, restoring.key);
+        state.memory.queued_messages += waiting;
+        state.memory.queued_bytes += queue_bytes;
+        state.memory.held += queue_bytes + inflight_bytes;
+        state.sessions.count_runs(&mut state.memory, restoring.key);
+        state.sessions.watch_expiry(&mut state.timers, restoring.key);
         missing
     }
 }

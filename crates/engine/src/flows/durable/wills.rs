@@ -12,7 +12,7 @@ impl SessionEnding<'_> {
     /// Takes in the will of a client that was connected when the process ended: as a session that ends at once.
     pub(crate) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
         let record = SessionRecord::read(value, now)?;
-        if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
+        if self.state.sessions.find_session(record.tenant, &record.client_id).is_some() {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let will = record.will.ok_or(WireError { reading: "a will" })?;
@@ -36,9 +36,9 @@ impl SessionEnding<'_> {
         rare.will = Some(will);
         rare.stored_will = Some(number);
         (rare.will_due, rare.ends_at) = (Some(at), Some(at));
-        let key = self.desk.insert_session(session);
-        self.desk.timers.set(at, Timer::Will(key));
-        self.desk.timers.set(at, Timer::SessionEnd(key));
+        let key = self.state.insert_session(session);
+        self.state.timers.set(at, Timer::Will(key));
+        self.state.timers.set(at, Timer::SessionEnd(key));
         Ok(())
     }
 }

@@ -29,7 +29,7 @@ impl Dealing<'_> {
         }
         let id = self.groups.kept.keep_deal(
             now,
-            self.desk,
+            self.state,
             publication,
             (group.share, group.filter),
             (home, client),
@@ -37,7 +37,7 @@ impl Dealing<'_> {
             id,
         );
         self.groups.kept.set_doubt(id, Doubt::Asked);
-        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
+        let envelope = source.envelope(&self.state.overflow, 0, publication, None);
         let member = MemberOptions { options: 0, subscription_id: 0 };
         let deal = Record::Deal { session: u32::MAX, client, group, member, insists: false, id, envelope };
         self.links.send_deal(home, deal, false);
@@ -54,7 +54,7 @@ impl Dealing<'_> {
         (client, id): (u64, u64),
     ) {
         let message = publication.keep();
-        self.groups.kept.keep_left(now, self.desk, &message, (group.share, group.filter), client, id);
+        self.groups.kept.keep_left(now, self.state, &message, (group.share, group.filter), client, id);
         self.deal_kept(now, id, false);
     }
 
@@ -64,7 +64,7 @@ impl Dealing<'_> {
     pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
         let keeper = group.promised().filter(|(keeper, _)| !self.links.roster.has(*keeper));
         let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
-        self.groups.kept.keep_left(now, self.desk, message, (&group.share, &group.filter), client, id);
+        self.groups.kept.keep_left(now, self.state, message, (&group.share, &group.filter), client, id);
         self.deal_kept(now, id, false);
         true
     }
@@ -83,11 +83,11 @@ impl Dealing<'_> {
         let receiver = self.groups.receiver_at(key, place);
         self.hand(now, key, place, publication, source, id);
         let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.links.place.shard) else { return };
-        let owner = self.desk.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
-        self.desk.exchanges.note_taken(
+        let owner = self.state.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
+        self.state.exchanges.note_taken(
             self.links.place,
-            &mut self.desk.transfers,
-            &mut self.desk.journal,
+            &mut self.state.transfers,
+            &mut self.state.journal,
             publication.qos,
             id,
             owner,
@@ -103,13 +103,13 @@ impl Dealing<'_> {
         source: &Source,
         id: u64,
     ) {
-        self.groups.kept.forget_deal(self.desk, id);
-        if !self.desk.exchanges.marks.has_deal(publication.qos, id) {
+        self.groups.kept.forget_deal(self.state, id);
+        if !self.state.exchanges.marks.has_deal(publication.qos, id) {
             // Whoever gives it here once more is told that it is dealt.
-            self.desk.exchanges.note_taken(
+            self.state.exchanges.note_taken(
                 self.links.place,
-                &mut self.desk.transfers,
-                &mut self.desk.journal,
+                &mut self.state.transfers,
+                &mut self.state.journal,
                 publication.qos,
                 id,
                 self.groups.partition_of(key),

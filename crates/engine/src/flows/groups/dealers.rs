@@ -29,7 +29,7 @@ impl Peering<'_> {
     pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) -> bool {
         if let DealingWord::Dealt { name, partitions } = word {
             let got = Got { groups: partitions, ..Got::NOBODY };
-            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, got);
+            self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, got);
             return false;
         }
         let Some(other) = self.groups.dealers.other(from) else { return false };

@@ -1,15 +1,15 @@
 //! The context in which messages are dealt to members of shared groups.
 
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
+use crate::state::ShardState;
 
 /// The parts of an engine that dealing works on: the groups, the sessions that may get a message, and the way to other
 /// shards.
 pub(crate) struct Dealing<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
     pub groups: &'e mut Groups,
@@ -20,7 +20,7 @@ pub(crate) struct Dealing<'e> {
 macro_rules! dealing {
     ($from:ident) => {
         $crate::flows::groups::dealing::Dealing {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             layouts: &mut $from.layouts,
             links: &mut $from.links,
             groups: &mut $from.groups,

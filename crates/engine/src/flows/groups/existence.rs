@@ -12,7 +12,8 @@ impl Subscribing<'_> {
     /// A group is dealt here, if it was not before. Says under which key, and how many shards were told of it and will
     /// confirm that.
     pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
-        let strategy = self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.desk.settings.shared.strategy);
+        let strategy =
+            self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
         let added = self.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {
@@ -36,7 +37,7 @@ impl Subscribing<'_> {
     /// A group is dealt at another shard, and this one is its next home.
     pub(crate) fn handle_group_exists(&mut self, now: Now, group: GroupName<'_>) {
         if !self.groups.knows_all_members(
-            self.desk,
+            self.state,
             self.peers,
             &self.links.roster,
             group_partition(group.tenant, group.share, group.filter),
@@ -49,7 +50,7 @@ impl Subscribing<'_> {
     pub(crate) fn remove_forsaken_groups(&mut self, now: Now) {
         let empty = self.groups.dealt.iter().filter(|(_, dealt)| dealt.members.is_empty());
         let forsaken = empty.filter(|(_, dealt)| {
-            self.groups.knows_all_members(self.desk, self.peers, &self.links.roster, dealt.partition)
+            self.groups.knows_all_members(self.state, self.peers, &self.links.roster, dealt.partition)
         });
         let names: Vec<(TenantId, Box<str>, Box<str>)> =
             forsaken.map(|(_, dealt)| (dealt.tenant, dealt.share.clone(), dealt.filter.clone())).collect();

@@ -1,6 +1,5 @@
 //! Which broker of a fleet gets a message.
 
-use crate::desk::Desk;
 use crate::groups::shared_group::{Group, Member};
 use crate::groups::{Groups, Receiver, Seat};
 use crate::hash::hash_bytes;
@@ -8,12 +7,13 @@ use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
 use crate::orchestrator::uplink::Uplinks;
+use crate::state::ShardState;
 
 /// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or
 /// had better not, gets it only if there is no other. `None` when none is there that takes a packet of `len` bytes.
 pub(crate) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
-    desk: &Desk,
+    state: &ShardState,
     uplinks: &Uplinks,
     publication: &Publication<'_>,
     topic: u64,
@@ -36,7 +36,7 @@ pub(crate) fn pick_broker(
         return place.or_else(|| members.pick_by_topic(topic, too_large));
     }
     if uplinks.brokers.config.goes_by_load() {
-        let load = |member: &Member<Receiver, Seat>| (unfit(member), uplinks.brokers.load_of(desk, session(member)));
+        let load = |member: &Member<Receiver, Seat>| (unfit(member), uplinks.brokers.load_of(state, session(member)));
         let place = members.least(load, |member| avoided(member) || unfit(member));
         return place.filter(|place| members.members().get(*place).is_some_and(|member| !too_large(member)));
     }

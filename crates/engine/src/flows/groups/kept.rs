@@ -26,13 +26,13 @@ impl Dealing<'_> {
         let names = (group.share, group.filter);
         let (mut id, mut crossing) = (0, None);
         if client == 0 && self.links.roster.is_own(home) {
-            self.groups.kept.forget_deal(self.desk, again);
+            self.groups.kept.forget_deal(self.state, again);
             crossing =
-                self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, home);
+                self.state.crossings.cross_for_group(&mut self.state.journal, self.links, publication, names, home);
         } else if of == 0 {
-            id = self.groups.kept.keep_deal(now, self.desk, publication, names, (home, 0), source.hops, again);
+            id = self.groups.kept.keep_deal(now, self.state, publication, names, (home, 0), source.hops, again);
         }
-        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
+        let envelope = source.envelope(&self.state.overflow, 0, publication, None);
         self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
         self.links.send_crossing(home, crossing);
     }
@@ -65,12 +65,12 @@ impl Dealing<'_> {
         let tenant: TenantId = message.tenant;
         let mut publication = message.publication();
         if message.is_expired(now.monotonic) {
-            self.groups.kept.forget_deal(self.desk, id);
-            return self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication);
+            self.groups.kept.forget_deal(self.state, id);
+            return self.state.reports().discard_publication(Reason::MessageExpired, &mut publication);
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
         let partition = group_partition(tenant, &share, &filter);
-        if self.links.roster.misses(partition) || self.desk.moving.has(partition) {
+        if self.links.roster.misses(partition) || self.state.moving.has(partition) {
             // Who deals for the group is about to be known.
             return;
         }
@@ -81,19 +81,19 @@ impl Dealing<'_> {
         }
         let Some(key) = self.groups.find(group) else {
             if last {
-                self.groups.kept.forget_deal(self.desk, id);
-                self.desk.reports().discard_publication(Reason::NoGroupMember, &mut publication);
+                self.groups.kept.forget_deal(self.state, id);
+                self.state.reports().discard_publication(Reason::NoGroupMember, &mut publication);
             }
             return;
         };
-        let same = (client != 0).then(|| self.groups.place_of_client(self.links.place, self.desk, key, client));
+        let same = (client != 0).then(|| self.groups.place_of_client(self.links.place, self.state, key, client));
         match same {
             Some(Some(place)) => self.hand_to_client(now, key, place, &mut publication, &source, id),
             Some(None) if !last => {}
             Some(None) if self.asks_home_of(now, client, group, &mut publication, &source, id) => {}
             Some(None) => self.give_up_client(now, key, &mut publication, &source, id),
             None => {
-                self.groups.kept.forget_deal(self.desk, id);
+                self.groups.kept.forget_deal(self.state, id);
                 self.deal_to(now, key, &mut publication, &source, None);
             }
         }
@@ -110,7 +110,7 @@ impl Dealing<'_> {
         }
         let waiting = self.groups.kept.deals.values().filter(|deal| deal.at.is_none());
         if let Some(next) = waiting.map(|deal| deal.since.plus(WAIT_MS)).min() {
-            self.groups.kept.set_deal_timer(self.desk, next.max(now.monotonic.plus(WAIT_MS / 10)));
+            self.groups.kept.set_deal_timer(self.state, next.max(now.monotonic.plus(WAIT_MS / 10)));
         }
     }
 }

@@ -13,12 +13,12 @@ use std::rc::Rc;
 impl Subscribing<'_> {
     /// Ends a session's membership; says whether there was one.
     pub(crate) fn leave_group(&mut self, now: Now, key: SessionKey, share: &str, filter: &str) -> bool {
-        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
+        let Some(rare) = self.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
             return false;
         };
         let Ok(at) = rare.find_membership(share, filter) else { return false };
         let membership = rare.memberships.remove(at);
-        self.desk.tenants.release(membership.tenant, Holding::Subscriptions, 1);
+        self.state.tenants.release(membership.tenant, Holding::Subscriptions, 1);
         self.leave_home(now, key, &membership);
         dealing!(self).return_waiting(now, key, &membership);
         true
@@ -28,7 +28,7 @@ impl Subscribing<'_> {
 impl Subscribing<'_> {
     /// Ends a membership that its session does not list any more, and tells each shard that deals for the group.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        self.desk.shared_memberships -= 1;
+        self.state.shared_memberships -= 1;
         let (group, here) = (membership.group(), self.links.place.shard);
         let tables = self.groups.tables_of(&self.links.roster, membership.partition);
         for table in tables.filter(|table| *table != here) {
@@ -43,7 +43,7 @@ impl Subscribing<'_> {
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
         let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
-        if is_empty && self.groups.knows_all_members(self.desk, self.peers, &self.links.roster, partition) {
+        if is_empty && self.groups.knows_all_members(self.state, self.peers, &self.links.roster, partition) {
             self.remove_group(now, group);
         }
     }
@@ -52,7 +52,7 @@ impl Subscribing<'_> {
 impl Dealing<'_> {
     /// Messages of a group that wait in the queue of a member that has left go back; what was sent stays its own.
     fn return_waiting(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
-        let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
+        let Some(flow) = self.state.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
         let of_group = |group: &Rc<Membership>| group.group() == membership.group();
         if !flow.queue.iter().any(|delivery| delivery.group.as_ref().is_some_and(of_group)) {
             return;
@@ -63,16 +63,16 @@ impl Dealing<'_> {
         flow.queue = stay.into_iter().collect();
         for delivery in back {
             let cost = delivery.cost();
-            let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+            let Some(session) = self.state.sessions.get_mut(key.0) else { return };
             let stored = session.stored;
             if let Some(flow) = session.flow.as_mut() {
                 flow.queue_bytes -= cost;
             }
-            self.desk.memory.forget_queued(cost);
-            self.desk.journal.forget_stored(stored, delivery.number);
+            self.state.memory.forget_queued(cost);
+            self.state.journal.forget_stored(stored, delivery.number);
             let membership = delivery.group.as_ref().unwrap_or(membership);
             self.give_back(now, membership, key, &mut delivery.message.publication());
         }
-        self.desk.after_refill(key);
+        self.state.after_refill(key);
     }
 }

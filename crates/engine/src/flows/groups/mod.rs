@@ -96,7 +96,7 @@ impl Subscribing<'_> {
         ticket: Ticket,
         waits: &mut SubAckWaits,
     ) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let tenant = session.tenant;
         let client = hash_name(tenant, &session.client_id);
         let partition = group_partition(tenant, share, filter);
@@ -106,7 +106,7 @@ impl Subscribing<'_> {
             Ok(at) => rare.memberships[at] = membership,
             Err(at) => {
                 rare.memberships.insert(at, membership);
-                self.desk.count_membership(tenant);
+                self.state.count_membership(tenant);
             }
         }
         let group = GroupName { tenant, share, filter };
@@ -128,12 +128,12 @@ impl Subscribing<'_> {
 impl Subscribing<'_> {
     /// Makes a session that came from elsewhere a member again, for now one that is away.
     pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let client = hash_name(session.tenant, &session.client_id);
         let rare = session.rare_mut();
         let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
         rare.memberships.insert(at, Rc::clone(membership));
-        self.desk.count_membership(membership.tenant);
+        self.state.count_membership(membership.tenant);
         self.seat_away(now, key, client, membership);
     }
 
@@ -185,19 +185,19 @@ impl Dealing<'_> {
         // Whoever has no room or gave it back is asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         // Asking for room lets expired messages leave a queue.
-        let desk = RefCell::new(&mut *self.desk);
+        let state = RefCell::new(&mut *self.state);
         let of_fleet = dealt.tenant == TenantId::UPLINK;
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
             (shard, session) if shard == here => {
-                !desk.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
+                !state.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
             }
             _ => member.options.full,
         };
         let has_left = |member: &Member<Receiver, Seat>| {
-            let (desk, session) = (desk.borrow(), SessionKey(member.receiver.1));
+            let (state, session) = (state.borrow(), SessionKey(member.receiver.1));
             // A session that has ended keeps its seat until it is removed.
             let has_left =
-                || desk.sessions.get(session.0).is_none() || desk.sessions.has_left(&desk.transfers, session, here);
+                || state.sessions.get(session.0).is_none() || state.sessions.has_left(&state.transfers, session, here);
             member.receiver.0 == here && has_left()
         };
         let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { 0 };
@@ -207,7 +207,7 @@ impl Dealing<'_> {
         let place = if of_fleet {
             crate::flows::groups::fleet::pick_broker(
                 &mut dealt.members,
-                &desk.borrow(),
+                &state.borrow(),
                 self.uplinks,
                 publication,
                 topic,
@@ -224,9 +224,9 @@ impl Dealing<'_> {
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
             // It was taken before their limits were known.
-            None if too_large => self.desk.reports().discard_publication(Reason::FleetPacketLimit, publication),
+            None if too_large => self.state.reports().discard_publication(Reason::FleetPacketLimit, publication),
             Some(place) => self.hand(now, key, place, publication, source, 0),
-            None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
+            None => self.groups.keep_for_who_comes(now, self.state, self.links, key, publication),
         }
     }
 
@@ -253,40 +253,40 @@ impl Dealing<'_> {
         let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
         if shard == self.links.place.shard {
             let to = SessionKey(session);
-            if self.desk.exchanges.marks.has_deal(publication.qos, again) {
-                self.groups.kept.forget_deal(self.desk, again);
-            } else if self.keeps_own_deals() && self.desk.sessions.is_fleeting(to) {
+            if self.state.exchanges.marks.has_deal(publication.qos, again) {
+                self.groups.kept.forget_deal(self.state, again);
+            } else if self.keeps_own_deals() && self.state.sessions.is_fleeting(to) {
                 // It ends with this node: then the message goes to another member.
-                let id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
+                let id = self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again);
                 let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
                 self.deliver_dealt(now, to, group, publication, source, promise);
             } else {
                 self.deliver_dealt(now, to, group, publication, source, None);
-                self.groups.kept.forget_deal(self.desk, again);
+                self.groups.kept.forget_deal(self.state, again);
             }
             return;
         }
         let mut id = again;
         if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
-            self.groups.kept.forget_deal(self.desk, again);
+            self.groups.kept.forget_deal(self.state, again);
         } else {
-            id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
+            id = self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again);
         }
         let crossing = if id == 0 {
-            self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, shard)
+            self.state.crossings.cross_for_group(&mut self.state.journal, self.links, publication, names, shard)
         } else {
             None
         };
-        let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
+        let envelope = source.envelope(&self.state.overflow, 0, publication, None);
         let record = Record::Deal { session, client, group, member, insists, id, envelope };
         self.links.send_deal(shard, record, source.connection.is_some());
         self.links.send_crossing(shard, crossing);
-        self.desk.counters.shard_messages_out += 1;
+        self.state.counters.shard_messages_out += 1;
     }
 
     /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
     fn keeps_own_deals(&self) -> bool {
-        self.desk.journal.is_on() && !self.links.roster.has_no_peers()
+        self.state.journal.is_on() && !self.links.roster.has_no_peers()
     }
 
     /// Delivers a dealt message to a session of this shard; says whether it is a member.
@@ -299,7 +299,7 @@ impl Dealing<'_> {
         source: &Source,
         promise: Option<Promise>,
     ) -> bool {
-        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let rare = self.state.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let membership = rare.and_then(|rare| {
             rare.memberships
                 .iter()
@@ -319,7 +319,7 @@ impl Dealing<'_> {
             metered: group.tenant == TenantId::UPLINK,
         };
         self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
+        self.state.deliver(now.monotonic, publication, self.layouts, session, &terms);
         true
     }
 }

@@ -30,7 +30,7 @@ impl Dealing<'_> {
         if home == self.links.place.shard {
             self.deal_again(now, group, publication, &source, (self.links.place.shard, from.0));
         } else {
-            self.desk.exchanges.give_up_deal(self.links.place, &mut self.desk.journal, of);
+            self.state.exchanges.give_up_deal(self.links.place, &mut self.state.journal, of);
             self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0, 0));
         }
     }
@@ -46,17 +46,17 @@ impl Dealing<'_> {
     ) {
         let Returned { group, not_to, of, id, .. } = returned;
         self.groups.set_full(group, from, not_to);
-        if self.groups.kept.stays_bound(now, self.desk, of) {
+        if self.groups.kept.stays_bound(now, self.state, of) {
             return;
         }
-        let is_known = self.desk.exchanges.marks.has_deal(publication.qos, id) || id != 0 && self.groups.kept.has(id);
+        let is_known = self.state.exchanges.marks.has_deal(publication.qos, id) || id != 0 && self.groups.kept.has(id);
         if !is_known {
             self.take_returned(now, from, returned, publication, source);
         }
-        self.groups.kept.forget_deal(self.desk, of);
+        self.groups.kept.forget_deal(self.state, of);
         if id != 0 {
             // It is kept here by now.
-            let batch = self.desk.journal.promised_batch();
+            let batch = self.state.journal.promised_batch();
             self.links.answer(from, Promised::Dealt { id }, batch);
         }
     }
@@ -74,10 +74,10 @@ impl Dealing<'_> {
             return self.keep_for_client(now, group, publication, (client, id));
         }
         let partition = group_partition(group.tenant, group.share, group.filter);
-        self.desk.exchanges.note_taken(
+        self.state.exchanges.note_taken(
             self.links.place,
-            &mut self.desk.transfers,
-            &mut self.desk.journal,
+            &mut self.state.transfers,
+            &mut self.state.journal,
             publication.qos,
             id,
             Some(partition),
@@ -101,7 +101,7 @@ impl Dealing<'_> {
             // All have left for homes that do not have them any more: the move was called off, and their node has yet
             // to hear of it.
             Some(_) if publication.qos != QoS::AtMostOnce && !self.links.roster.has_no_peers() => {
-                self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
+                self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
             }
             None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
                 let partition = group_partition(group.tenant, group.share, group.filter);
@@ -111,12 +111,12 @@ impl Dealing<'_> {
                     let source = Source { hops: source.hops + 1, ..*source };
                     self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0, 0));
                 } else if self.links.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
-                    self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
+                    self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
                 } else {
-                    self.desk.reports().discard_publication(Reason::NoGroupMember, publication);
+                    self.state.reports().discard_publication(Reason::NoGroupMember, publication);
                 }
             }
-            _ => self.desk.reports().discard_publication(Reason::NoGroupMember, publication),
+            _ => self.state.reports().discard_publication(Reason::NoGroupMember, publication),
         }
     }
 
@@ -132,7 +132,7 @@ impl Dealing<'_> {
         if self.groups.find(group).is_some() || publication.qos == QoS::AtMostOnce {
             self.deal_again(now, group, publication, source, (self.links.place.shard, u32::MAX));
         } else {
-            self.groups.kept.wait_for_member(now, self.desk, (group.share, group.filter), publication);
+            self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
         }
     }
 
@@ -147,52 +147,53 @@ impl Dealing<'_> {
     ) {
         let Taker { session, client, group, insists, id } = to;
         let seated = self
-            .desk
+            .state
             .sessions
             .get(session.0)
             .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
-        if self.desk.exchanges.marks.has_deal(publication.qos, id) {
+        if self.state.exchanges.marks.has_deal(publication.qos, id) {
             // It had arrived, and what was said of it had not.
-            let batch = self.desk.journal.promised_batch();
+            let batch = self.state.journal.promised_batch();
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }
         // Whoever leaves for another node has a seat there by now.
-        let stays = seated && !self.desk.sessions.has_left(&self.desk.transfers, session, from);
-        let wants = stays && (insists || self.desk.takes_dealt(session, publication));
-        self.desk.transfers.dealer = Some(from);
-        let is_kept = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        let stays = seated && !self.state.sessions.has_left(&self.state.transfers, session, from);
+        let wants = stays && (insists || self.state.takes_dealt(session, publication));
+        self.state.transfers.dealer = Some(from);
+        let is_kept = self.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
         // What is set aside for who comes is in no store yet.
         let stored = is_kept
-            && (self.desk.transfers.are_none() || !self.desk.sessions.is_told_elsewhere(&self.desk.transfers, session));
+            && (self.state.transfers.are_none()
+                || !self.state.sessions.is_told_elsewhere(&self.state.transfers, session));
         let promise = (id != 0 && !stored).then(|| self.groups.kept.promise(from, id));
         let delivered = wants && self.deliver_dealt(now, session, group, publication, source, promise);
-        self.desk.transfers.dealer = None;
+        self.state.transfers.dealer = None;
         if !delivered {
             let source = Source { hops: source.hops + 1, ..*source };
-            let crossing = self.desk.crossings.cross_for_group(
-                &mut self.desk.journal,
+            let crossing = self.state.crossings.cross_for_group(
+                &mut self.state.journal,
                 self.links,
                 publication,
                 (group.share, group.filter),
                 from,
             );
-            let envelope = source.envelope(&self.desk.overflow, 0, publication, None);
+            let envelope = source.envelope(&self.state.overflow, 0, publication, None);
             self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, client: 0, envelope });
             self.links.send_crossing(from, crossing);
             return;
         }
-        let receiver = self.desk.sessions.get(session.0).filter(|_| stored);
+        let receiver = self.state.sessions.get(session.0).filter(|_| stored);
         let owner = receiver.map(|session| partition_of(session.tenant, &session.client_id));
-        self.desk.exchanges.note_taken(
+        self.state.exchanges.note_taken(
             self.links.place,
-            &mut self.desk.transfers,
-            &mut self.desk.journal,
+            &mut self.state.transfers,
+            &mut self.state.journal,
             publication.qos,
             id,
             owner,
         );
         if id != 0 && stored {
-            let batch = self.desk.journal.promised_batch();
+            let batch = self.state.journal.promised_batch();
             self.links.answer(from, Promised::Dealt { id }, batch);
         }
     }

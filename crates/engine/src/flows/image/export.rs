@@ -43,7 +43,7 @@ impl Imaging<'_> {
             out.put_bytes(text.as_bytes());
             out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
             out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
-            out.put_u8(u8::from(self.fetches.fetch_of(&self.desk.sessions, key, text).is_some()));
+            out.put_u8(u8::from(self.fetches.fetch_of(&self.state.sessions, key, text).is_some()));
         }
         let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
         out.put_u32(memberships.len() as u32);
@@ -62,23 +62,23 @@ impl Moving<'_> {
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
     pub(crate) fn forget_session(&mut self, now: Now, key: SessionKey) {
         connecting!(self).cancel_session_timers(key);
-        self.fetches.end_fetches(&mut self.desk.sessions, key);
+        self.fetches.end_fetches(&mut self.state.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
         subscribing!(self).remove_subscriptions(now, key);
-        self.desk.sessions.end_answered_exchanges(&mut self.desk.exchanges, key);
-        let Some(session) = self.desk.withdraw_session(key) else { return };
-        self.desk.sessions.release(key.0);
+        self.state.sessions.end_answered_exchanges(&mut self.state.exchanges, key);
+        let Some(session) = self.state.withdraw_session(key) else { return };
+        self.state.sessions.release(key.0);
         if let Some(stored) = session.stored {
-            self.desk.journal.delete(Key::Session(stored));
+            self.state.journal.delete(Key::Session(stored));
         }
         if let Some(tail) = session.flow.as_ref().and_then(|flow| flow.tail.as_deref()) {
-            self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
+            self.state.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         }
-        self.desk.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
+        self.state.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         if let Some(flow) = &session.flow {
             // There is no queue here any more whose room they could wait for.
-            self.desk.to_unpark.extend(&flow.blocking);
-            flow.queue.iter().for_each(|delivery| self.desk.memory.forget_queued(delivery.cost()));
+            self.state.to_unpark.extend(&flow.blocking);
+            flow.queue.iter().for_each(|delivery| self.state.memory.forget_queued(delivery.cost()));
         }
     }
 }

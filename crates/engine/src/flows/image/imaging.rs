@@ -2,16 +2,16 @@
 
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
+use crate::state::ShardState;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that an image of a partition is written from. It changes none of them.
 pub(crate) struct Imaging<'e> {
-    pub desk: &'e Desk,
+    pub state: &'e ShardState,
     pub index: &'e SubscriptionIndex,
     pub links: &'e Links,
     pub retained: &'e RetainedStore,
@@ -25,7 +25,7 @@ pub(crate) struct Imaging<'e> {
 macro_rules! imaging {
     ($from:ident) => {
         $crate::flows::image::imaging::Imaging {
-            desk: &$from.desk,
+            state: &$from.state,
             index: &$from.index,
             links: &$from.links,
             retained: &$from.retained,

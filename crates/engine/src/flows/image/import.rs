@@ -19,18 +19,18 @@ impl Moving<'_> {
         let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &mut session.flow {
             flow.note_taken_in();
-            self.desk.memory.queued_messages += flow.queue.len() as u64;
-            self.desk.memory.queued_bytes += flow.queue_bytes;
-            self.desk.memory.held += flow.queue_bytes + flow.inflight_bytes;
+            self.state.memory.queued_messages += flow.queue.len() as u64;
+            self.state.memory.queued_bytes += flow.queue_bytes;
+            self.state.memory.held += flow.queue_bytes + flow.inflight_bytes;
         }
-        let key = self.desk.insert_session(session);
+        let key = self.state.insert_session(session);
         if let Some(at) = ends_at {
-            self.desk.timers.set(at, Timer::SessionEnd(key));
+            self.state.timers.set(at, Timer::SessionEnd(key));
         }
         if let Some(due) = will_due {
-            self.desk.timers.set(due, Timer::Will(key));
+            self.state.timers.set(due, Timer::Will(key));
         }
-        self.desk.sessions.watch_expiry(&mut self.desk.timers, key);
+        self.state.sessions.watch_expiry(&mut self.state.timers, key);
         let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
             stored.push((filter.clone(), options.bits(), subscription_id));
@@ -43,7 +43,7 @@ impl Moving<'_> {
             if fetching {
                 // The topics have other homes now, so it begins anew.
                 let request = FetchRequest { filter: filter.into(), options: options.bits(), subscription_id };
-                self.fetches.add_fetch(&self.links.roster, &mut self.desk.sessions, key, request);
+                self.fetches.add_fetch(&self.links.roster, &mut self.state.sessions, key, request);
             }
         }
         for membership in memberships {
@@ -65,10 +65,10 @@ impl Subscribing<'_> {
         let SessionKey(session) = subscriber.session;
         let done = self.index.subscribe(tenant, filter, subscriber);
         if done.replaced.is_none()
-            && let Some(session) = self.desk.sessions.get_mut(session)
+            && let Some(session) = self.state.sessions.get_mut(session)
         {
             session.filters.push(done.entry);
-            self.desk.tenants.add(tenant, Holding::Subscriptions);
+            self.state.tenants.add(tenant, Holding::Subscriptions);
         }
         if done.first_local {
             self.announce_interest(tenant, filter, true, None);

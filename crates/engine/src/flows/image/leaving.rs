@@ -3,7 +3,6 @@
 use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::{AssignedNames, Place};
 use crate::image::Handover;
@@ -16,12 +15,13 @@ use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that write, read, hand over and forget the sessions of partitions that move.
 pub(crate) struct Moving<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,
     pub cache: &'e mut RouteCache,
     pub scratch_route: &'e mut Route,
@@ -48,7 +48,7 @@ pub(crate) struct Moving<'e> {
 macro_rules! moving {
     ($from:ident) => {
         $crate::flows::image::leaving::Moving {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             index: &mut $from.index,
             cache: &mut $from.cache,
             scratch_route: &mut $from.scratch_route,

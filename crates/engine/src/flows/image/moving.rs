@@ -15,17 +15,17 @@ impl Imaging<'_> {
     pub(crate) fn image_of(&self, now: Now, partition: PartitionId, others: Partitions) -> Vec<u8> {
         let mut out = begin();
         out.put_u16(partition.0);
-        let sessions = self.desk.sessions.sessions_of(partition);
+        let sessions = self.state.sessions.sessions_of(partition);
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
-            if let Some(session) = self.desk.sessions.get(key.0) {
+            if let Some(session) = self.state.sessions.get(key.0) {
                 self.put_session(&mut out, now, *key, session);
             }
         }
         self.retained.put_retained(&mut out, now, partition);
-        self.desk.exchanges.put_marks(&mut out, partition);
+        self.state.exchanges.put_marks(&mut out, partition);
         self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
-        self.desk.exchanges.put_dealt_before(&mut out, others);
+        self.state.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
         self.retained.put_removed(&mut out, partition);
         seal(out)
@@ -35,17 +35,17 @@ impl Imaging<'_> {
 impl Moving<'_> {
     /// Writes a session that was taken in as a whole.
     pub(super) fn store_adopted(&mut self, key: SessionKey, subscriptions: &[(String, u8, u32)]) {
-        if !self.desk.journal.is_on() {
+        if !self.state.journal.is_on() {
             return;
         }
-        self.desk.sessions.store_session(&mut self.desk.journal, key);
+        self.state.sessions.store_session(&mut self.state.journal, key);
         for (filter, options, id) in subscriptions {
-            self.desk.sessions.store_subscription(&mut self.desk.journal, key, filter, *options, *id);
+            self.state.sessions.store_subscription(&mut self.state.journal, key, filter, *options, *id);
         }
-        let desk = &mut *self.desk;
-        let Some(session) = desk.sessions.get_mut(key.0) else { return };
+        let state = &mut *self.state;
+        let Some(session) = state.sessions.get_mut(key.0) else { return };
         let (Some(stored), Some(flow)) = (session.stored, session.flow.as_mut()) else { return };
-        let journal = &mut desk.journal;
+        let journal = &mut state.journal;
         let exchanges = session.rare.as_ref().map_or(&[][..], |rare| &rare.exchanges);
         for id in flow.received.iter() {
             let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);

@@ -24,7 +24,7 @@ impl Moving<'_> {
         message: &MessageRef,
     ) -> bool {
         let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
-        if self.handover.concerns_rest(self.place, self.desk, self.cache.get(slot).1) {
+        if self.handover.concerns_rest(self.place, self.state, self.cache.get(slot).1) {
             if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
                 passed_over = passed_over.with(rest.partitions);
             }
@@ -46,7 +46,7 @@ impl Moving<'_> {
         let targets: Vec<_> = route
             .targets()
             .iter()
-            .filter(|target| is_meant(self.desk.sessions.get(target.session.0)))
+            .filter(|target| is_meant(self.state.sessions.get(target.session.0)))
             .copied()
             .collect();
         let mut publication = message.publication().named(tenant, topic);
@@ -58,7 +58,7 @@ impl Moving<'_> {
 impl Publishing<'_> {
     /// Deals a live message to the shared groups of this shard.
     fn deal_live(&mut self, now: Now, message: &MessageRef) {
-        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return };
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);
         let source = Source::inside(self.links.place.shard, now);

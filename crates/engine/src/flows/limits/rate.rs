@@ -14,13 +14,13 @@ impl Parking<'_> {
     /// take turns.
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         // Principals come through no listener.
-        let limits = self.desk.settings.listeners.get(usize::from(connection.listener.0));
+        let limits = self.state.settings.listeners.get(usize::from(connection.listener.0));
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
-        let of_tenant = self.desk.tenants.take_message(connection.tenant, nanoseconds(now));
+        let of_tenant = self.state.tenants.take_message(connection.tenant, nanoseconds(now));
         if of_tenant.is_none() && !limits.is_some_and(ListenerSettings::limits_rate) {
             return;
         }
@@ -32,7 +32,7 @@ impl Parking<'_> {
             let (messages, bytes) = limits.client_rate();
             own = rate.published.take(now, packet_len, messages, bytes);
             let (messages, bytes) = limits.total_rate();
-            let all = self.desk.published_by_listener.get_mut(place).filter(|_| limits.limits_total_rate());
+            let all = self.state.published_by_listener.get_mut(place).filter(|_| limits.limits_total_rate());
             of_listener = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
         }
         let waits =
@@ -44,11 +44,11 @@ impl Parking<'_> {
         }
         let (before, until) = (rate.waits_until, now.monotonic.plus(wait));
         rate.waits_until = until;
-        self.desk.timers.cancel(before, Timer::Rate(key));
-        self.desk.timers.set(until, Timer::Rate(key));
+        self.state.timers.cancel(before, Timer::Rate(key));
+        self.state.timers.set(until, Timer::Rate(key));
         if before == Millis::NEVER {
-            self.desk.counters.rate_limited += 1;
-            self.desk.reports().tell_delayed(delay, key);
+            self.state.counters.rate_limited += 1;
+            self.state.reports().tell_delayed(delay, key);
             self.park(now, key);
         }
     }
@@ -57,14 +57,14 @@ impl Parking<'_> {
     /// others.
     pub(crate) fn waits_for_rate(&mut self, key: ConnectionKey) -> bool {
         let timeout = self.settings.limits.block_timeout_ms;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return false };
+        let Some(connection) = self.state.connections.get_mut(key) else { return false };
         let Some(extra) = connection.extra.as_mut() else { return false };
         let waits_until = extra.rate.as_ref().map_or(Millis::NEVER, |rate| rate.waits_until);
         let Some(parked) = extra.parked.as_mut().filter(|_| waits_until != Millis::NEVER) else { return false };
         parked.waits = 1;
         parked.askers = Vec::new();
         parked.until = waits_until.plus(timeout);
-        self.desk.timers.set(parked.until, Timer::Parked(key));
+        self.state.timers.set(parked.until, Timer::Parked(key));
         true
     }
 }

@@ -10,9 +10,9 @@ impl Connecting<'_> {
     /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of
     /// it.
     pub(crate) fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
+        let Some(connection) = self.state.connections.get_mut(key) else { return TenantId::DEFAULT };
         let settled = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.settled);
-        let of_user = || self.desk.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
+        let of_user = || self.state.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
         if let Some(tenant) = settled.or_else(of_user) {
             connection.tenant = tenant;
         }
@@ -23,9 +23,9 @@ impl Connecting<'_> {
     /// meanwhile nobody on another shard gets them, and the client and its session are counted for themselves. Who
     /// takes over its own connection or session is let in at the limit.
     pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
-        let session = existing.and_then(|session| self.desk.sessions.get(session.0));
+        let session = existing.and_then(|session| self.state.sessions.get(session.0));
         let connected = session.is_some_and(|session| session.connection.is_some());
-        let uses = &mut self.desk.tenants;
+        let uses = &mut self.state.tenants;
         if connected {
             uses.add(tenant, Holding::Connections);
         } else if !uses.claim(tenant, Holding::Connections) {
@@ -42,7 +42,7 @@ impl Connecting<'_> {
 
     /// Gives back what `take_places` took.
     pub(crate) fn return_places(&mut self, tenant: TenantId) {
-        self.desk.tenants.release(tenant, Holding::Connections, 1);
-        self.desk.tenants.release(tenant, Holding::Sessions, 1);
+        self.state.tenants.release(tenant, Holding::Connections, 1);
+        self.state.tenants.release(tenant, Holding::Sessions, 1);
     }
 }

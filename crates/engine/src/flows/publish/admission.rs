@@ -1,7 +1,6 @@
 //! Room is reserved at other shards before a PUBLISH is taken.
 
 use crate::connection::reserving::Reserving;
-use crate::desk::Desk;
 use crate::event::Delay;
 use crate::flows::connection::parking::{Parking, parking};
 use crate::flows::publish::deciding::Deciding;
@@ -12,6 +11,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::admission::{Admissions, Asked, Wanted};
 use crate::session::BlockedPublisher;
+use crate::state::ShardState;
 use crate::topics::RouteSlot;
 use crate::topics::stages::{Deferral, Step};
 
@@ -26,9 +26,9 @@ impl Deciding<'_> {
         slot: RouteSlot,
         publication: &Publication<'_>,
     ) -> Step {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Step::Done };
+        let Some(connection) = self.state.connections.get_mut(key) else { return Step::Done };
         // Nobody would say when the store has room.
-        let waits = !connection.version.is_v5() && !self.desk.journal.full;
+        let waits = !connection.version.is_v5() && !self.state.journal.full;
         let leaving = connection.leaving;
         let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
         let (_, route) = self.cache.get(slot);
@@ -36,29 +36,34 @@ impl Deciding<'_> {
         match before {
             Reserving::Granted { number, shards } => {
                 self.commit(number, shards, self.links.roster.living(route.remote_bits()));
-                self.desk.connections.end_withholding(key);
+                self.state.connections.end_withholding(key);
                 return Step::Continue;
             }
             Reserving::Asked(number) => {
                 // It has waited as long as it may.
                 self.abandon(number);
-                return self.desk.journal.no_room(None);
+                return self.state.journal.no_room(None);
             }
-            Reserving::Refused if !waits => return self.desk.journal.no_room(None),
+            Reserving::Refused if !waits => return self.state.journal.no_room(None),
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
         let remote = self.links.roster.living(route.remote_bits());
-        match self.desk.rejecting(now.monotonic, route, &wanted, session, Some(publisher).filter(|_| waits && !leaving))
-        {
+        match self.state.rejecting(
+            now.monotonic,
+            route,
+            &wanted,
+            session,
+            Some(publisher).filter(|_| waits && !leaving),
+        ) {
             Err(_) if leaving && waits => Step::Done,
             Err(full) if waits => {
                 let (shard, whose) = (self.place.shard, Some(full.first));
                 Step::Defer(Deferral::Queues { shard, full: full.asked, whose })
             }
-            Err(full) => self.desk.journal.no_room(Some(full.first)),
+            Err(full) => self.state.journal.no_room(Some(full.first)),
             Ok(_) if remote == 0 || leaving => {
-                self.desk.connections.end_withholding(key);
+                self.state.connections.end_withholding(key);
                 Step::Continue
             }
             Ok(sessions) => {
@@ -79,7 +84,7 @@ impl Deciding<'_> {
     ) {
         let number = self.admissions.next;
         self.admissions.next = number.wrapping_add(1);
-        self.desk.reservations.keep((self.place.shard, number), sessions, wanted.cost);
+        self.state.reservations.keep((self.place.shard, number), sessions, wanted.cost);
         let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false, waits };
         self.admissions.asked.insert(number, asked);
         let Wanted { tenant, topic, qos, cost } = *wanted;
@@ -87,14 +92,14 @@ impl Deciding<'_> {
             let waits = waits.then_some(key);
             self.links.send(shard, Record::Reserve { number, tenant, topic, qos, cost, waits });
         }
-        if let Some(connection) = self.desk.connections.get_mut(key) {
+        if let Some(connection) = self.state.connections.get_mut(key) {
             connection.extra_mut().reserving = Reserving::Asked(number);
         }
     }
 
     /// The message goes its way: what was kept for it is used by it.
     pub(crate) fn commit(&mut self, number: u32, shards: u64, remote: u64) {
-        self.desk.reservations.release((self.place.shard, number));
+        self.state.reservations.release((self.place.shard, number));
         for shard in shards_of(shards) {
             // Where nobody wants it any more, nothing will be sent that could use it.
             let used = remote & (1 << shard.0) != 0;
@@ -123,10 +128,10 @@ impl Deciding<'_> {
         let slot = publishing!(self).route_of(wanted.tenant, wanted.topic);
         let (_, route) = self.cache.get(slot);
         let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
-        let full = match self.desk.rejecting(now, route, wanted, None, publisher) {
-            Ok(_) if self.desk.journal.full && publishing!(self).has_to_be_stored_for_receivers(slot, wanted) => 1,
+        let full = match self.state.rejecting(now, route, wanted, None, publisher) {
+            Ok(_) if self.state.journal.full && publishing!(self).has_to_be_stored_for_receivers(slot, wanted) => 1,
             Ok(sessions) => {
-                self.desk.reservations.keep((from, number), &sessions, wanted.cost);
+                self.state.reservations.keep((from, number), &sessions, wanted.cost);
                 0
             }
             Err(full) => full.asked,
@@ -143,7 +148,7 @@ impl Deciding<'_> {
         asked.refused |= full > 0;
         let (key, over, refused, shards) = (asked.connection, asked.waiting == 0, asked.refused, asked.granted);
         let waits = asked.waits;
-        let connection = self.desk.connections.get(key);
+        let connection = self.state.connections.get(key);
         let extra = connection.and_then(|connection| connection.extra.as_ref());
         if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(number)) {
             self.abandon(number);
@@ -161,23 +166,23 @@ impl Deciding<'_> {
         } else {
             self.admissions.asked.remove(&number);
         }
-        if let Some(connection) = self.desk.connections.get_mut(key) {
+        if let Some(connection) = self.state.connections.get_mut(key) {
             connection.extra_mut().reserving =
                 if refused { Reserving::Refused } else { Reserving::Granted { number, shards } };
         }
-        self.desk.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
+        self.state.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
     }
 
     /// Room that was kept is anyone's again.
     pub(crate) fn release(&mut self, id: (ShardId, u32)) {
-        for session in self.desk.reservations.release(id) {
-            self.desk.after_refill(session);
+        for session in self.state.reservations.release(id) {
+            self.state.after_refill(session);
         }
     }
 
     /// What a shard of another node, which is gone, has asked for and was to answer.
     pub(crate) fn end_admissions_of(&mut self, now: Now, peer: ShardId) {
-        for id in self.desk.reservations.of_shard(peer) {
+        for id in self.state.reservations.of_shard(peer) {
             self.release(id);
         }
         let bit = 1u64 << peer.0;
@@ -199,9 +204,9 @@ impl Parking<'_> {
         whose: Option<SessionKey>,
     ) {
         self.start_withholding(now, key);
-        let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
+        let whose = whose.and_then(|whose| self.state.sessions.get(whose.0));
         let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
-        self.desk.reports().tell_delayed(delay, key);
+        self.state.reports().tell_delayed(delay, key);
         for _ in 0..full.max(1) {
             self.park_for(now, key, shard);
         }
@@ -210,7 +215,7 @@ impl Parking<'_> {
     /// The acknowledgement of a connection is withheld, within the limit.
     pub(crate) fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        if let Some(connection) = self.desk.connections.get_mut(key) {
+        if let Some(connection) = self.state.connections.get_mut(key) {
             let extra = connection.extra_mut();
             extra.withheld_until = extra.withheld_until.min(until);
         }
@@ -224,16 +229,16 @@ fn shards_of(bits: u64) -> impl Iterator<Item = ShardId> {
 
 impl Admissions {
     /// Each question has a publisher that waits for its answer.
-    pub(crate) fn audit(&self, desk: &Desk, is_alone: bool, wrong: &mut dyn FnMut(String)) {
-        desk.reservations.audit(wrong);
+    pub(crate) fn audit(&self, state: &ShardState, is_alone: bool, wrong: &mut dyn FnMut(String)) {
+        state.reservations.audit(wrong);
         for (number, asked) in &self.asked {
-            let connection = desk.connections.get(asked.connection);
+            let connection = state.connections.get(asked.connection);
             let extra = connection.and_then(|connection| connection.extra.as_ref());
             if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
                 wrong(format!("room number {number} was asked for and no publisher waits for it"));
             }
         }
-        if is_alone && desk.reservations.len() > 0 {
+        if is_alone && state.reservations.len() > 0 {
             wrong("room is reserved although there is no other shard".into());
         }
     }

@@ -3,7 +3,6 @@
 use crate::access::Rules;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::Place;
 use crate::link::Links;
@@ -12,11 +11,12 @@ use crate::principals::Principals;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
+use crate::state::ShardState;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that acknowledge a packet when all that it promises is confirmed, and that tell principals the outcome.
 pub(crate) struct Answering<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
@@ -35,7 +35,7 @@ pub(crate) struct Answering<'e> {
 macro_rules! answering {
     ($from:ident) => {
         $crate::flows::publish::answering::Answering {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             index: &mut $from.index,
             layouts: &mut $from.layouts,
             links: &mut $from.links,

@@ -26,7 +26,7 @@ impl Answering<'_> {
         waits: u32,
         promises: bool,
     ) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         let nobody_before = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
         let ack = PendingAck { waits, packet_id, answer, promises };
         if waits == 0 && nobody_before {
@@ -41,18 +41,18 @@ impl Answering<'_> {
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
         if key.index == OUTGOING_INDEX {
-            return self.outgoing.confirm_outgoing(self.desk, ticket);
+            return self.outgoing.confirm_outgoing(self.state, ticket);
         }
         if key.index == STRAY_INDEX {
-            return self.retained.confirm_stray(self.desk, self.links, ticket);
+            return self.retained.confirm_stray(self.state, self.links, ticket);
         }
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(connection) = self.state.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
         extra.acks.confirm(ticket.sequence, refused, promises);
-        while let Some(ack) = self.desk.connections.pop_ready_answer(key) {
+        while let Some(ack) = self.state.connections.pop_ready_answer(key) {
             let rare = matches!(ack.answer, Answer::SubAck(_) | Answer::UnsubAck(_));
             self.send_answer(now, key, ack);
-            if rare && let Some(connection) = self.desk.connections.get_mut(key) {
+            if rare && let Some(connection) = self.state.connections.get_mut(key) {
                 connection.settle();
             }
         }
@@ -71,7 +71,7 @@ impl Answering<'_> {
             self.confirm(now, ticket, refused, promises);
         } else {
             if promises && self.links.is_foreign(shard) {
-                let batch = self.desk.journal.promised_batch();
+                let batch = self.state.journal.promised_batch();
                 return self.links.answer(shard, Promised::Confirm { ticket, refused }, batch);
             }
             self.links.send_now(shard, Record::Confirm { ticket, refused, promises });
@@ -82,15 +82,15 @@ impl Answering<'_> {
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
         if self.uplinks.is_confirming() {
-            self.uplinks.settlement.note_confirmed(self.desk, self.layouts, &mut self.uplinks.brokers, key, packet_id);
+            self.uplinks.settlement.note_confirmed(self.state, self.layouts, &mut self.uplinks.brokers, key, packet_id);
         }
         match answer {
             Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),
             Answer::PubRec(outcome) => {
                 if outcome.is_err() {
                     self.forget_received(key, packet_id);
-                } else if let Some(session) = self.desk.connections.session_of(key) {
-                    self.desk.sessions.note_exchange_answered(&self.desk.transfers, session, packet_id);
+                } else if let Some(session) = self.state.connections.session_of(key) {
+                    self.state.sessions.note_exchange_answered(&self.state.transfers, session, packet_id);
                 }
                 self.send_pub_rec(key, packet_id, outcome, promises);
             }
@@ -107,13 +107,13 @@ impl Answering<'_> {
 
     #[inline]
     fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         if connection.listener == PRINCIPAL_LISTENER {
             return self.answer_principal(key, outcome, promises);
         }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
-        self.desk.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
+        self.state.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
             Ok(ReasonCode::Success) => {
                 let id = packet_id.get().to_be_bytes();
                 out.extend_from_slice(&[0x40, 2, id[0], id[1]]);
@@ -132,13 +132,13 @@ impl Answering<'_> {
 
     #[inline]
     fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+        let Some(connection) = self.state.connections.get(key) else { return };
         if connection.listener == PRINCIPAL_LISTENER {
             return self.answer_principal(key, outcome, promises);
         }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
-        self.desk.send_promise(key, PacketType::PubRec, promises, |out| match outcome {
+        self.state.send_promise(key, PacketType::PubRec, promises, |out| match outcome {
             Ok(ReasonCode::Success) => {
                 let id = packet_id.get().to_be_bytes();
                 out.extend_from_slice(&[0x50, 2, id[0], id[1]]);
@@ -184,16 +184,16 @@ impl Answering<'_> {
         promises: bool,
         encode: impl FnOnce(Version, u32, &mut Vec<u8>) -> bool,
     ) -> bool {
-        let Some(connection) = self.desk.connections.get(key) else { return false };
+        let Some(connection) = self.state.connections.get(key) else { return false };
         let (version, max) = (connection.version, connection.max_packet_out);
         let mut fits = false;
-        self.desk.send_promise(key, packet_type, promises, |out| {
+        self.state.send_promise(key, packet_type, promises, |out| {
             fits = encode(version, max, out);
             fits
         });
         if !fits {
             let detail = format!("{packet_type} would be larger than the client's maximum packet size");
-            self.desk.to_close.push((key, Reason::PacketTooLarge, Some(detail)));
+            self.state.to_close.push((key, Reason::PacketTooLarge, Some(detail)));
         }
         fits
     }

@@ -16,11 +16,11 @@ const REASON_PROPERTY: &str = "dead-letter-reason";
 impl Publishing<'_> {
     /// Publishes the dead letter that waits longest; says whether there was one.
     pub(crate) fn publish_dead_letter(&mut self, now: Now) -> bool {
-        let Some(letters) = self.desk.dead_letters.as_mut() else { return false };
+        let Some(letters) = self.state.dead_letters.as_mut() else { return false };
         let Some((reason, message)) = letters.waiting.pop_front() else { return false };
         let topic = format!("{}/{}", letters.settings.prefix, reason.label());
         if !letters.may_send(now.monotonic) || TopicName::new(&topic).is_err() {
-            self.desk.counters.dead_letters_lost += 1;
+            self.state.counters.dead_letters_lost += 1;
             return true;
         }
         // One that was on its way to a fleet is a new message for it, with an id of its own.
@@ -31,7 +31,7 @@ impl Publishing<'_> {
         let payload = message.payload();
         let tenant = message.tenant.of_clients();
         let mut letter = Publication::new(tenant, &topic, qos, false, &properties, Millis::NEVER, payload, 0);
-        self.desk.counters.dead_letters += 1;
+        self.state.counters.dead_letters += 1;
         self.publish_inside(now, &mut letter, None);
         true
     }

@@ -4,7 +4,6 @@ use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::{AssignedNames, Place};
 use crate::link::Links;
@@ -18,11 +17,12 @@ use crate::publish::turn_share::TurnShare;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that the stages of the pipeline look at, and the room that they reserve.
 pub(crate) struct Deciding<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,
     pub cache: &'e mut RouteCache,
     pub scratch_route: &'e mut Route,
@@ -50,7 +50,7 @@ pub(crate) struct Deciding<'e> {
 macro_rules! deciding {
     ($from:ident) => {
         $crate::flows::publish::deciding::Deciding {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             index: &mut $from.index,
             cache: &mut $from.cache,
             scratch_route: &mut $from.scratch_route,

@@ -2,7 +2,6 @@
 
 use crate::addresses::Nodes;
 use crate::connection::to_write::WIDE_RECEIVERS;
-use crate::desk::Desk;
 use crate::durable::Way;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::publish::publishing::Publishing;
@@ -19,13 +18,14 @@ use crate::session::BlockedPublisher;
 use crate::session::terms::Terms;
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
 use tidegate_mqtt::QoS;
 
 /// The parts of an engine that delivering needs, apart from the cache that holds the route.
 pub(crate) struct Reach<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
     pub groups: &'e mut Groups,
@@ -41,7 +41,7 @@ macro_rules! reach {
     ($engine:ident) => {
         $crate::flows::publish::dispatch::Reach {
             place: $engine.links.place,
-            desk: &mut $engine.desk,
+            state: &mut $engine.state,
             layouts: &mut $engine.layouts,
             links: &mut $engine.links,
             groups: &mut $engine.groups,
@@ -91,7 +91,7 @@ impl Publishing<'_> {
     ) -> u32 {
         let traits = self.cache.traits(slot);
         publication.priority = traits.priority.level(publication.properties);
-        if let Some(addresses) = self.desk.settings.addresses.as_ref().filter(|_| traits.is_address) {
+        if let Some(addresses) = self.state.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
         }
         if publication.retain
@@ -100,9 +100,9 @@ impl Publishing<'_> {
             self.retain(now, publication);
         }
         if !traits.observers.is_empty() {
-            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
+            let session = source.session.and_then(|session| self.state.sessions.get(session.0));
             let name = session.map(|session| session.client_id.to_string()).unwrap_or_default();
-            self.observers.tell_observers(self.desk, traits.observers, publication, &name, None);
+            self.observers.tell_observers(self.state, traits.observers, publication, &name, None);
         }
         let (_, route) = self.cache.get(slot);
         u32::from(reach!(self).dispatch(now, route, publication, source).waits)
@@ -111,21 +111,21 @@ impl Publishing<'_> {
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
     /// nothing where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+        let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let at_home = self.links.roster.home_of_topic(tenant, topic) == self.links.place.shard;
-        if !at_home && !self.desk.transfers.keeps(partition_of(tenant, topic)) {
+        if !at_home && !self.state.transfers.keeps(partition_of(tenant, topic)) {
             return None;
         }
         if publication.tenant == TenantId::UPLINK {
             return self.retain_from_fleet(now, publication).err();
         }
-        if !self.desk.transfers.are_none() && !is_own_topic(publication.topic) {
-            self.desk.transfers.note_retained(now, publication);
+        if !self.state.transfers.are_none() && !is_own_topic(publication.topic) {
+            self.state.transfers.note_retained(now, publication);
         }
         self.retained.keep_retained(
             now,
             &self.links.roster,
-            self.desk,
+            self.state,
             self.homes,
             &self.uplinks.brokers.config,
             publication,
@@ -195,7 +195,7 @@ impl Reach<'_> {
     /// Counts a message for those who subscribed and may not be sent it.
     #[inline]
     fn count_withheld(&mut self, route: &Route) {
-        self.desk.counters.dropped[Reason::NotAuthorized.number()] += u64::from(route.withheld());
+        self.state.counters.dropped[Reason::NotAuthorized.number()] += u64::from(route.withheld());
     }
 
     /// Delivers to this shard's own sessions.
@@ -214,17 +214,17 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        publication.wide = targets.len() > 1 && self.desk.journal.is_on();
+        publication.wide = targets.len() > 1 && self.state.journal.is_on();
         self.layouts.begin(targets.len());
-        let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
+        let before = self.state.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
         let by_fleet = self.uplinks.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
         if publication.retain && !self.links.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
-                if let Some(session) = self.desk.sessions.get_mut(target.session.0) {
-                    session.note_fresh(&self.desk.settings, publication.topic, qos);
+                if let Some(session) = self.state.sessions.get_mut(target.session.0) {
+                    session.note_fresh(&self.state.settings, publication.topic, qos);
                 }
             }
         }
@@ -235,7 +235,7 @@ impl Reach<'_> {
             }
             if by_fleet
                 && target.options.no_local()
-                && self.desk.sessions.is_named(target.session, publication.publisher)
+                && self.state.sessions.is_named(target.session, publication.publisher)
             {
                 self.deliver_to_publisher(now, publication, target, publisher);
                 continue;
@@ -248,9 +248,9 @@ impl Reach<'_> {
                 publisher,
                 metered: false,
             };
-            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+            self.state.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
         }
-        self.desk.to_write.widen(before);
+        self.state.to_write.widen(before);
     }
 
     /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).
@@ -272,22 +272,22 @@ impl Reach<'_> {
             publisher,
             metered: false,
         };
-        self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        self.state.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
     }
 
     /// The publisher's name as a number, where groups deal by client.
     fn set_publisher(&mut self, publication: &mut Publication<'_>, source: &Source) {
-        if self.desk.settings.shared.strategy != SharedStrategy::HashClient {
+        if self.state.settings.shared.strategy != SharedStrategy::HashClient {
             return;
         }
-        if let Some(session) = source.session.and_then(|session| self.desk.sessions.get(session.0)) {
+        if let Some(session) = source.session.and_then(|session| self.state.sessions.get(session.0)) {
             publication.publisher = hash_name(session.tenant, &session.client_id);
         }
     }
 
     /// Deals to the shared groups whose home is here.
     pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
-        let from = self.desk.transfers.source;
+        let from = self.state.transfers.source;
         for group in route.groups() {
             if self.groups.deals_for(from, *group) {
                 dealing!(self).deal_to(now, *group, publication, source, None);
@@ -300,10 +300,10 @@ impl Reach<'_> {
         let mut homes = 0;
         let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
-            let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+            let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
             let home = self.links.roster.home_of_topic(tenant, topic);
             let partition = partition_of(tenant, topic);
-            let new_home = self.desk.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
+            let new_home = self.state.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
             homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
         }
         let mut bits = remote | homes;
@@ -312,7 +312,7 @@ impl Reach<'_> {
         if own != 0 && self.must_be_kept(publication, source) {
             let name = self.links.exchange.map(|word| word.name);
             let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own, name };
-            crossing = Some(self.desk.crossings.begin_crossing(&mut self.desk.journal, publication, &way, own));
+            crossing = Some(self.state.crossings.begin_crossing(&mut self.state.journal, publication, &way, own));
         }
         while bits != 0 {
             let bit = bits & bits.wrapping_neg();
@@ -329,10 +329,10 @@ impl Reach<'_> {
                 purpose |= FROM_RETAINED;
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce || source.is_outgoing());
-            let passage = source.passage(&self.desk.overflow, purpose, ticket, publication.priority);
+            let passage = source.passage(&self.state.overflow, purpose, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
             self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
-            self.desk.counters.shard_messages_out += 1;
+            self.state.counters.shard_messages_out += 1;
             done.waits += u16::from(ticket.is_some());
             if self.links.is_full(shard) {
                 done.full |= bit;
@@ -343,8 +343,8 @@ impl Reach<'_> {
     /// Sends a value to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
         let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
-        let passage = source.passage(&self.desk.overflow, purpose, source.ticket, publication.priority);
+        let passage = source.passage(&self.state.overflow, purpose, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
-        self.desk.counters.shard_messages_out += 1;
+        self.state.counters.shard_messages_out += 1;
     }
 }

@@ -5,6 +5,7 @@ use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::publish::turn_share::Share;
+use crate::publish::turn_share::wide_share;
 use tidegate_mqtt::{QoS, RawPublish};
 
 impl Parking<'_> {
@@ -19,7 +20,7 @@ impl Parking<'_> {
         receivers: usize,
     ) -> usize {
         let splits = raw.qos == QoS::AtMostOnce && !raw.retain;
-        if !splits || receivers <= self.desk.wide_share(receivers) {
+        if !splits || receivers <= wide_share(self.state.blocked_connections, receivers) {
             return receivers;
         }
         self.wait_for_next_turn(now, key, Share::Wide);

@@ -47,7 +47,7 @@ impl Publishing<'_> {
         }
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
-        self.desk.settings.check_topic_levels(name.as_str())?;
+        self.state.settings.check_topic_levels(name.as_str())?;
         Ok(publishing!(self).make_route(tenant, name.as_str()))
     }
 }
@@ -71,13 +71,13 @@ impl Deciding<'_> {
 impl Answering<'_> {
     /// Whether a QoS 2 message of a broker is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
     pub(crate) fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
-        if self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id) {
+        if self.state.sessions.take_packet_id(&mut self.state.journal, session, id) {
             return true;
         }
-        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        let extra = self.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
         if !extra.is_some_and(|extra| extra.acks.has_pub_rec(id)) {
             // What it repeats may have been written only just now.
-            let stored = self.desk.sessions.is_stored(session);
+            let stored = self.state.sessions.is_stored(session);
             self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), 0, stored);
         }
         false
@@ -94,7 +94,7 @@ impl Answering<'_> {
         mark: Mark,
     ) {
         let Some(id) = raw.packet_id else { return };
-        let promises = self.desk.journal.has_written_since(mark);
+        let promises = self.state.journal.has_written_since(mark);
         let answer = match raw.qos {
             QoS::ExactlyOnce => Answer::PubRec(outcome),
             _ => Answer::PubAck(outcome),
@@ -104,12 +104,12 @@ impl Answering<'_> {
 
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
-        let Some(session) = self.desk.connections.session_of(key) else { return };
-        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
-        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let Some(session) = self.state.connections.session_of(key) else { return };
+        self.state.sessions.end_exchange(&mut self.state.exchanges, session, id);
+        let Some(session) = self.state.sessions.get_mut(session.0) else { return };
         let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
         if let Some(stored) = session.stored.filter(|_| known) {
-            self.desk.journal.delete(Key::Received(stored, id));
+            self.state.journal.delete(Key::Received(stored, id));
         }
     }
 }
@@ -127,7 +127,7 @@ impl Parking<'_> {
     /// The publisher waits until the links that it has filled have drained.
     #[cold]
     pub(crate) fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
-        self.desk.reports().tell_delayed(Delay::Link, key);
+        self.state.reports().tell_delayed(Delay::Link, key);
         while full != 0 {
             let shard = ShardId(full.trailing_zeros() as u16);
             full &= full - 1;
@@ -149,9 +149,9 @@ impl Publishing<'_> {
         let refused = self.retain(now, publication);
         // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
         let told =
-            refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
+            refused.or_else(|| self.state.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
         if let Some((reason, session)) = told.zip(session) {
-            self.desk.reports().tell_denied(Attempt::Retain, session, publication.topic, reason);
+            self.state.reports().tell_denied(Attempt::Retain, session, publication.topic, reason);
         }
         refused
     }

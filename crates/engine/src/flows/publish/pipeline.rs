@@ -14,16 +14,16 @@ impl Answering<'_> {
     pub(crate) fn begin_answer(&mut self, it: &Inbound<'_>) -> Option<Ticket> {
         let id = it.raw.packet_id?;
         if let Some(session) = it.session.filter(|_| it.raw.qos == QoS::ExactlyOnce) {
-            self.desk.sessions.take_packet_id(&mut self.desk.journal, session, id);
+            self.state.sessions.take_packet_id(&mut self.state.journal, session, id);
         }
-        Some(self.desk.connections.next_ticket(it.key))
+        Some(self.state.connections.next_ticket(it.key))
     }
 
     /// What a publisher is told of a message that was routed. A QoS 2 message that others have got may not come again,
     /// which an error would invite: its publisher does not learn of the one subscriber who did not get it.
     #[inline]
     pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
-        let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
+        let gave_up = self.state.gave_up && qos == QoS::AtLeastOnce;
         let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
         refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
     }

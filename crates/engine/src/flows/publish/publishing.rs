@@ -2,7 +2,6 @@
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::AssignedNames;
 use crate::link::Links;
@@ -12,11 +11,12 @@ use crate::orchestrator::uplink::Uplinks;
 use crate::principals::Principals;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
+use crate::state::ShardState;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that route, retain and deliver a message. No connection is opened or closed by it.
 pub(crate) struct Publishing<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
     pub groups: &'e mut Groups,
@@ -37,7 +37,7 @@ pub(crate) struct Publishing<'e> {
 macro_rules! publishing {
     ($engine:ident) => {
         $crate::flows::publish::publishing::Publishing {
-            desk: &mut $engine.desk,
+            state: &mut $engine.state,
             layouts: &mut $engine.layouts,
             links: &mut $engine.links,
             groups: &mut $engine.groups,

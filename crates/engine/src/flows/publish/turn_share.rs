@@ -2,12 +2,13 @@
 
 use crate::connection::Connection;
 use crate::connection::to_write::{ToWrite, WIDE_RECEIVERS};
-use crate::desk::Desk;
 use crate::flows::connection::parking::Parking;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::publish::fan_out::FanOuts;
+use crate::publish::turn_share::wide_share;
 use crate::publish::turn_share::{DELIVERIES_MAX, Share, TurnShare};
+use crate::state::ShardState;
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN};
 use crate::timers::Timer;
 
@@ -15,12 +16,12 @@ impl Parking<'_> {
     /// The publisher of messages that took more than its share waits with the next one.
     #[cold]
     pub(crate) fn wait_for_next_turn(&mut self, now: Now, key: ConnectionKey, share: Share) {
-        let parked = self.desk.connections.get(key).is_some_and(Connection::is_parked);
+        let parked = self.state.connections.get(key).is_some_and(Connection::is_parked);
         if parked || self.turn_share.holds(key) {
             return;
         }
         self.park(now, key);
-        if self.desk.connections.get(key).is_some_and(Connection::is_parked) {
+        if self.state.connections.get(key).is_some_and(Connection::is_parked) {
             match share {
                 Share::Narrow => self.turn_share.waiting.push_back(key),
                 Share::Wide => self.turn_share.waiting_wide.push_back(key),
@@ -30,21 +31,21 @@ impl Parking<'_> {
 
     /// True while connections that messages to many have put in line are being written.
     pub(crate) fn is_line_under_way(&self) -> bool {
-        self.turn_share.is_under_way(&self.desk.to_write)
+        self.turn_share.is_under_way(&self.state.to_write)
     }
 
     /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the
     /// timer of those who wait is set anew.
     pub(crate) fn waits_for_turn_alone(&mut self, now: Now, key: ConnectionKey) -> bool {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let connection = self.desk.connections.get_mut(key);
+        let connection = self.state.connections.get_mut(key);
         let parked = connection.and_then(|connection| connection.extra.as_mut()?.parked.as_mut());
         let Some(parked) = parked.filter(|parked| parked.waits == 1) else { return false };
         if !self.turn_share.holds(key) {
             return false;
         }
         parked.until = until;
-        self.desk.timers.set(until, Timer::Parked(key));
+        self.state.timers.set(until, Timer::Parked(key));
         true
     }
 }
@@ -117,8 +118,8 @@ impl TurnShare {
 
     /// Counts deliveries of one message; says which share they were too many for, if any.
     #[inline]
-    pub(crate) fn charge(&mut self, now: Now, deliveries: usize, desk: &Desk) -> Option<Share> {
-        let to_write = &desk.to_write;
+    pub(crate) fn charge(&mut self, now: Now, deliveries: usize, state: &ShardState) -> Option<Share> {
+        let to_write = &state.to_write;
         self.look_at(now, to_write);
         if deliveries > WIDE_RECEIVERS {
             self.wide += deliveries;
@@ -126,7 +127,7 @@ impl TurnShare {
                 self.wide_from = to_write.left_line();
             }
             self.wide_until = to_write.left_line() + to_write.in_line() as u64;
-            (self.wide > desk.wide_share(deliveries)).then_some(Share::Wide)
+            (self.wide > wide_share(state.blocked_connections, deliveries)).then_some(Share::Wide)
         } else {
             self.narrow += deliveries;
             (self.narrow > DELIVERIES_MAX).then_some(Share::Narrow)

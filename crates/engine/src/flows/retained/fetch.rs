@@ -15,11 +15,11 @@ use std::rc::Rc;
 impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
-        let Some(session) = self.desk.connections.session_of(key).filter(|_| !requests.is_empty()) else { return };
+        let Some(session) = self.state.connections.session_of(key).filter(|_| !requests.is_empty()) else { return };
         for request in requests {
             // The client may have unsubscribed while its SUBACK waited.
-            if self.index.is_subscribed(&self.desk.sessions, session, &request.filter)
-                && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.desk.sessions, session, request)
+            if self.index.is_subscribed(&self.state.sessions, session, &request.filter)
+                && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.state.sessions, session, request)
             {
                 self.fetches.set_fetch_running(id);
             }
@@ -32,14 +32,14 @@ impl Fetching<'_> {
     pub(crate) fn expect_fetches(&mut self, session: SessionKey, requests: &[FetchRequest]) {
         if !self.links.roster.is_alone()
             && !requests.is_empty()
-            && let Some(session) = self.desk.sessions.get_mut(session.0)
+            && let Some(session) = self.state.sessions.get_mut(session.0)
         {
             session.rare_mut().fetches_expected += 1;
         }
     }
 
     fn forget_expected(&mut self, session: SessionKey) {
-        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(session.0) else { return };
         let Some(rare) = session.rare.as_mut() else { return };
         rare.fetches_expected = rare.fetches_expected.saturating_sub(1);
         settle_fetches(session);
@@ -47,7 +47,7 @@ impl Fetching<'_> {
 
     /// Takes the steps of a new turn.
     pub(crate) fn run_fetches(&mut self, now: Now) {
-        self.fetches.budget = turn_budget(self.desk.settings.retained.step);
+        self.fetches.budget = turn_budget(self.state.settings.retained.step);
         self.go_on_fetching(now);
     }
 
@@ -56,7 +56,8 @@ impl Fetching<'_> {
         while self.fetches.budget > 0 {
             let Some(id) = self.fetches.runnable.pop_front() else { return };
             let Some(fetch) = self.fetches.by_id.get(&id) else { continue };
-            let looked_at = if fetch.filter.contains(['+', '#']) { self.desk.settings.retained.step.max(1) } else { 1 };
+            let looked_at =
+                if fetch.filter.contains(['+', '#']) { self.state.settings.retained.step.max(1) } else { 1 };
             self.fetches.budget = self.fetches.budget.saturating_sub(looked_at);
             self.step_fetch(now, id);
         }
@@ -64,18 +65,18 @@ impl Fetching<'_> {
 
     fn step_fetch(&mut self, now: Now, id: u32) {
         let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
-        if !self.desk.has_room(fetch.session) {
+        if !self.state.connections.have_room_for(&self.state.sessions, self.state.high_water, fetch.session) {
             fetch.state = FetchState::NoRoom;
             return;
         }
-        if self.fetches.waits_for_moves(&self.links.roster, &self.desk.transfers, id) {
+        if self.fetches.waits_for_moves(&self.links.roster, &self.state.transfers, id) {
             return;
         }
         if self.fetches.waits_for_dead(&self.links.roster, id) {
             return;
         }
         let Some(shard) = self.fetches.next_to_ask(&self.links.roster, id) else {
-            self.fetches.end_fetch(&mut self.desk.sessions, id);
+            self.fetches.end_fetch(&mut self.state.sessions, id);
             return;
         };
         let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
@@ -87,12 +88,12 @@ impl Fetching<'_> {
         }
         let mut found = Vec::new();
         let after = (!fetch.after.is_empty()).then_some(&*fetch.after);
-        let budget = self.desk.settings.retained.step;
+        let budget = self.state.settings.retained.step;
         let end =
             self.retained.values.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
                 found.push(Rc::clone(message));
             });
-        found.retain(|message| !self.desk.transfers.is_incomplete(partition_of(message.tenant, message.topic())));
+        found.retain(|message| !self.state.transfers.is_incomplete(partition_of(message.tenant, message.topic())));
         let after = match end {
             ScanEnd::Done => String::new(),
             ScanEnd::More(after) => after.into(),
@@ -100,21 +101,21 @@ impl Fetching<'_> {
         for message in found {
             self.deliver_retained(now, shard, id, &mut message.publication());
         }
-        self.fetches.continue_fetch(&mut self.desk.sessions, id, after);
+        self.fetches.continue_fetch(&mut self.state.sessions, id, after);
     }
 
     fn deliver_retained(&mut self, now: Now, from: ShardId, id: u32, publication: &mut Publication<'_>) {
         let Some(fetch) = self.fetches.by_id.get(&id) else { return };
-        if self.desk.transfers.is_value_told_elsewhere(&self.links.roster, fetch, from, publication) {
+        if self.state.transfers.is_value_told_elsewhere(&self.links.roster, fetch, from, publication) {
             return;
         }
-        let session = self.desk.sessions.get(fetch.session.0);
+        let session = self.state.sessions.get(fetch.session.0);
         if publication.expires_at <= now.monotonic {
             return;
         }
-        if !self.rules.may_receive(self.desk, fetch.session, publication.topic) {
+        if !self.rules.may_receive(self.state, fetch.session, publication.topic) {
             let to = fetch.session;
-            self.desk.reports().drop_for(Reason::NotAuthorized, to, publication.topic);
+            self.state.reports().drop_for(Reason::NotAuthorized, to, publication.topic);
             return;
         }
         if session
@@ -133,7 +134,7 @@ impl Fetching<'_> {
             metered: true,
         };
         self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, self.layouts, fetch.session, &terms);
+        self.state.deliver(now.monotonic, publication, self.layouts, fetch.session, &terms);
     }
 
     /// A retained message that another shard has sent.

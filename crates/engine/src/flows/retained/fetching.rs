@@ -1,16 +1,16 @@
 //! The context in which retained messages are brought to subscriptions.
 
 use crate::access::Rules;
-use crate::desk::Desk;
 use crate::link::Links;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
+use crate::state::ShardState;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that bring retained messages to subscriptions.
 pub(crate) struct Fetching<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub fetches: &'e mut Fetches,
     pub index: &'e SubscriptionIndex,
     pub layouts: &'e mut Layouts,
@@ -23,7 +23,7 @@ pub(crate) struct Fetching<'e> {
 macro_rules! fetching {
     ($engine:ident) => {
         $crate::flows::retained::fetching::Fetching {
-            desk: &mut $engine.desk,
+            state: &mut $engine.state,
             fetches: &mut $engine.fetches,
             index: &$engine.index,
             layouts: &mut $engine.layouts,

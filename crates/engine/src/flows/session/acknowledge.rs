@@ -1,6 +1,5 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP of a receiver.
 
-use crate::desk::Desk;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::journal::keys::Key;
@@ -9,6 +8,7 @@ use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
 use crate::session::acknowledge::{WrongType, put_ack};
 use crate::session::packet_ids::State;
+use crate::state::ShardState;
 use crate::telling::refused::Refused;
 use std::collections::BTreeMap;
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
@@ -24,7 +24,7 @@ fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
 
 /// The parts of an engine that an acknowledgement changes: sessions and their queues, brokers of a fleet, and pings.
 pub(crate) struct Acknowledging<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub layouts: &'e mut Layouts,
     pub uplinks: &'e mut Uplinks,
     pub pings: &'e mut BTreeMap<(u32, u16), bool>,
@@ -34,7 +34,7 @@ pub(crate) struct Acknowledging<'e> {
 macro_rules! acknowledging {
     ($engine:ident) => {
         $crate::flows::session::acknowledge::Acknowledging {
-            desk: &mut $engine.desk,
+            state: &mut $engine.state,
             layouts: &mut $engine.layouts,
             uplinks: &mut $engine.uplinks,
             pings: &mut $engine.pings,
@@ -59,13 +59,13 @@ impl Acknowledging<'_> {
             let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
             ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
         finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
         if !self.pings.is_empty() {
             self.note_pong(session, id.get());
         }
-        self.desk.refill(now.monotonic, self.layouts, session);
+        self.state.refill(now.monotonic, self.layouts, session);
         Ok(())
     }
 
@@ -89,13 +89,13 @@ impl Acknowledging<'_> {
         state: State,
         code: ReasonCode,
     ) -> Result<(), WrongType> {
-        let Some(answered) = self.desk.sessions.take_answered(&mut self.desk.memory, now, by, id, state)? else {
+        let Some(answered) = self.state.sessions.take_answered(&mut self.state.memory, now, by, id, state)? else {
             return Ok(());
         };
         let left =
             answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
         if !left {
-            self.desk.conclude(by, code, answered);
+            self.state.conclude(by, code, answered);
         }
         Ok(())
     }
@@ -115,21 +115,21 @@ impl Acknowledging<'_> {
             let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
             ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         if code.is_error() {
             let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
             finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
-            self.desk.refill(now.monotonic, self.layouts, session);
+            self.state.refill(now.monotonic, self.layouts, session);
             return Ok(());
         }
-        let mark = self.desk.journal.mark();
-        let freed = self.desk.note_received(session, id).map_err(|wrong| wrong.refuse("PUBREC", id))?;
+        let mark = self.state.journal.mark();
+        let freed = self.state.note_received(session, id).map_err(|wrong| wrong.refuse("PUBREC", id))?;
         let known = freed.is_some();
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        let promises = self.desk.journal.has_written_since(mark);
-        self.desk.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
+        let promises = self.state.journal.has_written_since(mark);
+        self.state.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
         if freed.is_some_and(|bytes| bytes > 0) {
-            self.desk.refill(now.monotonic, self.layouts, session);
+            self.state.refill(now.monotonic, self.layouts, session);
         }
         Ok(())
     }
@@ -146,10 +146,10 @@ impl Acknowledging<'_> {
             Some(id) => id,
             None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
         finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
-        self.desk.refill(now.monotonic, self.layouts, session);
+        self.state.refill(now.monotonic, self.layouts, session);
         Ok(())
     }
 
@@ -165,9 +165,9 @@ impl Acknowledging<'_> {
             Some(id) => id,
             None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
-        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
-        let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
+        self.state.sessions.end_exchange(&mut self.state.exchanges, session, id);
+        let Some(session) = self.state.sessions.get_mut(session.0) else { return Ok(()) };
         let known = session.flow.as_mut().is_some_and(|flow| {
             let known = flow.received.remove(id);
             flow.received_before = flow.received_before.min(flow.received.len());
@@ -176,10 +176,11 @@ impl Acknowledging<'_> {
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         let stored = session.stored.filter(|_| known);
         if let Some(stored) = stored {
-            self.desk.journal.delete(Key::Received(stored, id));
+            self.state.journal.delete(Key::Received(stored, id));
         }
         // Were the packet id still taken after a restart, the next message under it would be lost.
-        self.desk.send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
+        self.state
+            .send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
         Ok(())
     }
 }
@@ -189,10 +190,10 @@ impl Acknowledging<'_> {
     #[cold]
     pub(crate) fn note_pong(&mut self, session: SessionKey, packet_id: u16) {
         if self.pings.remove(&(session.0, packet_id)) == Some(true)
-            && let Some(session) = self.desk.sessions.get(session.0)
+            && let Some(session) = self.state.sessions.get(session.0)
         {
             let (tenant, client_id) = (session.tenant, session.client_id.to_string());
-            self.desk.events.push_back(Event::Pong { tenant, client_id });
+            self.state.events.push_back(Event::Pong { tenant, client_id });
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The context in which the end of a long queue is read from the store.
 
 use crate::access::Rules;
-use crate::desk::Desk;
 use crate::settings::Settings;
+use crate::state::ShardState;
 
 /// The parts of an engine that take messages of a queue back from the store.
 pub(crate) struct Reading<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub rules: &'e Rules,
     pub settings: &'e Settings,
 }
@@ -15,7 +15,7 @@ pub(crate) struct Reading<'e> {
 macro_rules! reading {
     ($from:ident) => {
         $crate::flows::session::reading::Reading {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             rules: &$from.rules,
             settings: &$from.settings,
         }

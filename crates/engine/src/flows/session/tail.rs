@@ -12,10 +12,10 @@ impl Reading<'_> {
     pub(crate) fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
         let allowed =
-            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(self.desk, key, delivery.message.topic()));
+            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(self.state, key, delivery.message.topic()));
         let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
-        let desk = &mut *self.desk;
-        let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };
+        let state = &mut *self.state;
+        let Some(session) = state.sessions.get_mut(key.0) else { return 0 };
         let stored = session.stored;
         let Some(flow) = session.flow.as_mut() else { return 0 };
         let Some(tail) = flow.tail.as_mut().filter(|tail| number >= tail.first && tail.messages > 0) else { return 0 };
@@ -28,38 +28,38 @@ impl Reading<'_> {
         tail.messages -= 1;
         let out = cost.min(tail.bytes);
         tail.bytes -= out;
-        desk.memory.stored_messages -= 1;
-        desk.memory.stored_bytes -= out;
+        state.memory.stored_messages -= 1;
+        state.memory.stored_bytes -= out;
         if delivery.is_expired(now) {
-            desk.drop_expired(key, &delivery);
+            state.drop_expired(key, &delivery);
             return 1;
         }
         if !allowed || !owed {
             let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
-            desk.reports().drop_for(reason, key, delivery.message.topic());
-            desk.journal.forget_stored(stored, number);
+            state.reports().drop_for(reason, key, delivery.message.topic());
+            state.journal.forget_stored(stored, number);
             return 1;
         }
         let expires_at = delivery.message.expires_at;
         flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
-        desk.memory.queued_messages += 1;
-        desk.memory.queued_bytes += cost;
-        desk.memory.held += cost;
-        desk.note_expiry(key, expires_at);
+        state.memory.queued_messages += 1;
+        state.memory.queued_bytes += cost;
+        state.memory.held += cost;
+        state.sessions.note_expiry(&mut state.timers, key, expires_at);
         1
     }
 
     pub(crate) fn give_up_tail(&mut self, key: SessionKey) {
         if let Some(tail) = self.drop_tail(key) {
-            self.desk.counters.dropped[Reason::QueueLost.number()] += tail.messages;
+            self.state.counters.dropped[Reason::QueueLost.number()] += tail.messages;
         }
     }
 
     pub(crate) fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
-        let tail = self.desk.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
+        let tail = self.state.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
         // A part that was read may have cost a little more or less than it was reckoned with.
-        self.desk.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
+        self.state.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         Some(*tail)
     }
 }

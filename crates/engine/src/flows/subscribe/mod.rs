@@ -20,23 +20,24 @@ use tidegate_mqtt::{RetainHandling, TopicFilter};
 impl Subscribing<'_> {
     /// Whether a filter is one that can be subscribed to, and that its client may.
     fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
-        let max_levels = usize::from(self.desk.settings.limits.max_topic_levels);
-        let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
+        let max_levels = usize::from(self.state.settings.limits.max_topic_levels);
+        let storable = !self.state.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
         if !storable {
             return Err(Reason::FilterTooLong);
         }
         if request.filter.levels().count() > max_levels {
             return Err(Reason::FilterTooDeep);
         }
-        self.desk.settings.check_filter_size(request.filter)?;
+        self.state.settings.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
-        let tenant = self.desk.sessions.get(request.session.0).map_or(TenantId::DEFAULT, |session| session.tenant);
+        let tenant = self.state.sessions.get(request.session.0).map_or(TenantId::DEFAULT, |session| session.tenant);
         let has_brokers = self.uplinks.brokers.config.is_on();
-        if has_brokers && is_too_long_at_brokers(&self.desk.settings, tenant, behind_share.as_str()) {
+        if has_brokers && is_too_long_at_brokers(&self.state.settings, tenant, behind_share.as_str()) {
             return Err(Reason::FilterTooLong);
         }
         let shared = request.filter.shared().is_some();
-        if !self.rules.may_subscribe(self.desk, request.session, behind_share.as_str(), request.options.qos(), shared) {
+        if !self.rules.may_subscribe(self.state, request.session, behind_share.as_str(), request.options.qos(), shared)
+        {
             return Err(Reason::NotAuthorized);
         }
         Ok(())
@@ -52,21 +53,21 @@ impl Subscribing<'_> {
     ) -> Result<(), Reason> {
         self.check_subscription(request)?;
         if let Some((share, filter)) = request.filter.shared() {
-            if !self.desk.settings.shared.available {
+            if !self.state.settings.shared.available {
                 return Err(Reason::SharedNotSupported);
             }
             self.check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             let whole = request.filter.as_str();
-            self.desk.sessions.store_subscription(
-                &mut self.desk.journal,
+            self.state.sessions.store_subscription(
+                &mut self.state.journal,
                 request.session,
                 whole,
                 member.options,
                 member.subscription_id,
             );
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
-            self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
+            self.state.tenants.release(request.tenant, Holding::Subscriptions, 1);
             return Ok(());
         }
         let filter = request.filter.as_str();
@@ -74,26 +75,26 @@ impl Subscribing<'_> {
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
         let done = self.index.subscribe(request.tenant, filter, subscriber);
-        self.desk.sessions.store_subscription(
-            &mut self.desk.journal,
+        self.state.sessions.store_subscription(
+            &mut self.state.journal,
             request.session,
             filter,
             request.options.bits(),
             request.subscription_id,
         );
         if done.replaced.is_none()
-            && let Some(session) = self.desk.sessions.get_mut(request.session.0)
+            && let Some(session) = self.state.sessions.get_mut(request.session.0)
         {
             session.filters.push(done.entry);
-            self.desk.tenants.add(request.tenant, Holding::Subscriptions);
+            self.state.tenants.add(request.tenant, Holding::Subscriptions);
         }
-        self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
+        self.state.tenants.release(request.tenant, Holding::Subscriptions, 1);
         let fetch = match request.retain_handling {
             RetainHandling::SendAtSubscribe => true,
             RetainHandling::SendIfNew => done.replaced.is_none(),
             RetainHandling::DoNotSend => false,
         };
-        if fetch && self.desk.settings.retained.available {
+        if fetch && self.state.settings.retained.available {
             fetches.push(FetchRequest {
                 filter: filter.into(),
                 options: request.options.bits(),
@@ -114,17 +115,17 @@ impl Subscribing<'_> {
         if let Some((share, behind_share)) = filter.shared() {
             let left = self.leave_group(now, key, share, behind_share.as_str());
             if left {
-                self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
+                self.state.sessions.forget_subscription(&mut self.state.journal, key, filter.as_str());
             }
             return left;
         }
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return false };
         let tenant = session.tenant;
         let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
-        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
-        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
-        self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
+        self.state.tenants.release(tenant, Holding::Subscriptions, 1);
+        self.state.sessions.forget_subscription(&mut self.state.journal, key, filter.as_str());
+        self.fetches.end_fetch_of(&mut self.state.sessions, key, filter.as_str());
         if removed.last_local {
             self.announce_interest(tenant, filter.as_str(), false, None);
             self.note_sys_interest(now, tenant, filter.as_str(), false);
@@ -157,27 +158,27 @@ impl Subscribing<'_> {
     /// one of its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
     fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
         let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
-        if !self.index.has_subscription(&self.desk.sessions, request) {
+        if !self.index.has_subscription(&self.state.sessions, request) {
             return Err(refused);
         }
-        self.desk.tenants.add(request.tenant, Holding::Subscriptions);
+        self.state.tenants.add(request.tenant, Holding::Subscriptions);
         Ok(())
     }
 
     /// Why there cannot be one more subscription; without a reason, one of the tenant's is taken.
     fn subscription_refusal(&mut self, request: &Request<'_>) -> Option<Reason> {
-        let max = self.desk.settings.limits.max_subscriptions_per_client as usize;
-        let session = self.desk.sessions.get(request.session.0)?;
+        let max = self.state.settings.limits.max_subscriptions_per_client as usize;
+        let session = self.state.sessions.get(request.session.0)?;
         if session.subscriptions() >= max {
             return Some(Reason::TooManySubscriptions);
         }
-        if self.desk.journal.full && session.stored.is_some() {
+        if self.state.journal.full && session.stored.is_some() {
             return Some(Reason::StoreFull);
         }
-        if self.desk.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
+        if self.state.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
             return Some(Reason::MemoryCeiling);
         }
-        let claimed = self.desk.tenants.claim(request.tenant, Holding::Subscriptions);
+        let claimed = self.state.tenants.claim(request.tenant, Holding::Subscriptions);
         (!claimed).then_some(Reason::TenantSubscriptions)
     }
 
@@ -195,7 +196,7 @@ impl Subscribing<'_> {
             told += 1;
         }
         told += u16::from(self.uplinks.wanted.note_wanted(
-            self.desk,
+            self.state,
             &mut self.uplinks.brokers,
             (tenant, filter),
             self.links.place.shard,
@@ -211,8 +212,8 @@ impl Subscribing<'_> {
 
     /// Removes all subscriptions of a session at once.
     pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
+        self.state.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
         let filters = std::mem::take(&mut session.filters);
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
         for filter in filters.iter() {
@@ -241,7 +242,7 @@ impl Subscribing<'_> {
             self.note_sys_interest(now, tenant, &filter, false);
         } else {
             let (brokers, here) = (&mut self.uplinks.brokers, self.links.place.shard);
-            self.uplinks.wanted.note_wanted(self.desk, brokers, (tenant, &filter), here, false, None);
+            self.uplinks.wanted.note_wanted(self.state, brokers, (tenant, &filter), here, false, None);
         }
     }
 }

@@ -15,19 +15,19 @@ impl Parking<'_> {
     /// by itself.
     pub(crate) fn waits_for_step(&mut self, now: Now, key: ConnectionKey) -> bool {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
+        let Some(extra) = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
             return false;
         };
         let Some(parked) = extra.parked.as_mut().filter(|_| extra.packet_left.is_some()) else { return false };
         parked.waits = 1;
         parked.until = until;
-        self.desk.timers.set(until, Timer::Parked(key));
+        self.state.timers.set(until, Timer::Parked(key));
         true
     }
 
     /// A client that was suspended goes on, and so does its packet.
     pub(crate) fn go_on_with_steps(&mut self, key: ConnectionKey) {
-        let connection = self.desk.connections.get(key);
+        let connection = self.state.connections.get(key);
         let extra = connection.and_then(|connection| connection.extra.as_ref());
         if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
             self.turn_share.add_packet(key);

@@ -3,19 +3,19 @@
 use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
+use crate::state::ShardState;
 use crate::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
 /// The parts of an engine that change with a subscription: the index, the groups, and the announcements to other shards and brokers.
 pub(crate) struct Subscribing<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,
     pub groups: &'e mut Groups,
     pub nodes: &'e mut Nodes,
@@ -33,7 +33,7 @@ pub(crate) struct Subscribing<'e> {
 macro_rules! subscribing {
     ($engine:ident) => {
         $crate::flows::subscribe::subscribing::Subscribing {
-            desk: &mut $engine.desk,
+            state: &mut $engine.state,
             index: &mut $engine.index,
             groups: &mut $engine.groups,
             nodes: &mut $engine.nodes,

@@ -51,12 +51,12 @@ impl Uplinking<'_> {
         uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
         let session = uplink.session;
         self.uplinks.brokers.note_limits(now.monotonic);
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
+        let Some(connection) = self.state.connections.get_mut(key) else { return Ok(()) };
         connection.phase = Phase::Open;
         connection.session = Some(session);
         connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         connection.max_packet_out = max_packet;
-        self.desk.sessions_connected += 1;
+        self.state.sessions_connected += 1;
         // It may have come back with a smaller limit.
         BrokerRefusals(dealing!(self)).move_too_large(now, uplink_key);
         self.resume_uplink(now, uplink_key, key, ack.session_present);

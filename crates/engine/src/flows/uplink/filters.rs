@@ -80,15 +80,15 @@ impl Uplinking<'_> {
         for change in changes {
             self.end_wait(now, change.wait);
         }
-        self.uplinks.brokers.send_filters(self.desk, key);
+        self.uplinks.brokers.send_filters(self.state, key);
         if !asked_before && self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
             self.uplinks.brokers.note_flaws(key);
             dealing!(self).keep_order(now);
-            self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
+            self.uplinks.brokers.open_window(now, self.state, self.layouts, key);
         }
-        self.uplinks.brokers.set_uplink_timer(self.desk, key);
+        self.uplinks.brokers.set_uplink_timer(self.state, key);
         if complete {
-            self.uplinks.brokers.begin_serving(now, self.desk, key);
+            self.uplinks.brokers.begin_serving(now, self.state, key);
         }
     }
 

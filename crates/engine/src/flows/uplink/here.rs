@@ -28,7 +28,7 @@ impl Uplinking<'_> {
             uplink.counters.delivered_here += 1;
             self.uplinks.settlement.seen.insert(id);
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-                uplink.keep_id(self.desk, session, message.qos, id);
+                uplink.keep_id(self.state, session, message.qos, id);
             }
         }
         let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };

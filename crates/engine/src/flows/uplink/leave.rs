@@ -21,7 +21,7 @@ impl Uplinking<'_> {
             self.uplinks.brokers.note_flaws(key);
             self.take_uplink_seat(now, session, max_qos);
             dealing!(self).keep_order(now);
-            self.uplinks.brokers.set_uplink_timer(self.desk, key);
+            self.uplinks.brokers.set_uplink_timer(self.state, key);
             self.check_gate(now);
         }
     }

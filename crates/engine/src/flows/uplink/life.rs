@@ -22,9 +22,9 @@ impl Uplinking<'_> {
     /// The session of a broker's uplink, made anew if the store has brought none.
     pub(crate) fn uplink_session(&mut self, broker: &str) -> SessionKey {
         let client_id = Self::uplink_session_name(broker);
-        let known = self.desk.sessions.find_session(TenantId::UPLINK, &client_id);
+        let known = self.state.sessions.find_session(TenantId::UPLINK, &client_id);
         let session = known.unwrap_or_else(|| {
-            self.desk.insert_session(Session {
+            self.state.insert_session(Session {
                 client_id: client_id.into(),
                 connection: None,
                 filters: FilterList::default(),
@@ -40,11 +40,11 @@ impl Uplinking<'_> {
                 identity: None,
             })
         });
-        if let Some(session) = self.desk.sessions.get_mut(session.0) {
+        if let Some(session) = self.state.sessions.get_mut(session.0) {
             session.flow_mut().inflight.keep_back(PACKETS_UNDER_WAY);
         }
         if known.is_none() {
-            self.desk.sessions.store_session(&mut self.desk.journal, session);
+            self.state.sessions.store_session(&mut self.state.journal, session);
         }
         session
     }
@@ -54,24 +54,24 @@ impl Uplinking<'_> {
         let options = SubscriberOptions::new(max_qos, false, true);
         let member = MemberOptions { options: options.bits(), subscription_id: 0 };
         let whole = format!("$share/{UPLINK_SHARE}/{UPLINK_FILTER}");
-        self.desk.sessions.store_subscription(&mut self.desk.journal, session, &whole, member.options, 0);
+        self.state.sessions.store_subscription(&mut self.state.journal, session, &whole, member.options, 0);
         let nobody = ConnectionKey { index: u32::MAX, generation: 0 };
         let ticket = Ticket { connection: nobody, sequence: 0 };
         let mut waits = SubAckWaits::default();
         subscribing!(self).join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
-        self.groups.announce_presence(self.desk, self.links, session, true);
+        self.groups.announce_presence(self.state, self.links, session, true);
     }
 
     /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
     pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, connection: ConnectionKey, session_present: bool) {
         let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let (session, draining, max_qos) = (uplink.session, uplink.draining.is_some(), uplink.max_qos);
-        self.uplinks.brokers.fit_window(self.desk, key);
+        self.uplinks.brokers.fit_window(self.state, key);
         if !draining {
             self.take_uplink_seat(now, session, max_qos);
         }
         if !draining {
-            self.groups.announce_presence(self.desk, self.links, session, true);
+            self.groups.announce_presence(self.state, self.links, session, true);
         }
         if !session_present {
             // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the
@@ -81,27 +81,27 @@ impl Uplinking<'_> {
         if !draining {
             dealing!(self).keep_order(now);
         }
-        if let Some(session) = self.desk.sessions.get_mut(session.0) {
+        if let Some(session) = self.state.sessions.get_mut(session.0) {
             session.connection = Some(connection);
         }
         if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-            uplink.begin_with_care(self.desk);
+            uplink.begin_with_care(self.state);
         }
         // Before messages, so that each that is published from now on comes back.
-        self.uplinks.brokers.begin_filters(self.desk, &self.uplinks.wanted, key, session_present);
-        self.desk.resume(now.monotonic, self.layouts, session);
+        self.uplinks.brokers.begin_filters(self.state, &self.uplinks.wanted, key, session_present);
+        self.state.resume(now.monotonic, self.layouts, session);
         let complete = self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.is_complete());
         if complete {
-            self.uplinks.brokers.begin_serving(now, self.desk, key);
+            self.uplinks.brokers.begin_serving(now, self.state, key);
         }
-        self.uplinks.brokers.set_uplink_timer(self.desk, key);
+        self.uplinks.brokers.set_uplink_timer(self.state, key);
         self.check_gate(now);
     }
 
     /// The connection of an uplink has ended, for whatever reason.
     pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, reason: Reason, detail: Option<&str>) {
         let Some(key) = self.uplinks.brokers.by_connection.remove(&connection) else { return };
-        self.uplinks.settlement.end_confirming(self.desk, self.layouts, &mut self.uplinks.brokers, connection);
+        self.uplinks.settlement.end_confirming(self.state, self.layouts, &mut self.uplinks.brokers, connection);
         let reassign_at = self.uplinks.brokers.config.reassign_time(now);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let was = uplink.stage;
@@ -118,7 +118,7 @@ impl Uplinking<'_> {
         let wanted = uplink.ends || self.uplinks.brokers.stopping;
         if !wanted && !std::mem::replace(&mut uplink.told_away, true) {
             let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
-            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+            self.state.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
         let closed = was == Stage::Open && !wanted && reason == Reason::ConnectionLost;
         let mut at_once = false;
@@ -128,9 +128,9 @@ impl Uplinking<'_> {
                 // It may have been silent for another reason, or know more by now.
                 uplink.version = Version::V5;
             }
-            self.desk.sessions_connected -= 1;
+            self.state.sessions_connected -= 1;
             at_once = self.suspect(now, key, closed);
-            if let Some(session) = self.desk.sessions.get_mut(session.0) {
+            if let Some(session) = self.state.sessions.get_mut(session.0) {
                 session.connection = None;
                 if let Some(flow) = session.flow.as_mut() {
                     flow.to_resend = 0;
@@ -145,7 +145,7 @@ impl Uplinking<'_> {
         }
         self.uplinks.brokers.forget_hold(key);
         self.end_filters(now, key, closed);
-        self.uplinks.brokers.rest(now, self.desk, key, at_once);
+        self.uplinks.brokers.rest(now, self.state, key, at_once);
     }
 
     /// A broker stays away: others get what it has, if there are any.
@@ -165,7 +165,7 @@ impl Uplinking<'_> {
             }
             return;
         }
-        self.groups.announce_presence(self.desk, self.links, session, false);
+        self.groups.announce_presence(self.state, self.links, session, false);
         self.reassign(now, key);
     }
 }

@@ -17,7 +17,7 @@ impl Dealing<'_> {
             return;
         }
         // First, since what moves may be sent at once.
-        self.uplinks.wait_for_moved(now, self.desk, self.groups);
+        self.uplinks.wait_for_moved(now, self.state, self.groups);
         let keys: Vec<UplinkKey> = self.uplinks.brokers.all.keys().copied().collect();
         for key in keys {
             self.move_queue(now, key);
@@ -27,24 +27,24 @@ impl Dealing<'_> {
     /// What waits for a broker goes to those that have its topics now.
     fn move_queue(&mut self, now: Now, key: UplinkKey) {
         let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         let moves = |delivery: &Delivery| {
             self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
         };
         if !flow.is_some_and(|flow| flow.queue.iter().any(moves)) {
             return;
         }
-        let queue = crate::orchestrator::uplink::settle::take_queue(&mut self.desk.sessions, session);
+        let queue = crate::orchestrator::uplink::settle::take_queue(&mut self.state.sessions, session);
         let moves = |delivery: &Delivery| {
             self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
         };
         let (go, stay): (Vec<Delivery>, Vec<Delivery>) = queue.into_iter().partition(moves);
-        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+        if let Some(flow) = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
             flow.queue_bytes = stay.iter().map(Delivery::cost).sum();
             flow.queue = stay.into_iter().collect();
         }
         self.deal_queue(now, key, go, Whereto::Elsewhere);
         // What waited behind it may go without a window.
-        self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
+        self.uplinks.brokers.open_window(now, self.state, self.layouts, key);
     }
 }

@@ -22,8 +22,8 @@ impl Dealing<'_> {
         uplink.pause.length_ms = (uplink.pause.length_ms * 2).clamp(PAUSE_MIN_MS, PAUSE_MAX_MS);
         uplink.pause.until = now.monotonic.plus(uplink.pause.length_ms);
         self.uplinks.brokers.note_flaws(key);
-        self.uplinks.brokers.fit_window(self.desk, key);
-        self.uplinks.brokers.set_uplink_timer(self.desk, key);
+        self.uplinks.brokers.fit_window(self.state, key);
+        self.uplinks.brokers.set_uplink_timer(self.state, key);
         self.keep_order(now);
         self.give_queue_away(now, key);
     }
@@ -37,7 +37,7 @@ impl Dealing<'_> {
         uplink.pause.until = Millis::NEVER;
         self.uplinks.brokers.note_flaws(key);
         self.keep_order(now);
-        self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
+        self.uplinks.brokers.open_window(now, self.state, self.layouts, key);
     }
 
     /// What waits for a broker that cannot take it goes to another, if there is one.
@@ -49,7 +49,7 @@ impl Dealing<'_> {
         if self.uplinks.brokers.all.values().any(fit)
             && let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session)
         {
-            let queue = crate::orchestrator::uplink::settle::take_queue(&mut self.desk.sessions, session);
+            let queue = crate::orchestrator::uplink::settle::take_queue(&mut self.state.sessions, session);
             self.deal_queue(now, key, queue, crate::orchestrator::uplink::settle::Whereto::Elsewhere);
         }
     }

@@ -32,7 +32,7 @@ impl Uplinking<'_> {
     ) -> Result<(), Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
-        let Some(session) = self.desk.connections.session_of(key) else { return Ok(()) };
+        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         let alone = MessageId::alone_in(raw.properties);
         let properties =
             if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
@@ -40,12 +40,12 @@ impl Uplinking<'_> {
             return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
         }
         let id = alone.or_else(|| MessageId::of(&properties));
-        let mark = self.desk.journal.mark();
+        let mark = self.state.journal.mark();
         if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
-            self.desk.sessions.forget_receipt(&mut self.desk.journal, session, packet_id);
+            self.state.sessions.forget_receipt(&mut self.state.journal, session, packet_id);
         }
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_deref());
-        let unacknowledged = self.desk.connections.unacknowledged(key, flow);
+        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        let unacknowledged = self.state.connections.unacknowledged(key, flow);
         let is_repetition = is_repetition(&raw, flow);
         if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink).filter(|_| !is_repetition) {
             uplink.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
@@ -61,7 +61,7 @@ impl Uplinking<'_> {
             Some(id) => {
                 let new = self.uplinks.settlement.seen.insert(id);
                 if new && let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
-                    uplink.keep_id(self.desk, session, raw.qos, id);
+                    uplink.keep_id(self.state, session, raw.qos, id);
                 }
                 new
             }
@@ -79,7 +79,7 @@ impl Uplinking<'_> {
             *self.scratch_properties = forwarded;
             let waits = *outcome.as_ref().unwrap_or(&0);
             if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
-                self.uplinks.settlement.begin_confirming(self.desk, key, packet_id, id);
+                self.uplinks.settlement.begin_confirming(self.state, key, packet_id, id);
             }
             outcome
         } else {
@@ -89,7 +89,7 @@ impl Uplinking<'_> {
             Ok(0)
         };
         let brokers = &mut self.uplinks.brokers;
-        self.uplinks.settlement.note_come(now, self.desk, self.layouts, brokers, id.as_ref());
+        self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Uplinking<'_> {
         let slot = match publishing!(self).slot_of(tenant, topic.as_bytes()) {
             Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
                 // A broker may know wider limits, and would bring it again on each connection.
-                self.desk.counters.drop_message(reason);
+                self.state.counters.drop_message(reason);
                 return Ok(0);
             }
             slot => slot?,
@@ -119,7 +119,7 @@ impl Uplinking<'_> {
             // Brokers have a `$SYS` of their own, and none of it is this process's.
             return Ok(0);
         }
-        let ticket = raw.packet_id.map(|_| self.desk.connections.next_ticket(key));
+        let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
         // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
         let kept_there = raw.retain;
         let retain = kept_there || id.is_some_and(|id| id.retain);
@@ -156,7 +156,7 @@ impl Uplinking<'_> {
         };
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
-        if let Some(share) = self.turn_share.charge(now, deliveries, self.desk) {
+        if let Some(share) = self.turn_share.charge(now, deliveries, self.state) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
         if done.full != 0 {
@@ -186,7 +186,7 @@ impl Publishing<'_> {
         ticket: Option<Ticket>,
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
-        let (tenant, own) = owner_of(&self.desk.settings, TenantId::UPLINK, topic);
+        let (tenant, own) = owner_of(&self.state.settings, TenantId::UPLINK, topic);
         let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
         if home == self.links.place.shard {
             return false;
@@ -207,7 +207,7 @@ impl Publishing<'_> {
             Ok(false) => return None,
             Ok(true) => {}
         }
-        let (tenant, topic) = of_brokers(&self.desk.settings, publication.topic)?;
+        let (tenant, topic) = of_brokers(&self.state.settings, publication.topic)?;
         let slot = self.route_of(tenant, topic);
         let priority = self.cache.traits(slot).priority.level(publication.properties);
         let (topic, route) = self.cache.get(slot);
@@ -240,7 +240,7 @@ impl Publishing<'_> {
         let with_id = with_id(properties, id);
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
-        let (tenant, own) = owner_of(&self.desk.settings, TenantId::UPLINK, topic);
+        let (tenant, own) = owner_of(&self.state.settings, TenantId::UPLINK, topic);
         let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
         if home == self.links.place.shard {
             return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
@@ -253,7 +253,7 @@ impl Publishing<'_> {
     /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
     pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
         let version = version_of(publication.properties);
-        let Some((tenant, topic)) = of_brokers(&self.desk.settings, publication.topic) else { return Ok(false) };
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, publication.topic) else { return Ok(false) };
         let known = self.retained.values.get(tenant, topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
         let removals = &mut self.uplinks.settlement.removals;

@@ -49,12 +49,12 @@ impl Uplinking<'_> {
 
     /// Refuses a filter to a client whose SUBACK waits, if it is among those that it asked for.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
-        let Some(session) = self.desk.connections.session_of(ticket.connection) else { return };
+        let Some(session) = self.state.connections.session_of(ticket.connection) else { return };
         let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
-        if self.desk.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
+        if self.state.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
             return;
         }
-        let extra = self.desk.connections.get_mut(ticket.connection).and_then(|connection| connection.extra.as_mut());
+        let extra = self.state.connections.get_mut(ticket.connection).and_then(|connection| connection.extra.as_mut());
         let Some(answer) = extra.and_then(|extra| extra.acks.sub_ack_mut(ticket.sequence)) else { return };
         let mut ended = Vec::new();
         for (granted, asked) in answer.codes.iter_mut().zip(&answer.filters) {
@@ -66,8 +66,8 @@ impl Uplinking<'_> {
         }
         answer.fetches.retain(|fetch| &*fetch.filter != filter);
         for asked in ended {
-            self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
-            self.desk.reports().tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
+            self.state.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
+            self.state.reports().tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
             if let Ok(asked) = TopicFilter::new(&asked) {
                 subscribing!(self).unsubscribe(now, session, asked);
             }

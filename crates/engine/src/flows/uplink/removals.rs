@@ -12,7 +12,7 @@ use crate::settings::fleet_topics::owner_of;
 impl Uplinking<'_> {
     /// The removals among what a restored session owes its broker are remembered again.
     pub(crate) fn remember_removals(&mut self, now: Now, session: SessionKey) {
-        let Some(flow) = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
+        let Some(flow) = self.state.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
         let sent = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         let owed = sent.chain(&flow.queue).filter(|owed| owed.message.retain && owed.message.payload().is_empty());
         let removals: Vec<MessageRef> = owed.map(|owed| owed.message.clone()).collect();

@@ -47,7 +47,7 @@ impl Uplinking<'_> {
         let (max_messages, max_bytes) = (settings.max_owed_messages, settings.max_owed_bytes);
         let (mut messages, mut bytes) = (0, self.uplinks.settlement.unreturned_bytes);
         for uplink in self.uplinks.brokers.all.values() {
-            let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+            let flow = self.state.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
             messages += uplink.unreturned.len() as u64;
             if let Some(flow) = flow {
                 messages += (flow.queue.len() + flow.inflight.len()) as u64 - uplink.released;
@@ -82,12 +82,12 @@ impl Uplinking<'_> {
         self.uplinks.gate = gate;
         if gate == Gate::Open {
             for key in std::mem::take(&mut self.uplinks.waiting).into_iter().rev() {
-                let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
+                let extra = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
                 if let Some(extra) = extra {
                     // The next time that it has to wait its time begins anew.
                     extra.withheld_until = Millis::NEVER;
                 }
-                self.desk.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
+                self.state.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
             }
         }
     }
@@ -101,11 +101,11 @@ impl Publishing<'_> {
         publication: &Publication<'_>,
         session: Option<SessionKey>,
     ) {
-        let Some(topic) = at_brokers(&self.desk.settings, publication.tenant, publication.topic) else {
+        let Some(topic) = at_brokers(&self.state.settings, publication.tenant, publication.topic) else {
             return self.route_inside(now, &mut publication.clone(), session);
         };
         if self.uplinks.quarantine.holds(&topic, now.monotonic) {
-            self.desk.reports().discard_publication(Reason::TopicDenied, &mut publication.clone());
+            self.state.reports().discard_publication(Reason::TopicDenied, &mut publication.clone());
             return;
         }
         let mut properties = Vec::new();
@@ -113,7 +113,7 @@ impl Publishing<'_> {
             // A will may bring an id that its client has made up.
             given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
-        self.uplinks.next_message_id(now, self.desk, session, publication.retain).append(&mut properties);
+        self.uplinks.next_message_id(now, self.state, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,
             &topic,
@@ -143,7 +143,7 @@ impl Dealing<'_> {
             // No acknowledgement says when the broker has it.
             self.uplinks.deliver_later(session, publication.keep());
         }
-        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let rare = self.state.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
         let terms = Terms {
             qos: SubscriberOptions::from_bits(membership.member.options).qos(),
@@ -158,6 +158,6 @@ impl Dealing<'_> {
             self.uplinks.brokers.note_given(session);
         }
         self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
+        self.state.deliver(now.monotonic, publication, self.layouts, session, &terms);
     }
 }

@@ -32,7 +32,7 @@ impl Uplinking<'_> {
         let decide = self.uplinks.brokers.config.brokers_decide();
         while let Some((session, in_flight)) = self.uplinks.settlement.acknowledged.pop() {
             let Some(key) = self.uplinks.brokers.by_session.get(&session.0).copied() else {
-                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+                self.uplinks.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
                 continue;
             };
             let id =
@@ -49,7 +49,7 @@ impl Uplinking<'_> {
             // A user may write what it may not read: then nothing comes back, whatever has become of it.
             let brings_ids = uplink.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
-                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+                self.uplinks.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
                 continue;
             };
             let kept_back = self.uplinks.keeps_back(session, delivery.message.topic());
@@ -58,7 +58,7 @@ impl Uplinking<'_> {
             if !open || !publishing!(self).is_wanted_here(&message) {
                 self.uplinks.settlement.resends.forget(&id);
                 self.uplinks.settlement.forget_come(
-                    self.desk,
+                    self.state,
                     self.layouts,
                     &mut self.uplinks.brokers,
                     session,
@@ -68,11 +68,11 @@ impl Uplinking<'_> {
             } else if kept_back {
                 self.deliver_here(now, key, &message);
                 self.uplinks.settlement.resends.forget(&id);
-                self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
+                self.uplinks.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
             } else {
                 self.uplinks.settlement.keep_unreturned(
                     now,
-                    self.desk,
+                    self.state,
                     self.layouts,
                     &mut self.uplinks.brokers,
                     (key, id),
@@ -81,10 +81,10 @@ impl Uplinking<'_> {
             }
         }
         while let Some(id) = self.uplinks.settlement.denied.pop() {
-            self.uplinks.brokers.wait_no_longer_for(self.desk, self.layouts, &id);
+            self.uplinks.brokers.wait_no_longer_for(self.state, self.layouts, &id);
         }
         while let Some(key) = self.uplinks.settlement.trusted.pop() {
-            self.uplinks.brokers.end_care(now, self.desk, self.layouts, key);
+            self.uplinks.brokers.end_care(now, self.state, self.layouts, key);
         }
         self.check_gate_now_and_then(now);
     }
@@ -108,7 +108,7 @@ impl Uplinking<'_> {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let session = uplink.session;
         let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
-        self.uplinks.settlement.forget_unreturned(self.desk, &in_flight);
+        self.uplinks.settlement.forget_unreturned(self.state, &in_flight);
         let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
         let wanted = message.as_ref().is_some_and(|message| publishing!(self).is_wanted_here(message));
         let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
@@ -121,8 +121,8 @@ impl Uplinking<'_> {
             Some(message) if wanted => dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere),
             _ => self.uplinks.settlement.resends.forget(id),
         }
-        self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, &in_flight);
-        self.uplinks.brokers.fit_window(self.desk, key);
+        self.uplinks.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
+        self.uplinks.brokers.fit_window(self.state, key);
     }
 
     /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
@@ -130,14 +130,14 @@ impl Uplinking<'_> {
     pub(super) fn start_anew(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let session = uplink.session;
-        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let Some(session) = self.state.sessions.get_mut(session.0) else { return };
         let (stored, flow) = (session.stored, session.flow_mut());
         // Its next messages have packet ids that earlier ones had.
         let received = std::mem::take(&mut flow.received);
         flow.received_before = 0;
         if let Some(stored) = stored {
             for id in received.iter() {
-                self.desk.journal.delete(Key::Received(stored, id));
+                self.state.journal.delete(Key::Received(stored, id));
             }
         }
         self.take_back(now, key, Whereto::Anywhere);
@@ -147,7 +147,7 @@ impl Uplinking<'_> {
     pub(crate) fn reassign(&mut self, now: Now, key: UplinkKey) {
         self.take_back(now, key, Whereto::Elsewhere);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        let wait = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let wait = self.state.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
         let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(uplink.released);
         if wait > 0 {
             let why = std::mem::take(&mut uplink.last_error);
@@ -163,33 +163,33 @@ impl Uplinking<'_> {
         let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
         let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
-            self.uplinks.settlement.forget_unreturned(self.desk, &in_flight);
+            self.uplinks.settlement.forget_unreturned(self.state, &in_flight);
             sent.push(in_flight);
         }
-        self.uplinks.brokers.fit_window(self.desk, key);
-        let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
+        self.uplinks.brokers.fit_window(self.state, key);
+        let Some(flow) = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
             return;
         };
         flow.to_resend = 0;
         let under_way: Vec<_> = flow.inflight.drain().collect();
         // Before anything is dealt anew, which it may get itself.
-        let queue = take_queue(&mut self.desk.sessions, session);
+        let queue = take_queue(&mut self.state.sessions, session);
         let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
             if exactly_once && !brings_back {
                 // Without an id nobody could tell that it came twice: it waits until its broker is back.
-                keep_in_flight(&mut self.desk.sessions, session, entry);
+                keep_in_flight(&mut self.state.sessions, session, entry);
                 continue;
             }
             let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
-            if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+            if let Some(flow) = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
                 flow.inflight_bytes -= cost;
             }
-            self.desk.memory.held -= cost;
+            self.state.memory.held -= cost;
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
-                sent.push(leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry));
+                sent.push(leave_to_release(&mut self.state.sessions, &mut self.state.journal, session, entry));
                 released += 1;
                 continue;
             }
@@ -210,7 +210,7 @@ impl Uplinking<'_> {
 impl Publishing<'_> {
     /// Whether a message would reach somebody of this process by a broker.
     fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
-        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return false };
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return false };
         let slot = self.route_of(tenant, topic);
         !self.cache.get(slot).1.is_empty()
     }
@@ -220,7 +220,7 @@ impl Dealing<'_> {
     /// Deals a message anew that a broker was sent.
     pub(crate) fn redeal_one(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
         self.redeal(now, key, &message.publication(), whereto);
-        self.uplinks.brokers.put_in_its_place(self.desk, message);
+        self.uplinks.brokers.put_in_its_place(self.state, message);
     }
 
     /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
@@ -229,7 +229,7 @@ impl Dealing<'_> {
         uplink.counters.resent += 1;
         let session = uplink.session;
         if publication.expires_at <= now.monotonic {
-            self.desk.reports().discard_publication(Reason::MessageExpired, &mut publication.clone());
+            self.state.reports().discard_publication(Reason::MessageExpired, &mut publication.clone());
             return;
         }
         let not_to = match whereto {
@@ -253,10 +253,10 @@ impl Dealing<'_> {
     ) {
         let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
         for delivery in queue {
-            self.desk.memory.forget_queued(delivery.cost());
-            let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+            self.state.memory.forget_queued(delivery.cost());
+            let stored = self.state.sessions.get(session.0).and_then(|session| session.stored);
             self.redeal(now, key, &delivery.message.publication(), whereto);
-            self.desk.journal.forget_stored(stored, delivery.number);
+            self.state.journal.forget_stored(stored, delivery.number);
         }
     }
 
@@ -264,6 +264,6 @@ impl Dealing<'_> {
         if let Some(delivery) = &in_flight.delivery {
             self.redeal_one(now, key, &delivery.message, whereto);
         }
-        self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, in_flight);
+        self.uplinks.brokers.forget_settled(self.state, self.layouts, session, in_flight);
     }
 }

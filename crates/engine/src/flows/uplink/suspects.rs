@@ -41,7 +41,7 @@ impl Uplinking<'_> {
         let said = suspicion.said.take();
         suspicion.steady_at = Millis::NEVER;
         suspicion.lost = suspicion.lost.saturating_add(1);
-        let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let flow = self.state.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
         suspicion.under_way = flow.map_or(0, |flow| flow.inflight.len());
         if !closed {
             return false;
@@ -89,7 +89,7 @@ impl BrokerRefusals<'_> {
         while let Some(Declined { session, code, in_flight }) = self.0.uplinks.settlement.refused.pop() {
             let key = self.0.uplinks.brokers.by_session.get(&session.0).copied();
             let Some((key, delivery)) = key.zip(in_flight.delivery.as_ref()) else {
-                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+                self.0.uplinks.brokers.forget_settled(self.0.state, self.0.layouts, session, &in_flight);
                 continue;
             };
             match code {
@@ -101,9 +101,9 @@ impl BrokerRefusals<'_> {
                 _ if is_about_topic(code) && !self.is_denied_by(now, key, &delivery.message) => {
                     self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
                 }
-                _ => self.0.desk.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
+                _ => self.0.state.reports().discard_for(Reason::RefusedByReceiver, session, &delivery.message),
             }
-            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+            self.0.uplinks.brokers.forget_settled(self.0.state, self.0.layouts, session, &in_flight);
         }
     }
 
@@ -116,7 +116,7 @@ impl BrokerRefusals<'_> {
         let Some(session) = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else {
             return Vec::new();
         };
-        let flow = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        let flow = self.0.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
         let Some(flow) = flow else { return Vec::new() };
         // The messages at the end have not been sent on this connection.
         let sent = flow.inflight.len() - flow.to_resend;
@@ -124,23 +124,23 @@ impl BrokerRefusals<'_> {
         let mut taken = Vec::new();
         for (place, entry) in entries.into_iter().enumerate() {
             if !is_taken(place, &entry) {
-                keep_in_flight(&mut self.0.desk.sessions, session, entry);
+                keep_in_flight(&mut self.0.state.sessions, session, entry);
                 continue;
             }
             let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
             // An exactly-once message stays as a packet id to release, which is sent again in its place.
             let is_gone = entry.state != State::AwaitPubRec;
-            if let Some(flow) = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+            if let Some(flow) = self.0.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
                 flow.inflight_bytes -= cost;
                 flow.to_resend -= usize::from(is_gone && place >= sent);
             }
-            self.0.desk.memory.held -= cost;
+            self.0.state.memory.held -= cost;
             if is_gone {
                 taken.push(entry.item);
                 continue;
             }
             // The broker may hold the packet id of an exactly-once message.
-            let (sessions, journal) = (&mut self.0.desk.sessions, &mut self.0.desk.journal);
+            let (sessions, journal) = (&mut self.0.state.sessions, &mut self.0.state.journal);
             taken.push(leave_to_release(sessions, journal, session, entry));
             if let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) {
                 uplink.released += 1;
@@ -165,17 +165,17 @@ impl BrokerRefusals<'_> {
                     "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
                 );
                 if !said.is_some_and(is_about_topic) {
-                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.state.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
                     self.0.uplinks.settlement.resends.forget(id);
                     let is_refused = self.0.uplinks.quarantine.note_denied(topic, now.monotonic);
                     self.refuse_topic(key, topic, is_refused);
                 } else if self.is_denied_by(now, key, &delivery.message) {
-                    self.0.desk.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
+                    self.0.state.reports().discard_for(Reason::ClosesConnections, session, &delivery.message);
                 } else {
                     self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
                 }
             }
-            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+            self.0.uplinks.brokers.forget_settled(self.0.state, self.0.layouts, session, &in_flight);
         }
         self.0.uplinks.settlement.blames.forget(id);
     }
@@ -208,14 +208,14 @@ impl BrokerRefusals<'_> {
             self.0.links.send(shard, Record::Fleet(FleetWord::Denied { topic }));
         }
         let broker = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.name.to_string()).unwrap_or_default();
-        self.0.desk.events.push_back(Event::Log(LogEvent::TopicDenied { broker, topic: topic.to_owned() }));
+        self.0.state.events.push_back(Event::Log(LogEvent::TopicDenied { broker, topic: topic.to_owned() }));
     }
 
     /// A broker has ended the connection since a packet was too long. If it was not the longest that is under way,
     /// then that one is too long as well.
     pub(crate) fn learn_limit(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
-        let flow = self.0.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let flow = self.0.state.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
         let longest = flow.and_then(|flow| {
             let sent = flow.inflight.len() - flow.to_resend;
             flow.inflight.iter().take(sent).map(|entry| len_in_flight(entry, now.monotonic)).max()
@@ -247,7 +247,7 @@ impl BrokerRefusals<'_> {
     pub(crate) fn move_too_large(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
         let (session, limit) = (uplink.session, uplink.limit.bytes() as usize);
-        let Some(flow) = self.0.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
+        let Some(flow) = self.0.state.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
         let is_too_large = |entry: &InflightEntry<InFlight>| len_in_flight(entry, now.monotonic) > limit;
         let queued = |flow: &Flow| flow.queue.iter().any(|it| len_of(it, it.qos, now.monotonic) > limit);
         let waits = limit != u32::MAX as usize && queued(flow);
@@ -256,11 +256,11 @@ impl BrokerRefusals<'_> {
                 if let Some(delivery) = &in_flight.delivery {
                     self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
                 }
-                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+                self.0.uplinks.brokers.forget_settled(self.0.state, self.0.layouts, session, &in_flight);
             }
         }
         if waits {
-            let queue = take_queue(&mut self.0.desk.sessions, session);
+            let queue = take_queue(&mut self.0.state.sessions, session);
             self.0.deal_queue(now, key, queue, Whereto::Anywhere);
         }
     }

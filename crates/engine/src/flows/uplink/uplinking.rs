@@ -4,7 +4,6 @@ use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::{AssignedNames, Place};
 use crate::image::Handover;
@@ -18,12 +17,13 @@ use crate::publish::turn_share::TurnShare;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::settings::Settings;
+use crate::state::ShardState;
 use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The parts of an engine that an orchestrator needs to exchange messages and subscriptions with its brokers.
 pub(crate) struct Uplinking<'e> {
-    pub desk: &'e mut Desk,
+    pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,
     pub cache: &'e mut RouteCache,
     pub scratch_route: &'e mut Route,
@@ -53,7 +53,7 @@ pub(crate) struct Uplinking<'e> {
 macro_rules! uplinking {
     ($from:ident) => {
         $crate::flows::uplink::uplinking::Uplinking {
-            desk: &mut $from.desk,
+            state: &mut $from.state,
             index: &mut $from.index,
             cache: &mut $from.cache,
             scratch_route: &mut $from.scratch_route,

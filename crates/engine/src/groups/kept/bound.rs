@@ -1,26 +1,26 @@
 //! QoS 2 messages of groups that only one client may get, since it may have them already.
 
 use super::{Doubt, WAIT_MS};
-use crate::desk::Desk;
 use crate::groups::kept::Kept;
 use crate::groups::{Groups, Receiver};
 use crate::ids::Place;
 use crate::ids::SessionKey;
 use crate::now::Now;
+use crate::state::ShardState;
 use crate::topics::GroupKey;
 
 impl Kept {
     /// A message comes back that was given under an id. Where it may have come to its client before, at a shard that is
     /// gone, it goes on waiting for that client: what came back may be from a session that was about to come there, and
     /// has not. Says whether that is so.
-    pub(crate) fn stays_bound(&mut self, now: Now, desk: &mut Desk, of: u64) -> bool {
+    pub(crate) fn stays_bound(&mut self, now: Now, state: &mut ShardState, of: u64) -> bool {
         let deal = self.deals.get(&of);
         if deal.is_none_or(|deal| deal.client == 0 || deal.doubt != Doubt::Open) {
             return false;
         }
         self.put(of, None, now.monotonic);
         if self.due.is_none() {
-            self.set_deal_timer(desk, now.monotonic.plus(WAIT_MS));
+            self.set_deal_timer(state, now.monotonic.plus(WAIT_MS));
         }
         true
     }
@@ -29,9 +29,15 @@ impl Kept {
 impl Groups {
     /// The place of a client among the members of a group. What its session gets here that is about to leave is
     /// forgotten with it.
-    pub(crate) fn place_of_client(&self, place: Place, desk: &Desk, key: GroupKey, client: u64) -> Option<usize> {
+    pub(crate) fn place_of_client(
+        &self,
+        place: Place,
+        state: &ShardState,
+        key: GroupKey,
+        client: u64,
+    ) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
-            *shard != place.shard || !desk.sessions.has_left(&desk.transfers, SessionKey(*session), *shard)
+            *shard != place.shard || !state.sessions.has_left(&state.transfers, SessionKey(*session), *shard)
         };
         self.places_of_client(key, client).find(stays).map(|(place, _)| place)
     }

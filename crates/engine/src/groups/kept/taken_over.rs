@@ -6,7 +6,6 @@
 //! to the groups' home.
 
 use super::group_partition;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::groups::kept::Kept;
 use crate::ids::{PartitionId, Partitions};
@@ -16,6 +15,7 @@ use crate::now::Now;
 use crate::records::image::put_publication;
 use crate::roster::Roster;
 use crate::roster::Shards;
+use crate::state::ShardState;
 use crate::wire::WireWrite;
 
 /// A message that a group keeps.
@@ -34,7 +34,7 @@ impl Kept {
     pub(crate) fn adopt_kept(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         links: &mut Links,
         partition: PartitionId,
         all: Vec<KeptImage>,
@@ -42,7 +42,7 @@ impl Kept {
         for KeptImage { share, filter, client, id, message } in all {
             let of = group_partition(message.tenant, &share, &filter);
             if of == partition || !links.is_taken_over_elsewhere(of) {
-                self.keep_left(now, desk, &message, (&share, &filter), client, id);
+                self.keep_left(now, state, &message, (&share, &filter), client, id);
             }
         }
     }

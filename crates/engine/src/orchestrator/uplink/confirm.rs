@@ -4,10 +4,10 @@
 //! would be lost with the process, if its broker forgot it too. Exactly-once messages are written down on their way,
 //! and need not wait.
 
-use crate::desk::Desk;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
 use crate::publish::layouts::Layouts;
+use crate::state::ShardState;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::PacketId;
@@ -50,8 +50,14 @@ impl super::Uplinks {
 
 impl Settlement {
     /// A message has come back in this packet, which is answered when other shards have it.
-    pub(crate) fn begin_confirming(&mut self, desk: &mut Desk, key: ConnectionKey, packet: PacketId, id: &MessageId) {
-        if !desk.journal.is_on() {
+    pub(crate) fn begin_confirming(
+        &mut self,
+        state: &mut ShardState,
+        key: ConnectionKey,
+        packet: PacketId,
+        id: &MessageId,
+    ) {
+        if !state.journal.is_on() {
             return;
         }
         let confirming = &mut self.confirming;
@@ -63,7 +69,7 @@ impl Settlement {
     #[cold]
     pub(crate) fn note_confirmed(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         layouts: &mut Layouts,
         brokers: &mut Brokers,
         key: ConnectionKey,
@@ -72,14 +78,14 @@ impl Settlement {
         let confirming = &mut self.confirming;
         let Some(id) = confirming.by_packet.remove(&(key, packet)) else { return };
         for (session, in_flight) in confirming.settled.remove(&id).unwrap_or_default() {
-            brokers.forget_settled(desk, layouts, session, &in_flight);
+            brokers.forget_settled(state, layouts, session, &in_flight);
         }
     }
 
     /// The connection on which messages came has ended: nothing will be answered on it.
     pub(crate) fn end_confirming(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         layouts: &mut Layouts,
         brokers: &mut Brokers,
         key: ConnectionKey,
@@ -87,7 +93,7 @@ impl Settlement {
         let packets = self.confirming.by_packet.keys();
         let packets: Vec<PacketId> = packets.filter(|(on, _)| *on == key).map(|(_, packet)| *packet).collect();
         for packet in packets {
-            self.note_confirmed(desk, layouts, brokers, key, packet);
+            self.note_confirmed(state, layouts, brokers, key, packet);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The connection of an uplink: CONNECT, CONNACK, probes, and which packets a broker may send.
 
 use super::Uplink;
-use crate::desk::Desk;
 use crate::ids::ConnectionKey;
 use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::{Brokers, FleetConfig};
+use crate::state::ShardState;
 use tidegate_mqtt::{Connect, Version};
 
 /// The user property of a CONNECT that names the orchestrator.
@@ -25,13 +25,13 @@ impl Brokers {
         }
     }
 
-    pub(crate) fn note_probe_answered(&mut self, now: Now, desk: &mut Desk, key: ConnectionKey) {
+    pub(crate) fn note_probe_answered(&mut self, now: Now, state: &mut ShardState, key: ConnectionKey) {
         let Some(uplink_key) = self.of_connection(key) else { return };
         let Some(uplink) = self.all.get_mut(&uplink_key) else { return };
         uplink.probe.asked = None;
         uplink.probe.answered += 1;
         uplink.probe.next = uplink.probe.next.max(now.monotonic);
-        self.set_uplink_timer(desk, uplink_key);
+        self.set_uplink_timer(state, uplink_key);
     }
 }
 

@@ -8,10 +8,10 @@ use super::Uplink;
 use super::UplinkCounters;
 use super::Uplinks;
 use super::id::MessageId;
-use crate::desk::Desk;
 use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
 use crate::journal::keys::{Key, StoredSession};
+use crate::state::ShardState;
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -92,13 +92,13 @@ pub(crate) struct KeptIds {
 
 impl Uplink {
     /// Keeps the id of an exactly-once message in the batch that holds what became of it.
-    pub(crate) fn keep_id(&mut self, desk: &mut Desk, session: SessionKey, qos: QoS, id: &MessageId) {
-        let stored = desk.sessions.get(session.0).and_then(|session| session.stored);
+    pub(crate) fn keep_id(&mut self, state: &mut ShardState, session: SessionKey, qos: QoS, id: &MessageId) {
+        let stored = state.sessions.get(session.0).and_then(|session| session.stored);
         let (Some(stored), QoS::ExactlyOnce) = (stored, qos) else { return };
         let number = self.kept.next;
         self.kept.next += 1;
         let place = (number % u64::from(KEPT_IDS)) as u16;
-        desk.journal.put(Key::Seen(stored, place), |out| {
+        state.journal.put(Key::Seen(stored, place), |out| {
             out.put_u64(number);
             out.put_u64(id.origin);
             out.put_u64(id.number);

@@ -3,9 +3,9 @@
 //! What was unanswered when a broker closed the connection is asked for alone on the next one. A filter that is under
 //! way alone when the broker closes the connection again and again counts as refused, and is tried once more rarely.
 
-use crate::desk::Desk;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::filters::WantedFilters;
+use crate::state::ShardState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::filters::Change;
@@ -115,13 +115,19 @@ impl Ending {
 
 impl Brokers {
     /// A broker is asked once more for a filter that has ended its connections: it may have become another one.
-    pub(crate) fn ask_ending_again(&mut self, now: Now, desk: &mut Desk, wanted: &WantedFilters, key: UplinkKey) {
+    pub(crate) fn ask_ending_again(
+        &mut self,
+        now: Now,
+        state: &mut ShardState,
+        wanted: &WantedFilters,
+        key: UplinkKey,
+    ) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &wanted.filters) else {
             return;
         };
         uplink.filters.ask(filter);
-        self.fit_window(desk, key);
-        self.send_filters(desk, key);
+        self.fit_window(state, key);
+        self.send_filters(state, key);
     }
 }

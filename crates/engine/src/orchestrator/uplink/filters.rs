@@ -5,7 +5,6 @@ use super::asking::{put_subscribe, put_unsubscribe};
 use super::copies::subscription_identifier;
 use super::ending::Ending;
 use super::refusal::Verdict;
-use crate::desk::Desk;
 use crate::ids::UplinkKey;
 use crate::ids::{ShardId, TenantId};
 use crate::link::envelope::Ticket;
@@ -13,6 +12,7 @@ use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
+use crate::state::ShardState;
 use crate::topics::is_own_topic;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -181,7 +181,7 @@ impl Brokers {
     /// A broker is there: it is asked for everything that is wanted.
     pub(crate) fn begin_filters(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         wanted: &WantedFilters,
         key: UplinkKey,
         session_present: bool,
@@ -200,12 +200,12 @@ impl Brokers {
         filters.first_unasked = filters.first_left;
         filters.held = 0;
         self.note_flaws(key);
-        self.send_filters(desk, key);
+        self.send_filters(state, key);
     }
 
     /// Sends as many SUBSCRIBE and UNSUBSCRIBE packets as may be under way.
-    pub(crate) fn send_filters(&mut self, desk: &mut Desk, key: UplinkKey) {
-        let now = desk.journal.now.monotonic;
+    pub(crate) fn send_filters(&mut self, state: &mut ShardState, key: UplinkKey) {
+        let now = state.journal.now.monotonic;
         loop {
             let Some(uplink) = self.all.get_mut(&key) else { return };
             let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
@@ -217,9 +217,9 @@ impl Brokers {
             if subscribe {
                 let named = changes.first().filter(|_| names_them);
                 let number = named.map(|change| subscription_identifier(&change.filter));
-                desk.send(connection, PacketType::Subscribe, |out| put_subscribe(version, id, number, &changes, out));
+                state.send(connection, PacketType::Subscribe, |out| put_subscribe(version, id, number, &changes, out));
             } else {
-                desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
+                state.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
             }
             let Some(uplink) = self.all.get_mut(&key) else { return };
             let filters = &mut uplink.filters;
@@ -259,7 +259,7 @@ impl Brokers {
     }
 
     /// A broker is asked once more for what it has refused: its rules may have changed.
-    pub(crate) fn ask_filters_again(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+    pub(crate) fn ask_filters_again(&mut self, now: Now, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         if filters.ask_again_at > now.monotonic {
@@ -268,7 +268,7 @@ impl Brokers {
         filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
         let again = filters.refused.iter().filter(|filter| !filters.ending.is_known(filter));
         filters.queue.extend(again.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
-        self.send_filters(desk, key);
+        self.send_filters(state, key);
     }
 }
 
@@ -276,7 +276,7 @@ impl WantedFilters {
     /// A shard wants a filter, or no longer does. Says whether the ticket is confirmed later, when the brokers know.
     pub(crate) fn note_wanted(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         brokers: &mut Brokers,
         (tenant, filter): (TenantId, &str),
         shard: ShardId,
@@ -286,7 +286,7 @@ impl WantedFilters {
         if !brokers.config.has_uplinks_here() {
             return false;
         }
-        let Some(filter) = for_brokers(&desk.settings, tenant, filter) else { return false };
+        let Some(filter) = for_brokers(&state.settings, tenant, filter) else { return false };
         let filter = &*filter;
         let bits = self.filters.entry(filter.into()).or_default();
         let before = *bits;
@@ -299,7 +299,7 @@ impl WantedFilters {
         if (before == 0) == (after == 0) {
             return ticket.is_some_and(|ticket| self.wait_behind(shard, ticket));
         }
-        self.tell_brokers(desk, brokers, filter, present, ticket.map(|ticket| (shard, ticket)))
+        self.tell_brokers(state, brokers, filter, present, ticket.map(|ticket| (shard, ticket)))
     }
 
     /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is
@@ -313,7 +313,7 @@ impl WantedFilters {
     /// Tells all brokers that are there of a filter; says whether somebody waits for their answers.
     fn tell_brokers(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         brokers: &mut Brokers,
         filter: &str,
         subscribe: bool,
@@ -356,7 +356,7 @@ impl WantedFilters {
         }
         for key in told {
             brokers.note_flaws(key);
-            brokers.send_filters(desk, key);
+            brokers.send_filters(state, key);
         }
         waited
     }

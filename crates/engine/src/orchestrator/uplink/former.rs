@@ -1,8 +1,8 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
-use crate::desk::Desk;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
+use crate::state::ShardState;
 use crate::timers::Timer;
 
 /// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who
@@ -23,11 +23,11 @@ pub(crate) enum Former {
 
 impl Brokers {
     /// A broker serves: those of an earlier process that nobody names in time are given up from now on.
-    pub(super) fn await_former_uplinks(&mut self, now: Now, desk: &mut Desk) {
+    pub(super) fn await_former_uplinks(&mut self, now: Now, state: &mut ShardState) {
         if self.former == Former::Unknown {
             let until = now.monotonic.plus(NAMED_WITHIN_MS);
             self.former = Former::Awaited(until);
-            desk.timers.set(until, Timer::FormerUplinks);
+            state.timers.set(until, Timer::FormerUplinks);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Brokers leave the fleet: they are drained, removed, or not configured any more (BRK-32).
 
-use crate::desk::Desk;
 use crate::ids::ConnectionKey;
 use crate::ids::UplinkKey;
 use crate::orchestrator::uplink::Brokers;
+use crate::state::ShardState;
 use tidegate_mqtt::{Disconnect, PacketType};
 
 impl Brokers {
@@ -12,8 +12,8 @@ impl Brokers {
     }
 
     /// A DISCONNECT to a broker; for good, it need not keep the session.
-    pub(crate) fn say_goodbye(&mut self, desk: &mut Desk, key: ConnectionKey, for_good: bool) {
-        let Some(connection) = desk.connections.get(key) else { return };
+    pub(crate) fn say_goodbye(&mut self, state: &mut ShardState, key: ConnectionKey, for_good: bool) {
+        let Some(connection) = state.connections.get(key) else { return };
         if connection.phase != crate::connection::Phase::Open {
             return;
         }
@@ -24,6 +24,6 @@ impl Brokers {
             session_expiry_interval: ends.then_some(0),
             ..Disconnect::new(tidegate_mqtt::ReasonCode::Success)
         };
-        desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
+        state.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
     }
 }

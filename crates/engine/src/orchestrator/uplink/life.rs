@@ -1,13 +1,13 @@
 //! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
 
 use super::{Stage, UPLINK_FILTER, UPLINK_SHARE};
-use crate::desk::Desk;
 use crate::event::{Event, LogEvent};
 use crate::ids::TenantId;
 use crate::ids::UplinkKey;
 use crate::link::record::GroupName;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::{Brokers, FleetConfig};
+use crate::state::ShardState;
 use crate::timers::Timer;
 
 /// The group that all uplinks are in.
@@ -17,7 +17,7 @@ pub(crate) fn group() -> GroupName<'static> {
 
 impl Brokers {
     /// The next attempt to reach a broker waits, each time twice as long, unless it is to come at once.
-    pub(crate) fn rest(&mut self, now: Now, desk: &mut Desk, key: UplinkKey, at_once: bool) {
+    pub(crate) fn rest(&mut self, now: Now, state: &mut ShardState, key: UplinkKey, at_once: bool) {
         let Some(settings) = self.config.settings() else { return };
         let (least, most) = (settings.reconnect_min_ms, settings.reconnect_max_ms);
         let Some(uplink) = self.all.get_mut(&key) else { return };
@@ -26,11 +26,11 @@ impl Brokers {
         }
         let wait = if at_once { 0 } else { uplink.backoff_ms };
         uplink.stage = Stage::Resting(now.monotonic.plus(wait));
-        self.set_uplink_timer(desk, key);
+        self.set_uplink_timer(state, key);
     }
 
     /// A broker holds all subscriptions.
-    pub(crate) fn begin_serving(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+    pub(crate) fn begin_serving(&mut self, now: Now, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         uplink.since = now.unix;
         if uplink.filters.refuses_nothing() && !uplink.suspicion.told {
@@ -38,25 +38,25 @@ impl Brokers {
         }
         // One that closes connections again and again is tried less and less often, and told once.
         if !uplink.suspicion.is_lost_again() {
-            self.tell_serving(desk, key);
+            self.tell_serving(state, key);
         }
         if let Some(uplink) = self.all.get_mut(&key) {
             uplink.begin_steady_time(now);
         }
-        self.await_former_uplinks(now, desk);
+        self.await_former_uplinks(now, state);
     }
 
     /// Tells the log that a broker serves, if it has heard last that it is away.
-    pub(super) fn tell_serving(&mut self, desk: &mut Desk, key: UplinkKey) {
+    pub(super) fn tell_serving(&mut self, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         if std::mem::take(&mut uplink.told_away) || !std::mem::replace(&mut uplink.told_serving, true) {
             let broker = uplink.name.to_string();
-            desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
+            state.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
         }
     }
 
     /// Sets the one timer of an uplink to whatever comes first.
-    pub(crate) fn set_uplink_timer(&mut self, desk: &mut Desk, key: UplinkKey) {
+    pub(crate) fn set_uplink_timer(&mut self, state: &mut ShardState, key: UplinkKey) {
         let Some(settings) = self.config.settings() else { return };
         let timeout = settings.probe_timeout_ms;
         let Some(uplink) = self.all.get_mut(&key) else { return };
@@ -64,7 +64,7 @@ impl Brokers {
             Stage::Resting(at) if !self.stopping => at,
             Stage::Dialing(_) | Stage::Resting(_) => Millis::NEVER,
             Stage::Connecting | Stage::Open => {
-                let connection = uplink.connection.and_then(|key| desk.connections.get(key));
+                let connection = uplink.connection.and_then(|key| state.connections.get(key));
                 let seen = connection.map_or(Millis(0), |connection| connection.last_seen);
                 uplink.probe.due(seen, timeout).unwrap_or(uplink.probe.next)
             }
@@ -80,8 +80,8 @@ impl Brokers {
             return;
         }
         let before = std::mem::replace(&mut uplink.timer, due);
-        desk.timers.cancel(before, Timer::Uplink(key));
-        desk.timers.set(due, Timer::Uplink(key));
+        state.timers.cancel(before, Timer::Uplink(key));
+        state.timers.set(due, Timer::Uplink(key));
     }
 }
 

@@ -5,7 +5,6 @@
 //! is given nothing until that is settled, for a limited time.
 
 use super::id::MessageId;
-use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::ids::SessionKey;
 use crate::ids::UplinkKey;
@@ -15,6 +14,7 @@ use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
 use crate::session::{Delivery, InFlight};
+use crate::state::ShardState;
 use std::collections::BTreeSet;
 
 /// How long a broker waits at most until others have settled what they have of its topics, milliseconds.
@@ -58,10 +58,10 @@ impl Uplinks {
     }
 
     /// Lets brokers wait that have topics now of which others have messages under way.
-    pub(crate) fn wait_for_moved(&mut self, now: Now, desk: &mut Desk, groups: &Groups) {
+    pub(crate) fn wait_for_moved(&mut self, now: Now, state: &mut ShardState, groups: &Groups) {
         let mut moved: Vec<(SessionKey, MessageId)> = Vec::new();
         for uplink in self.brokers.all.values() {
-            let flow = desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+            let flow = state.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
             let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
             let unreturned = uplink.unreturned.values().map(|waiting| &waiting.in_flight);
             for delivery in sent.chain(unreturned).filter_map(|in_flight| in_flight.delivery.as_ref()) {
@@ -77,8 +77,8 @@ impl Uplinks {
             if !uplink.hold.is_on() {
                 uplink.hold.until = until;
                 self.brokers.held.insert(key);
-                self.brokers.fit_window(desk, key);
-                self.brokers.set_uplink_timer(desk, key);
+                self.brokers.fit_window(state, key);
+                self.brokers.set_uplink_timer(state, key);
             }
         }
     }
@@ -87,37 +87,42 @@ impl Uplinks {
 impl Brokers {
     /// A message that was under way to a broker is settled, or somebody else has it.
     #[inline]
-    pub(super) fn note_no_longer_under_way(&mut self, desk: &mut Desk, layouts: &mut Layouts, in_flight: &InFlight) {
+    pub(super) fn note_no_longer_under_way(
+        &mut self,
+        state: &mut ShardState,
+        layouts: &mut Layouts,
+        in_flight: &InFlight,
+    ) {
         if !self.held.is_empty()
             && let Some(id) = in_flight.delivery.as_ref().and_then(id_of)
         {
-            self.wait_no_longer_for(desk, layouts, &id);
+            self.wait_no_longer_for(state, layouts, &id);
         }
     }
 
     /// Brokers that waited for a message do not any more.
-    pub(crate) fn wait_no_longer_for(&mut self, desk: &mut Desk, layouts: &mut Layouts, id: &MessageId) {
+    pub(crate) fn wait_no_longer_for(&mut self, state: &mut ShardState, layouts: &mut Layouts, id: &MessageId) {
         let held: Vec<UplinkKey> = self.held.iter().copied().collect();
         for key in held {
             let Some(uplink) = self.all.get_mut(&key) else { continue };
             if uplink.hold.waits_for.remove(id) && uplink.hold.waits_for.is_empty() {
-                self.end_hold(desk.journal.now, desk, layouts, key);
+                self.end_hold(state.journal.now, state, layouts, key);
             }
         }
     }
 
     /// A broker has waited long enough for others.
-    pub(crate) fn end_long_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn end_long_hold(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
         let waited = self.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
         if waited {
-            self.end_hold(now, desk, layouts, key);
+            self.end_hold(now, state, layouts, key);
         }
     }
 
-    fn end_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    fn end_hold(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
         self.forget_hold(key);
-        self.open_window(now, desk, layouts, key);
-        self.set_uplink_timer(desk, key);
+        self.open_window(now, state, layouts, key);
+        self.set_uplink_timer(state, key);
     }
 
     /// A broker waits for nobody, as when it is away.
@@ -129,7 +134,7 @@ impl Brokers {
     }
 
     /// A message that was dealt anew waits behind younger ones of its topic: it goes before them.
-    pub(crate) fn put_in_its_place(&mut self, desk: &mut Desk, message: &MessageRef) {
+    pub(crate) fn put_in_its_place(&mut self, state: &mut ShardState, message: &MessageRef) {
         let Some(id) = MessageId::at_end_of(message.properties()) else { return };
         let age = (id.entered, id.number);
         let is_it = |delivery: &Delivery| id_of(delivery) == Some(id);
@@ -138,7 +143,7 @@ impl Brokers {
                 && id_of(delivery).is_some_and(|other| (other.entered, other.number) > age)
         };
         for uplink in self.all.values() {
-            let session = desk.sessions.get_mut(uplink.session.0);
+            let session = state.sessions.get_mut(uplink.session.0);
             if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
                 flow.queue.advance_last(PLACE_AMONG_MAX, is_it, comes_after);
             }

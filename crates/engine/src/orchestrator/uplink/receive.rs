@@ -1,7 +1,6 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
 use super::id::MessageId;
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::keys::Key;
@@ -9,6 +8,7 @@ use crate::now::Now;
 use crate::orchestrator::uplink::{Brokers, Settlement};
 use crate::publish::layouts::Layouts;
 use crate::session::table::Sessions;
+use crate::state::ShardState;
 use tidegate_mqtt::PacketId;
 
 impl Sessions {
@@ -33,7 +33,7 @@ impl Settlement {
     pub(crate) fn note_come(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         layouts: &mut Layouts,
         brokers: &mut Brokers,
         id: Option<&MessageId>,
@@ -41,7 +41,7 @@ impl Settlement {
         if let Some(id) = id
             && (self.unreturned_bytes > 0 || self.awaits_resent())
         {
-            self.note_returned(now, desk, layouts, brokers, id);
+            self.note_returned(now, state, layouts, brokers, id);
         }
     }
 }

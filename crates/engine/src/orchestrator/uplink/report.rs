@@ -1,8 +1,8 @@
 //! What is told of the brokers of a fleet.
 
 use super::{Drain, Stage, Uplink, UplinkReport, UplinkState};
-use crate::desk::Desk;
 use crate::now::Millis;
+use crate::state::ShardState;
 
 impl Uplink {
     /// Whether its broker holds all filters, and is not drained.
@@ -16,8 +16,8 @@ impl Uplink {
         self.draining.is_none() && (is_there || self.reassign_at != Millis::NEVER && self.reassign_at > now)
     }
 
-    pub(crate) fn report(&self, desk: &Desk) -> UplinkReport {
-        let (queued, in_flight) = desk.sessions.owed_by(self.session);
+    pub(crate) fn report(&self, state: &ShardState) -> UplinkReport {
+        let (queued, in_flight) = state.sessions.owed_by(self.session);
         let in_flight = in_flight.saturating_sub(self.released);
         let unreturned = self.unreturned.len() as u64;
         let owed = queued + in_flight + unreturned;

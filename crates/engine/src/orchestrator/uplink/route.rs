@@ -2,13 +2,13 @@
 
 use super::RoutingPolicy;
 use super::id::MessageId;
-use crate::desk::Desk;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::{FleetConfig, Uplinks};
 use crate::publish::layouts::{Shape, packet_len};
 use crate::settings::SharedStrategy;
+use crate::state::ShardState;
 use crate::topics::is_own_topic;
 use tidegate_mqtt::Version;
 
@@ -45,11 +45,11 @@ impl Uplinks {
     pub(crate) fn next_message_id(
         &mut self,
         now: Now,
-        desk: &Desk,
+        state: &ShardState,
         session: Option<SessionKey>,
         retain: bool,
     ) -> MessageId {
-        let session = session.and_then(|session| desk.sessions.get(session.0));
+        let session = session.and_then(|session| state.sessions.get(session.0));
         let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
         self.next_number += 1;
         MessageId { origin: self.origin, number: self.next_number, entered: now.unix, publisher, retain }
@@ -153,8 +153,8 @@ impl super::Brokers {
 
     /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and
     /// that it has acknowledged and not brought back.
-    pub(crate) fn load_of(&self, desk: &Desk, session: SessionKey) -> u64 {
-        let (queued, in_flight) = desk.sessions.owed_by(session);
+    pub(crate) fn load_of(&self, state: &ShardState, session: SessionKey) -> u64 {
+        let (queued, in_flight) = state.sessions.owed_by(session);
         let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
         queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
     }

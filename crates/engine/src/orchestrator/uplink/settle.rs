@@ -6,7 +6,6 @@
 
 use super::Unreturned;
 use super::id::MessageId;
-use crate::desk::Desk;
 use crate::ids::SessionKey;
 use crate::ids::UplinkKey;
 use crate::journal::Journal;
@@ -18,6 +17,7 @@ use crate::session::packet_ids::InflightEntry;
 use crate::session::queue::SessionQueue;
 use crate::session::table::Sessions;
 use crate::session::{Delivery, InFlight};
+use crate::state::ShardState;
 use std::collections::BTreeMap;
 
 /// How often a message is sent again that does not come back; then it is delivered without a broker.
@@ -68,7 +68,7 @@ impl Settlement {
     pub(crate) fn keep_unreturned(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         layouts: &mut Layouts,
         brokers: &mut Brokers,
         (key, id): (UplinkKey, MessageId),
@@ -79,19 +79,19 @@ impl Settlement {
         let session = uplink.session;
         let before = uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
         self.unreturned_bytes += cost;
-        desk.memory.held += cost;
+        state.memory.held += cost;
         if let Some(Unreturned { in_flight, .. }) = before {
             // It was dealt to the same broker again, as after a restart: one of them is enough.
-            self.forget_unreturned(desk, &in_flight);
-            brokers.forget_settled(desk, layouts, session, &in_flight);
+            self.forget_unreturned(state, &in_flight);
+            brokers.forget_settled(state, layouts, session, &in_flight);
         }
-        brokers.fit_window(desk, key);
+        brokers.fit_window(state, key);
     }
 
     /// The store need not keep it any longer, as soon as all shards have what has come.
     pub(crate) fn forget_come(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         layouts: &mut Layouts,
         brokers: &mut Brokers,
         session: SessionKey,
@@ -99,9 +99,9 @@ impl Settlement {
         in_flight: &InFlight,
     ) {
         if self.confirming.holds(id, session, in_flight) {
-            brokers.note_no_longer_under_way(desk, layouts, in_flight);
+            brokers.note_no_longer_under_way(state, layouts, in_flight);
         } else {
-            brokers.forget_settled(desk, layouts, session, in_flight);
+            brokers.forget_settled(state, layouts, session, in_flight);
         }
     }
 
@@ -109,7 +109,7 @@ impl Settlement {
     pub(super) fn note_returned(
         &mut self,
         now: Now,
-        desk: &mut Desk,
+        state: &mut ShardState,
         layouts: &mut Layouts,
         brokers: &mut Brokers,
         id: &MessageId,
@@ -120,17 +120,17 @@ impl Settlement {
             let (key, session) = (*key, uplink.session);
             let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
             uplink.counters.returned += 1;
-            self.forget_unreturned(desk, &in_flight);
-            self.forget_come(desk, layouts, brokers, session, id, &in_flight);
-            brokers.fit_window(desk, key);
-            desk.refill(now.monotonic, layouts, session);
+            self.forget_unreturned(state, &in_flight);
+            self.forget_come(state, layouts, brokers, session, id, &in_flight);
+            brokers.fit_window(state, key);
+            state.refill(now.monotonic, layouts, session);
         }
     }
 
-    pub(crate) fn forget_unreturned(&mut self, desk: &mut Desk, in_flight: &InFlight) {
+    pub(crate) fn forget_unreturned(&mut self, state: &mut ShardState, in_flight: &InFlight) {
         let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
         self.unreturned_bytes -= cost;
-        desk.memory.held -= cost;
+        state.memory.held -= cost;
     }
 }
 
@@ -138,21 +138,21 @@ impl Brokers {
     /// The store need not keep it any longer.
     pub(crate) fn forget_settled(
         &mut self,
-        desk: &mut Desk,
+        state: &mut ShardState,
         layouts: &mut Layouts,
         session: SessionKey,
         in_flight: &InFlight,
     ) {
-        self.note_no_longer_under_way(desk, layouts, in_flight);
-        let stored = desk.sessions.get(session.0).and_then(|session| session.stored);
+        self.note_no_longer_under_way(state, layouts, in_flight);
+        let stored = state.sessions.get(session.0).and_then(|session| session.stored);
         if let Some(stored) = stored {
-            desk.journal.delete_entry(stored, in_flight.numbers);
+            state.journal.delete_entry(stored, in_flight.numbers);
         }
     }
 
     /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has
     /// no window.
-    pub(crate) fn fit_window(&mut self, desk: &mut Desk, key: UplinkKey) {
+    pub(crate) fn fit_window(&mut self, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get(&key) else { return };
         let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
         let window = if closed { 0 } else { usize::from(uplink.window) };
@@ -160,17 +160,17 @@ impl Brokers {
             _ if uplink.suspicion.is_careful() && !closed => 1,
             left => left,
         };
-        if let Some(session) = desk.sessions.get_mut(uplink.session.0) {
+        if let Some(session) = state.sessions.get_mut(uplink.session.0) {
             session.receive_maximum = left;
         }
     }
 
     /// A broker can be given messages again: what has waited goes first.
-    pub(crate) fn open_window(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
-        self.fit_window(desk, key);
+    pub(crate) fn open_window(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
+        self.fit_window(state, key);
         let session = self.all.get(&key).map(|uplink| uplink.session);
         if let Some(session) = session {
-            desk.refill(now.monotonic, layouts, session);
+            state.refill(now.monotonic, layouts, session);
         }
     }
 }

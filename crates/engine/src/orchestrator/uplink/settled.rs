@@ -7,11 +7,11 @@
 use super::copies::RECEIVE_MAXIMUM;
 use super::id::MessageId;
 use super::{Stage, Uplink};
-use crate::desk::Desk;
 use crate::ids::ConnectionKey;
 use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::Brokers;
+use crate::state::ShardState;
 
 /// So many messages within one round trip may mean that the broker has held more of them back.
 const BUSY: u64 = RECEIVE_MAXIMUM as u64 / 2;
@@ -39,7 +39,7 @@ pub(crate) struct Awaited {
 
 impl Brokers {
     /// What an uplink has to say from now on; `None` when it is away.
-    pub(crate) fn await_uplink(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) -> Option<Awaited> {
+    pub(crate) fn await_uplink(&mut self, now: Now, state: &mut ShardState, key: UplinkKey) -> Option<Awaited> {
         let uplink = self.all.get_mut(&key)?;
         let connection = uplink.connection?;
         uplink.probe.next = now.monotonic;
@@ -48,16 +48,16 @@ impl Brokers {
         let (received, session, acknowledged) =
             (uplink.counters.received, uplink.session, uplink.counters.acknowledged);
         let released = uplink.released;
-        let (_, in_flight) = desk.sessions.owed_by(session);
+        let (_, in_flight) = state.sessions.owed_by(session);
         let sent = acknowledged + in_flight.saturating_sub(released);
-        self.set_uplink_timer(desk, key);
+        self.set_uplink_timer(state, key);
         Some(Awaited { key, connection, answers_wanted, received, sent, unreturned: None })
     }
 
-    pub(crate) fn still_awaited(&mut self, now: Now, desk: &mut Desk, mut awaited: Awaited) -> Option<Awaited> {
+    pub(crate) fn still_awaited(&mut self, now: Now, state: &mut ShardState, mut awaited: Awaited) -> Option<Awaited> {
         // One that was taken out gives nothing any more.
         let uplink = self.all.get(&awaited.key)?;
-        let (_, in_flight) = desk.sessions.owed_by(uplink.session);
+        let (_, in_flight) = state.sessions.owed_by(uplink.session);
         let reconnected = uplink.connection.is_some_and(|connection| connection != awaited.connection);
         if uplink.stage != Stage::Open {
             return Some(awaited);
@@ -65,7 +65,7 @@ impl Brokers {
         if reconnected
             || (has_answered(uplink, &awaited) && uplink.counters.received.saturating_sub(awaited.received) >= BUSY)
         {
-            return self.await_uplink(now, desk, awaited.key);
+            return self.await_uplink(now, state, awaited.key);
         }
         // What a broker has refused is neither acknowledged nor in flight.
         let acknowledged = uplink.counters.acknowledged >= awaited.sent || in_flight == 0;

@@ -10,11 +10,11 @@
 
 use super::Uplink;
 use super::id::MessageId;
-use crate::desk::Desk;
 use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
 use crate::publish::layouts::Layouts;
+use crate::state::ShardState;
 use std::collections::BTreeMap;
 use tidegate_mqtt::ReasonCode;
 
@@ -156,17 +156,17 @@ impl Uplink {
 
 impl Brokers {
     /// What was to go alone has been answered: the broker gets as much as its window takes.
-    pub(crate) fn end_care(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn end_care(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
         let session = self.all.get(&key).map(|uplink| uplink.session);
-        let session = session.and_then(|session| desk.sessions.get_mut(session.0));
+        let session = session.and_then(|session| state.sessions.get_mut(session.0));
         if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
             flow.one_at_a_time = false;
         }
-        self.open_window(now, desk, layouts, key);
+        self.open_window(now, state, layouts, key);
     }
 
     /// A broker may have served for long.
-    pub(crate) fn check_steady(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+    pub(crate) fn check_steady(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         if uplink.suspicion.steady_at > now.monotonic {
             return;
@@ -181,17 +181,17 @@ impl Brokers {
         if uplink.filters.refuses_nothing() {
             uplink.last_error.clear();
         }
-        self.tell_serving(desk, key);
+        self.tell_serving(state, key);
         if careful {
-            self.end_care(now, desk, layouts, key);
+            self.end_care(now, state, layouts, key);
         }
     }
 }
 
 impl Uplink {
     /// A connection begins: what was under way goes alone, where the broker has closed connections again and again.
-    pub(crate) fn begin_with_care(&mut self, desk: &mut Desk) {
-        let flow = desk.sessions.get_mut(self.session.0).and_then(|session| session.flow.as_mut());
+    pub(crate) fn begin_with_care(&mut self, state: &mut ShardState) {
+        let flow = state.sessions.get_mut(self.session.0).and_then(|session| session.flow.as_mut());
         let suspicion = &mut self.suspicion;
         suspicion.outlived_at = 0;
         suspicion.careful = 0;
@@ -206,11 +206,11 @@ impl Uplink {
     }
 
     /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
-    pub(crate) fn note_probe_sent(&mut self, desk: &Desk) {
+    pub(crate) fn note_probe_sent(&mut self, state: &ShardState) {
         if !self.suspicion.is_careful() {
             return;
         }
-        let flow = desk.sessions.get(self.session.0).and_then(|session| session.flow.as_ref());
+        let flow = state.sessions.get(self.session.0).and_then(|session| session.flow.as_ref());
         if flow.is_none_or(|flow| flow.inflight.len() == flow.to_resend) {
             self.suspicion.outlived_at = self.probe.answered + 1;
         }

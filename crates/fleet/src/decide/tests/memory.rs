@@ -64,21 +64,18 @@ fn an_action_that_ended_after_all_that_is_remembered_counts() {
 
 #[test]
 fn a_season_continues_after_missed_observations() {
-    let settings = Settings { season: Duration::from_secs(60), ..Settings::default() };
+    let settings = Settings { season: Duration::from_secs(600), ..Settings::default() };
     let mut level = Watched::new(PolicyName::HoltWinters, &settings, 4);
-    let loads = [0.1, 0.5, 0.1, 0.3];
-    for step in 0..40 {
-        level.see_all(cpu(loads[step % 4]));
+    for step in 0..80 {
+        level.see_all(cpu(if step % 40 < 20 { 0.4 } else { 0.95 }));
     }
-    level.lead_time = Some(Duration::ZERO);
     let mut level = restarted(&level, &settings);
-    // Two observations and a thousand seasons were missed: the next one is the third, and the fourth is forecast.
-    level.time += 30 + 1000 * 60;
-    let seen = level.see_all(cpu(0.1)).explanation;
-    assert_eq!(seen.rule, Rule::Forecast, "{seen:?}");
-    assert!((seen.value.unwrap() - 4.0 * loads[3]).abs() < 0.01, "{seen:?}");
+    // 15 observations and a thousand seasons were missed: the next one is the 16th, and the rise is in four.
+    level.time += 15 * 15 + 1000 * 600;
+    let found = (0..4).map(|_| level.see_all(cpu(0.4)).explanation.rule).find(|rule| *rule == Rule::Forecast);
+    assert_eq!(found, Some(Rule::Forecast));
     let memory = level.decider.memory().unwrap();
-    assert_eq!(memory["remembered"][2]["place"], 3);
+    assert!(memory["remembered"][2]["place"].as_u64().is_some_and(|place| (16..20).contains(&place)), "{memory}");
     assert_eq!(memory["remembered"][2]["learned"], true);
 }
 

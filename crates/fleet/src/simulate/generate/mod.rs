@@ -2,10 +2,12 @@
 
 mod day;
 mod ramp;
+mod sawtooth;
 mod spikes;
 
 pub use day::Day;
 pub use ramp::Ramp;
+pub use sawtooth::Sawtooth;
 pub use spikes::Spikes;
 
 use super::trace::{Row, TraceError};

@@ -10,6 +10,7 @@ mod probe;
 mod report;
 mod run;
 mod serve;
+mod size;
 mod soak;
 mod sweep;
 mod watch;
@@ -53,6 +54,15 @@ The rate is doubled as long as the level holds, then halved in between, until wh
 of what held. With --repeat 3, two of three runs decide about a rate, and the line says where they disagree.
 A line for each broker says what held and what did not, and why; where the generator reached its own limit
 first, it says that.";
+
+const SIZE: &str = "\
+Examples:
+  tidegate lab size --devices 1000 --rate 1 --slo p99=50ms,delivered=100 --out size
+  tidegate lab size --devices 500 --millicores 100,200,400 --memory 32,64 --brokers 1 --out size
+
+Brokers with limits for CPU time and memory are tried until no cheaper one can hold. A size with less of
+everything than one that did not hold is not tried, nor one that costs more than one that did. Limits need control groups. Exit codes:
+0 a size was found, 1 none holds or a run was not made, 2 the command line is wrong.";
 
 const SOAK: &str = "\
 Examples:
@@ -108,6 +118,9 @@ enum LabCommand {
     /// Raise the load until a service level breaks
     #[command(after_help = SWEEP)]
     Sweep(Box<sweep::SweepArgs>),
+    /// Find the cheapest configuration that keeps a service level
+    #[command(after_help = SIZE)]
+    Size(Box<size::SizeArgs>),
     /// Keep a load up for hours, and tell what drifts
     #[command(after_help = SOAK)]
     Soak(Box<soak::SoakArgs>),
@@ -162,6 +175,7 @@ fn run(command: &LabCommand) -> Exit {
         LabCommand::Criteria(args) => criteria::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Sweep(args) => sweep::run(args),
+        LabCommand::Size(args) => size::run(args),
         LabCommand::Compare(args) => compare::run(args),
         LabCommand::Gateways(args) => gateways::run(args),
         LabCommand::Peers(args) => peers::run(args),

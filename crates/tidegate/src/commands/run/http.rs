@@ -1,4 +1,4 @@
-//! The listeners of a broker for HTTP, and the way of their clients to the node.
+//! The listeners of a broker for HTTP, and the way of clients without MQTT to the node.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -34,8 +34,9 @@ const MAX_RIGHTS: usize = 10_000;
 /// million times.
 const MAX_DRAWS: usize = 1_024;
 
-/// The node, for HTTP clients.
-struct ToNode {
+/// The node, for clients without MQTT.
+#[derive(Clone)]
+pub(super) struct ToNode {
     node: Inlet,
     visitors: Visitors,
     tenancy: Tenancy,
@@ -48,6 +49,21 @@ struct ToNode {
 }
 
 impl ToNode {
+    /// The way to a node. `clustered` says whether it is one of several.
+    pub(super) fn new(
+        config: &Config,
+        node: &Node,
+        tenancy: &Tenancy,
+        (visitors, clustered): (Visitors, bool),
+    ) -> Self {
+        let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
+        let (asked, shared) = (config.needs_authentication(), clustered || config.orchestrator.enabled);
+        let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
+        let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
+        let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
+        Self { node, visitors, tenancy, asked, shared, histories }
+    }
+
     /// The tenant of a client, as far as it is known before CONNECT.
     fn tenant(&self, caller: &Caller) -> TenantId {
         let listener = ListenerId(caller.listener);
@@ -190,12 +206,7 @@ impl HttpListeners {
     ///
     /// # Errors
     /// In words for people, when an address is taken or the system has nothing left.
-    pub(crate) fn start(
-        config: &Config,
-        node: &Node,
-        tenancy: &Tenancy,
-        (visitors, clustered): (Visitors, bool),
-    ) -> Result<Self, String> {
+    pub(crate) fn start(config: &Config, gateway: &ToNode) -> Result<Self, String> {
         let mut doors = Vec::new();
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_http()) else { continue };
@@ -214,14 +225,7 @@ impl HttpListeners {
         if doors.is_empty() {
             return Ok(Self::default());
         }
-        let asked = config.needs_authentication();
-        let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
-        let shared = clustered || config.orchestrator.enabled;
-        let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
-        let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
-        let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
-        let gateway = ToNode { node, visitors, tenancy, asked, shared, histories };
-        let running = tidegate_http::start(doors, Arc::new(gateway)).map_err(|error| error.to_string())?;
+        let running = tidegate_http::start(doors, Arc::new(gateway.clone())).map_err(|error| error.to_string())?;
         Ok(Self(Some(running)))
     }
 

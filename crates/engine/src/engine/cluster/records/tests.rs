@@ -23,7 +23,7 @@ fn pair() -> (Engine, SessionKey, Engine) {
     let (mut here, mut there) = (engine(HERE), engine(THERE));
     let names = (0..).map(|number: u32| number.to_string());
     let name = names.into_iter().find(|name| here.place.owns(partition_of(TenantId(0), name))).unwrap();
-    let session = here.desk.insert_session(Session {
+    let session = here.state.insert_session(Session {
         client_id: name.into(),
         connection: None,
         filters: FilterList::default(),
@@ -56,7 +56,7 @@ fn publish(engine: &mut Engine, payload: &[u8]) {
 
 /// What has come for it so far.
 fn got(engine: &Engine, key: SessionKey) -> Vec<&[u8]> {
-    let flow = engine.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+    let flow = engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
     flow.iter().flat_map(|flow| flow.queue.iter()).map(|delivery| delivery.message.payload()).collect()
 }
 
@@ -129,7 +129,7 @@ fn a_message_that_was_stamped_later_than_it_is_read_does_not_live_longer() {
     let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], expires_at, b"x", 0);
     crate::flows::publish::publishing::publishing!(there).publish_inside(late, &mut message, None);
     here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
-    let flow = here.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).unwrap();
+    let flow = here.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()).unwrap();
     let kept: Vec<Millis> = flow.queue.iter().map(|delivery| delivery.message.expires_at).collect();
     assert_eq!(kept, [NOW.monotonic.plus_seconds(100)]);
 }

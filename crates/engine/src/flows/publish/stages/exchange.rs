@@ -9,8 +9,8 @@ impl Deciding<'_> {
     #[cold]
     pub(super) fn resume_exchange(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
-        let Some(exchange) = self.desk.sessions.exchange_of(session, id) else { return Step::Continue };
-        if self.desk.connections.awaits_pub_rec(it) {
+        let Some(exchange) = self.state.sessions.exchange_of(session, id) else { return Step::Continue };
+        if self.state.connections.awaits_pub_rec(it) {
             return Step::Done;
         }
         if exchange.doubtful {

@@ -20,7 +20,7 @@ impl Deciding<'_> {
     /// message is rejected: its publisher sends it again, to another node perhaps.
     pub(crate) fn defer_if_missing(&self, it: &Inbound<'_>) -> Step {
         if !self.peers.would_miss_somebody(
-            self.desk,
+            self.state,
             &self.links.roster,
             self.cache.get(it.slot),
             it.tenant,
@@ -28,7 +28,7 @@ impl Deciding<'_> {
         ) {
             return Step::Continue;
         }
-        if self.links.roster.misses_any() || self.desk.connections.is_leaving(it) {
+        if self.links.roster.misses_any() || self.state.connections.is_leaving(it) {
             return Reason::NodeLost.into();
         }
         Step::Defer(Deferral::Interest)

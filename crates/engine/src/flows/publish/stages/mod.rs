@@ -28,24 +28,24 @@ impl Deciding<'_> {
     pub(crate) fn stages_of(&self, it: &Inbound<'_>) -> StageSet {
         let traits = self.cache.traits(it.slot);
         let receivers = self.cache.get(it.slot).1.targets().len();
-        let full = self.desk.journal.full;
+        let full = self.state.journal.full;
         let mut stages = traits
             .stages
             .with_if(it.raw.payload.len() > self.settings.limits.max_payload, Stage::Rights)
-            .with_if(!self.rules.is_known_to_be_allowed(self.desk, self.cache, it), Stage::Rights)
+            .with_if(!self.rules.is_known_to_be_allowed(self.state, self.cache, it), Stage::Rights)
             .with_if(it.unknown_receipts, Stage::Understanding)
             .with_if(full, Stage::Store)
             // Other shards say whether their stores would have to take it in.
             .with_if(full, Stage::Room)
             .with_if(receivers > WIDE_RECEIVERS, Stage::Wide);
         if it.raw.qos == QoS::ExactlyOnce {
-            stages = stages.union(stages_of_exactly_once(it, &self.desk.sessions));
+            stages = stages.union(stages_of_exactly_once(it, &self.state.sessions));
         }
         if it.tenant == TenantId::UPLINK {
             // The gate of the fleet bounds what is queued for brokers.
             return stages.without(Stage::Room).with_if(self.uplinks.is_choosy(), Stage::Fleet);
         }
-        stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers), Stage::Missing)
+        stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.state.transfers), Stage::Missing)
     }
 
     /// Asks one stage.

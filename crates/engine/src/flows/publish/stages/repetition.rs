@@ -14,7 +14,7 @@ impl Deciding<'_> {
     #[cold]
     pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
-        if self.desk.connections.awaits_pub_rec(it) {
+        if self.state.connections.awaits_pub_rec(it) {
             return Step::Done;
         }
         let mut waits = 0;
@@ -23,10 +23,10 @@ impl Deciding<'_> {
             if room != Step::Continue {
                 return room;
             }
-            waits = self.tell_observers_of(it, Some(self.desk.connections.next_ticket(it.key)));
+            waits = self.tell_observers_of(it, Some(self.state.connections.next_ticket(it.key)));
         }
         // What it repeats may have been written only just now.
-        let stored = self.desk.sessions.is_stored(session);
+        let stored = self.state.sessions.is_stored(session);
         answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         Step::Done
     }

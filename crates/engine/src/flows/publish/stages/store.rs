@@ -33,7 +33,7 @@ impl Publishing<'_> {
             return true;
         }
         let publication = it.publication(self.cache.get(it.slot).0);
-        (it.raw.qos == QoS::ExactlyOnce && it.session.is_some_and(|session| self.desk.sessions.is_stored(session)))
+        (it.raw.qos == QoS::ExactlyOnce && it.session.is_some_and(|session| self.state.sessions.is_stored(session)))
             || self.has_to_be_stored_for_receivers(it.slot, &Wanted::of(&publication))
     }
 
@@ -45,11 +45,11 @@ impl Publishing<'_> {
         }
         let (_, route) = self.cache.get(slot);
         let mut targets = route.targets().iter().filter(|target| target.qos() != QoS::AtMostOnce);
-        targets.any(|target| self.desk.sessions.is_stored(target.session))
+        targets.any(|target| self.state.sessions.is_stored(target.session))
             || route.groups().iter().any(|group| {
                 let mut members = self.groups.members(*group);
                 members.any(|(shard, session)| {
-                    shard != self.links.place.shard || self.desk.sessions.is_stored(SessionKey(session))
+                    shard != self.links.place.shard || self.state.sessions.is_stored(SessionKey(session))
                 })
             })
     }

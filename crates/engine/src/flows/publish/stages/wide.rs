@@ -10,7 +10,7 @@ impl Deciding<'_> {
     /// Defers a message to many while earlier ones are under way: half of their connections would have to be written
     /// once more for it.
     pub(super) fn check_line(&mut self, it: &Inbound<'_>) -> Step {
-        if parking!(self).is_line_under_way() && !self.desk.connections.is_leaving(it) {
+        if parking!(self).is_line_under_way() && !self.state.connections.is_leaving(it) {
             return Step::Defer(Deferral::Line);
         }
         Step::Continue

@@ -1,0 +1,400 @@
+//! Reading retained messages, and observing topics [RFC 7641].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf};
+
+use super::peer::Sending;
+use super::sessions::Subscription;
+use super::{Action, Endpoint, Job, JobId, PeerId, Reading, SessionId, What};
+use crate::answer::{self, Answer, Body};
+use crate::block::Block;
+use crate::fields::{Parameters, Shown};
+use crate::limits::{MAX_OBSERVATIONS, MAX_WAITING, UNCONFIRMED};
+use crate::message::{Code, Kind, Token, option, shortest};
+use crate::{Failure, ReadError};
+
+/// Names an observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ObservationId(u64);
+
+/// A client that observes a topic.
+#[derive(Debug)]
+pub(super) struct Observation {
+    id: ObservationId,
+    token: Token,
+    session: SessionId,
+    subscription: u32,
+    event: bool,
+    /// The size of blocks that the client wants.
+    block: Option<Block>,
+    /// Whether its first answer has been sent.
+    active: bool,
+    waiting: VecDeque<Waiting>,
+    unconfirmed: u8,
+    /// The id of its last notification, which a reset may name.
+    last_id: Option<u16>,
+}
+
+/// A message that waits for an observer.
+#[derive(Debug)]
+struct Waiting {
+    message: Arc<Shown>,
+    delivery: Option<u64>,
+}
+
+/// A wish to observe.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    reading: Reading,
+    filter: TopicFilterBuf,
+    qos: QoS,
+    retained: bool,
+}
+
+impl Wish {
+    /// A wish, if it can be granted.
+    pub(super) fn new(reading: Reading, parameters: &Parameters) -> Result<Self, Box<Answer>> {
+        let refuse = |why: String| Err(Box::new(Answer::refusal(Code::BAD_REQUEST, why)));
+        let filter = match TopicFilterBuf::new(reading.topic.clone()) {
+            Ok(filter) => filter,
+            Err(error) => return refuse(format!("the filter {error}")),
+        };
+        if !reading.event && TopicNameBuf::new(reading.topic.clone()).is_err() {
+            return refuse("a filter is observed with `event=true`, so that answers name their topics".to_owned());
+        }
+        let (qos, retained) = (parameters.qos.unwrap_or(QoS::AtLeastOnce), parameters.retain.unwrap_or(true));
+        Ok(Self { reading, filter, qos, retained })
+    }
+}
+
+impl Endpoint {
+    /// Subscribes for an observer.
+    pub(super) fn observe(&mut self, id: JobId, wish: Wish) {
+        let Some(Job { peer, session, reply, .. }) = self.jobs.get(&id) else { return };
+        let (peer, session, token) = (*peer, *session, reply.token);
+        let observation = ObservationId(self.wire.number());
+        let Some(it) = self.sessions.get_mut(&session) else { return };
+        let shared = it.subscriptions.iter().find(|(_, one)| one.filter == wish.filter).map(|(number, _)| *number);
+        let subscription = shared.unwrap_or_else(|| {
+            it.next_subscription += 1;
+            it.next_subscription
+        });
+        let fresh = Subscription { filter: wish.filter.clone(), observations: 0 };
+        it.subscriptions.entry(subscription).or_insert(fresh).observations += 1;
+        // The subscription stays where the same client asks again.
+        self.stop_observing(peer, token);
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        if known.observations.len() >= MAX_OBSERVATIONS {
+            self.release_subscription(session, subscription);
+            return self.answer(id, &Answer::refusal(Code::TOO_MANY, "this client observes too many topics"));
+        }
+        known.observations.push(Observation {
+            id: observation,
+            token,
+            session,
+            subscription,
+            event: wish.reading.event,
+            block: wish.reading.block,
+            active: false,
+            waiting: VecDeque::new(),
+            unconfirmed: UNCONFIRMED,
+            last_id: None,
+        });
+        let is_filter = TopicNameBuf::new(wish.reading.topic.clone()).is_err();
+        let retained = wish.retained && is_filter;
+        if let Some(job) = self.jobs.get_mut(&id) {
+            let mut reading = wish.reading;
+            if is_filter || !wish.retained {
+                // There is nothing to read first.
+                reading.topic.clear();
+            }
+            job.what = What::Subscribe(observation, reading);
+        }
+        let (filter, qos) = (wish.filter, wish.qos);
+        self.wire.actions.push_back(Action::Subscribe { session, job: Some(id), subscription, filter, qos, retained });
+    }
+
+    /// The broker has answered a subscription: the retained message is the first answer.
+    pub(super) fn subscribed(&mut self, id: JobId, observation: ObservationId, answer: &Answer) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (peer, session) = (job.peer, job.session);
+        if answer.is_refusal() {
+            self.end_observation(peer, observation);
+            return self.answer(id, answer);
+        }
+        let What::Subscribe(_, reading) = &job.what else { return };
+        let reading = reading.clone();
+        let topic = reading.topic.clone();
+        if topic.is_empty() {
+            return self.begin_notifications(id, observation, Answer::new(Code::CONTENT));
+        }
+        job.what = What::First(observation, reading);
+        self.wire.actions.push_back(Action::Read { session, job: id, topic });
+    }
+
+    /// Sends the first answer of an observation, and the messages that came meanwhile.
+    fn begin_notifications(&mut self, id: JobId, observation: ObservationId, answer: Answer) {
+        let Some(peer) = self.jobs.get(&id).map(|job| job.peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        let sequence = known.take_sequence();
+        let found = known.observations.iter_mut().find(|it| it.id == observation);
+        let is_observed = found.map(|it| it.active = true).is_some();
+        let answer = if is_observed { answer.with(option::OBSERVE, shortest(sequence)) } else { answer };
+        self.answer(id, &answer);
+        self.advance(peer);
+    }
+
+    /// The broker has read a retained message.
+    pub(super) fn read(&mut self, id: JobId, outcome: Result<Option<Box<Shown>>, ReadError>) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let (peer, session) = (job.peer, job.session);
+        let (reading, first) = match &job.what {
+            What::Read(reading) => (reading.clone(), None),
+            What::First(observation, reading) => (reading.clone(), Some(*observation)),
+            _ => return,
+        };
+        let answer = match outcome {
+            Ok(Some(message)) => self.wire.representation(peer, session, &reading, *message),
+            // An observer waits for the first message.
+            Ok(None) if first.is_some() => Answer::new(Code::CONTENT),
+            Err(ReadError::Elsewhere) if first.is_some() => {
+                self.subscribe_for_retained(session, &reading.topic);
+                Answer::new(Code::CONTENT)
+            }
+            Ok(None) => Answer::refusal(Code::NOT_FOUND, "the topic has no retained message"),
+            Err(error) => unread(error),
+        };
+        match first {
+            Some(observation) if answer.is_refusal() => {
+                self.end_observation(peer, observation);
+                self.answer(id, &answer);
+            }
+            Some(observation) => self.begin_notifications(id, observation, answer),
+            None => self.answer(id, &answer),
+        }
+    }
+
+    /// Another node has the retained message: it comes with a second subscription.
+    fn subscribe_for_retained(&mut self, session: SessionId, topic: &str) {
+        let Some(it) = self.sessions.get(&session) else { return };
+        let Some((subscription, one)) = it.subscriptions.iter().find(|(_, one)| one.filter.as_str() == topic) else {
+            return;
+        };
+        let (subscription, filter) = (*subscription, one.filter.clone());
+        let (job, qos, retained) = (None, QoS::AtLeastOnce, true);
+        self.wire.actions.push_back(Action::Subscribe { session, job, subscription, filter, qos, retained });
+    }
+
+    /// A message for the observers of some subscriptions.
+    pub(super) fn notify(&mut self, session: SessionId, delivery: Option<u64>, subscriptions: &[u32], message: Shown) {
+        let Some(peer) = self.sessions.get(&session).map(|it| it.peer) else { return };
+        let message = Arc::new(message);
+        let mut count = 0;
+        let mut released = Vec::new();
+        for it in self.wire.peers.get_mut(&peer).into_iter().flat_map(|known| &mut known.observations) {
+            if it.session != session || !subscriptions.contains(&it.subscription) {
+                continue;
+            }
+            count += usize::from(delivery.is_some());
+            it.waiting.push_back(Waiting { message: Arc::clone(&message), delivery });
+            let unacknowledged = it.waiting.iter().filter(|one| one.delivery.is_none()).count();
+            if unacknowledged > MAX_WAITING
+                && let Some(at) = it.waiting.iter().position(|one| one.delivery.is_none())
+            {
+                released.extend(it.waiting.remove(at));
+            }
+        }
+        if let Some(number) = delivery {
+            if count == 0 {
+                self.wire.actions.push_back(Action::Acknowledge { session, delivery: number });
+            } else if let Some(it) = self.sessions.get_mut(&session) {
+                it.deliveries.insert(number, count);
+            }
+        }
+        self.advance(peer);
+    }
+
+    /// Sends the notifications of a client that may leave: confirmable ones one at a time.
+    pub(super) fn advance(&mut self, peer: PeerId) {
+        loop {
+            let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+            let (count, is_free) = (known.observations.len(), known.confirming.is_none());
+            let may_leave = |it: &Observation| {
+                let confirms = it.waiting.front().map(|one| confirms(one, it.unconfirmed));
+                it.active && confirms.is_some_and(|confirms| is_free || !confirms)
+            };
+            let order = (0..count).map(|step| (known.turn + step) % count);
+            let Some(at) = order.into_iter().find(|at| known.observations.get(*at).is_some_and(may_leave)) else {
+                return;
+            };
+            known.turn = at + 1;
+            self.send_notification(peer, at);
+        }
+    }
+
+    /// Sends the next notification of an observation.
+    fn send_notification(&mut self, peer: PeerId, at: usize) {
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        let (id, sequence) = (known.take_id(), known.take_sequence());
+        let Some(it) = known.observations.get_mut(at) else { return };
+        let Some(waiting) = it.waiting.pop_front() else { return };
+        let confirms = confirms(&waiting, it.unconfirmed);
+        it.unconfirmed = if confirms { 0 } else { it.unconfirmed + 1 };
+        it.last_id = Some(id);
+        let (token, session, observation, subscription) = (it.token, it.session, it.id, it.subscription);
+        let (event, block) = (it.event, it.block.map(Block::first));
+        let body = Arc::new(Body::of(Arc::unwrap_or_clone(waiting.message), event));
+        let answer = body.answer(block, &[]).with(option::OBSERVE, shortest(sequence));
+        if has_more(&answer) {
+            let filter = self.sessions.get(&session).and_then(|it| it.subscriptions.get(&subscription));
+            let topic = filter.map(|one| one.filter.as_str().to_owned()).unwrap_or_default();
+            self.wire.keep_for_blocks(peer, session, &topic, event, &body);
+        }
+        let kind = if confirms { Kind::Confirmable } else { Kind::NonConfirmable };
+        let datagram = answer.message(kind, id, token).encode();
+        if confirms {
+            if let Some(known) = self.wire.peers.get_mut(&peer) {
+                known.confirming = Some(id);
+            }
+            self.wire.send_confirmable(peer, id, datagram, Some((observation, waiting.delivery)));
+        } else {
+            self.wire.send(peer, datagram);
+        }
+    }
+
+    /// The client has acknowledged a notification.
+    pub(super) fn notified(&mut self, peer: PeerId, sent: &Sending) {
+        let Some((observation, delivery)) = sent.notifies else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        known.confirming = None;
+        let session = known.observations.iter().find(|it| it.id == observation).map(|it| it.session);
+        if let (Some(session), Some(delivery)) = (session, delivery) {
+            self.release_delivery(session, delivery);
+        }
+        self.advance(peer);
+    }
+
+    /// One observer less has to acknowledge a message.
+    fn release_delivery(&mut self, session: SessionId, delivery: u64) {
+        if self.sessions.get_mut(&session).is_some_and(|it| it.release(delivery)) {
+            self.wire.actions.push_back(Action::Acknowledge { session, delivery });
+        }
+    }
+
+    /// The client no longer observes with this token.
+    pub(super) fn stop_observing(&mut self, peer: PeerId, token: Token) {
+        let Some(known) = self.wire.peers.get(&peer) else { return };
+        if let Some(id) = known.observations.iter().find(|it| it.token == token).map(|it| it.id) {
+            self.end_observation(peer, id);
+        }
+    }
+
+    /// The client has refused a notification: it does not observe any more [RFC 7641, 3.6].
+    pub(super) fn stop_observing_by(&mut self, peer: PeerId, id: u16) {
+        let Some(known) = self.wire.peers.get(&peer) else { return };
+        if let Some(id) = known.observations.iter().find(|it| it.last_id == Some(id)).map(|it| it.id) {
+            self.end_observation(peer, id);
+        }
+    }
+
+    /// Ends an observation. Its messages count as acknowledged: no client wants them.
+    fn end_observation(&mut self, peer: PeerId, id: ObservationId) {
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        let Some(at) = known.observations.iter().position(|it| it.id == id) else { return };
+        let ended = known.observations.remove(at);
+        let notifies = |sent: &Sending| sent.notifies.filter(|(observation, _)| *observation == id);
+        let sent = known.confirming.and_then(|id| known.sending.get(&id)).and_then(notifies);
+        if sent.is_some()
+            && let Some(sent_id) = known.confirming.take()
+        {
+            known.sending.remove(&sent_id);
+        }
+        let waiting = ended.waiting.iter().filter_map(|one| one.delivery);
+        let deliveries: Vec<u64> = sent.and_then(|(_, delivery)| delivery).into_iter().chain(waiting).collect();
+        for delivery in deliveries {
+            self.release_delivery(ended.session, delivery);
+        }
+        self.release_subscription(ended.session, ended.subscription);
+        self.advance(peer);
+    }
+
+    fn release_subscription(&mut self, session: SessionId, subscription: u32) {
+        let (now, Some(it)) = (self.wire.now, self.sessions.get_mut(&session)) else { return };
+        it.used = now;
+        let Some(one) = it.subscriptions.get_mut(&subscription) else { return };
+        one.observations -= 1;
+        if one.observations == 0
+            && let Some(one) = it.subscriptions.remove(&subscription)
+        {
+            self.wire.actions.push_back(Action::Unsubscribe { session, filter: one.filter });
+        }
+    }
+
+    /// A client does not answer: its observations end [RFC 7641, 4.5], and the broker counts its waiting messages.
+    pub(super) fn lose_observer(&mut self, peer: PeerId) {
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        known.confirming = None;
+        let observations = std::mem::take(&mut known.observations);
+        let mut sessions: Vec<SessionId> = observations.iter().map(|it| it.session).collect();
+        sessions.dedup();
+        for session in sessions {
+            if self.sessions.get(&session).is_some_and(|it| it.jobs == 0) {
+                self.close(session);
+            }
+        }
+        for it in observations {
+            for delivery in it.waiting.iter().filter_map(|one| one.delivery) {
+                self.release_delivery(it.session, delivery);
+            }
+            self.release_subscription(it.session, it.subscription);
+        }
+    }
+
+    /// A session is over: its observers get an error, which ends their observations [RFC 7641, 4.2].
+    pub(super) fn end_observations(&mut self, session: SessionId, failure: &Failure) {
+        let Some(peer) = self.sessions.get(&session).map(|it| it.peer) else { return };
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        let of_session = |it: &mut Observation| it.session == session;
+        let ended: Vec<Observation> = known.observations.extract_if(.., of_session).collect();
+        if let Some(id) = known.confirming
+            && !known.observations.iter().any(|it| it.last_id == Some(id))
+        {
+            known.sending.remove(&id);
+            known.confirming = None;
+        }
+        for it in ended {
+            let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+            let id = known.take_id();
+            let datagram = answer::failure(failure).message(Kind::Confirmable, id, it.token).encode();
+            self.wire.send_confirmable(peer, id, datagram, None);
+        }
+        self.advance(peer);
+    }
+}
+
+/// Whether a notification has to be confirmed: of QoS 1 and 2 always, else now and then, to see that the client is there.
+const fn confirms(waiting: &Waiting, unconfirmed: u8) -> bool {
+    waiting.delivery.is_some() || unconfirmed >= UNCONFIRMED
+}
+
+/// Whether an answer has the first of several blocks.
+pub(super) fn has_more(answer: &Answer) -> bool {
+    let blocks = answer.options.iter().filter(|(number, _)| *number == option::BLOCK2);
+    blocks.filter_map(|(_, value)| Block::read(value)).any(|block| block.more)
+}
+
+fn unread(error: ReadError) -> Answer {
+    match error {
+        ReadError::NotAuthorized => Answer::refusal(Code::FORBIDDEN, "not authorized"),
+        ReadError::InvalidTopic => Answer::refusal(Code::BAD_REQUEST, "topic name invalid"),
+        ReadError::Elsewhere => {
+            Answer::refusal(Code::UNAVAILABLE, "another node has the retained message of this topic")
+        }
+        ReadError::SessionElsewhere => {
+            Answer::refusal(Code::UNAVAILABLE, "another node has the session of this client")
+        }
+        ReadError::Unavailable => Answer::refusal(Code::UNAVAILABLE, "the broker does not answer"),
+    }
+}

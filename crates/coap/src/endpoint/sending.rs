@@ -1,0 +1,70 @@
+//! Answers and confirmable messages on their way to clients [RFC 7252, 4].
+
+use super::peer::Progress;
+use super::{Endpoint, JobId, PeerId, Timer};
+use crate::answer::Answer;
+use crate::limits::{ACKNOWLEDGE_AFTER, MAX_RETRANSMIT};
+use crate::message::{Kind, Message};
+
+impl Endpoint {
+    /// Acknowledges a request whose answer takes long.
+    pub(super) fn acknowledge(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.reply.acknowledged = true;
+        let (peer, message) = (job.peer, job.reply.id);
+        if let Some(known) = self.wire.peers.get_mut(&peer) {
+            known.remember(self.wire.now, message, Progress::Acknowledged);
+        }
+        self.wire.send(peer, Message::empty(Kind::Acknowledgement, message).encode());
+    }
+
+    /// Answers a request, which is over with it.
+    pub(super) fn answer(&mut self, id: JobId, answer: &Answer) {
+        let Some(job) = self.jobs.remove(&id) else { return };
+        self.wire.timers.remove(&(job.begun + ACKNOWLEDGE_AFTER, Timer::Acknowledge(id)));
+        if let Some(session) = self.sessions.get_mut(&job.session) {
+            session.jobs -= 1;
+            session.used = self.wire.now;
+        }
+        if let Some(known) = self.wire.peers.get_mut(&job.peer) {
+            known.jobs -= 1;
+        }
+        self.wire.reply(job.peer, job.reply, answer);
+    }
+
+    /// A confirmable message was not acknowledged in time.
+    pub(super) fn send_again(&mut self, peer: PeerId, id: u16) {
+        let now = self.wire.now;
+        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
+        let Some(sending) = known.sending.get_mut(&id).filter(|sending| sending.due <= now) else { return };
+        if sending.again == MAX_RETRANSMIT {
+            let notifies = sending.notifies.is_some();
+            known.sending.remove(&id);
+            if notifies {
+                self.lose_observer(peer);
+            }
+            return;
+        }
+        sending.again += 1;
+        sending.wait *= 2;
+        sending.due = now + sending.wait;
+        let (due, datagram) = (sending.due, sending.datagram.clone());
+        self.wire.timers.insert((due, Timer::Resend(peer, id)));
+        self.wire.send(peer, datagram);
+    }
+
+    /// A client has acknowledged a message.
+    pub(super) fn acknowledged(&mut self, peer: PeerId, id: u16) {
+        if let Some(sent) = self.wire.take_sent(peer, id) {
+            self.notified(peer, &sent);
+        }
+    }
+
+    /// A client has refused a message.
+    pub(super) fn refused(&mut self, peer: PeerId, id: u16) {
+        self.stop_observing_by(peer, id);
+        if let Some(sent) = self.wire.take_sent(peer, id) {
+            self.notified(peer, &sent);
+        }
+    }
+}

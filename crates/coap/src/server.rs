@@ -1,0 +1,306 @@
+//! The CoAP server: one thread serves all listeners.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::RandomState;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::net::UdpSocket as AsyncSocket;
+use tokio::sync::{mpsc, watch};
+
+use crate::endpoint::{Action, Endpoint, Event, PeerId, SessionId, Settings};
+use crate::limits::Millis;
+use crate::session::{self, Command, Start};
+use crate::{Caller, Failure, Gateway};
+
+/// Longest datagram, bytes.
+const MAX_DATAGRAM: usize = 65_535;
+/// Datagrams that have been read and wait for the endpoint; further ones wait at the socket.
+const MAX_READ: usize = 64;
+/// Events of the broker that wait for the endpoint; sessions wait where there is no room.
+const MAX_EVENTS: usize = 256;
+/// Commands that wait for a session; it ends when there is no room for one more.
+const MAX_COMMANDS: usize = 256;
+/// Pause after a socket has failed.
+const READ_PAUSE: Duration = Duration::from_millis(100);
+/// Threads for questions to shards; further ones wait.
+const WORKERS: usize = 4;
+/// Bytes of the fields of a message beside its payload, in a packet of the broker.
+const FIELDS: usize = 128 << 10;
+
+/// A listener for CoAP.
+#[derive(Clone, Debug)]
+pub struct DoorSettings {
+    /// Its number, which the gateway knows it by.
+    pub listener: u16,
+    /// Its name, for the log.
+    pub name: String,
+    /// Where it listens; with port 0 all addresses get the same free port.
+    pub addresses: Vec<SocketAddr>,
+    /// Its settings.
+    pub settings: Settings,
+}
+
+/// Why CoAP is not served.
+#[derive(Debug)]
+pub enum ServeError {
+    /// An address cannot be listened on.
+    Bind(SocketAddr, io::Error),
+    /// The system has no threads or files left.
+    System(io::Error),
+}
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bind(address, error) => write!(f, "cannot listen on {address} for CoAP: {error}"),
+            Self::System(error) => write!(f, "cannot start the thread for CoAP: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// CoAP that is served.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Vec<(u16, SocketAddr)>,
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where it listens, with the numbers of the listeners.
+    pub fn addresses(&self) -> &[(u16, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Takes no more requests, and waits for the answers under way, within `grace`.
+    pub fn stop(self, grace: Duration) {
+        let Self { stop, thread, .. } = self;
+        // A thread that has ended has nothing to stop.
+        let _ = stop.send(true);
+        let (tell, told) = std::sync::mpsc::channel::<Infallible>();
+        let waiting = thread::Builder::new().name("coap-end".to_owned()).spawn(move || {
+            // Its panic has ended the process already.
+            let _ = thread.join();
+            drop(tell);
+        });
+        if waiting.is_ok() {
+            let _ = told.recv_timeout(grace);
+        }
+    }
+}
+
+/// Listens, and serves on a thread.
+///
+/// # Errors
+/// When an address is taken, or the system has nothing left.
+pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Running, ServeError> {
+    let (mut bound, mut addresses) = (Vec::new(), Vec::new());
+    for door in doors {
+        let (mut sockets, mut port) = (Vec::new(), 0);
+        for mut address in door.addresses.clone() {
+            if address.port() == 0 {
+                address.set_port(port);
+            }
+            let socket = bind(address).map_err(|error| ServeError::Bind(address, error))?;
+            let local = socket.local_addr().map_err(|error| ServeError::Bind(address, error))?;
+            port = local.port();
+            addresses.push((door.listener, local));
+            sockets.push(socket);
+        }
+        bound.push((door, sockets));
+    }
+    let (stop, stopped) = watch::channel(false);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime =
+        builder.enable_io().enable_time().max_blocking_threads(WORKERS).build().map_err(ServeError::System)?;
+    let thread = thread::Builder::new().name("coap".to_owned()).spawn(move || {
+        runtime.block_on(serve_all(bound, &gateway, &stopped));
+        runtime.shutdown_background();
+    });
+    Ok(Running { addresses, stop, thread: thread.map_err(ServeError::System)? })
+}
+
+fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+async fn serve_all(
+    doors: Vec<(DoorSettings, Vec<UdpSocket>)>,
+    gateway: &Arc<dyn Gateway>,
+    stopped: &watch::Receiver<bool>,
+) {
+    let mut serving = Vec::new();
+    for (door, sockets) in doors {
+        let (read, datagrams) = mpsc::channel(MAX_READ);
+        let mut writers = Vec::new();
+        for (number, socket) in sockets.into_iter().enumerate() {
+            match AsyncSocket::from_std(socket).map(Arc::new) {
+                Ok(socket) => {
+                    tokio::spawn(read_from(number, Arc::clone(&socket), read.clone(), stopped.clone()));
+                    writers.push(socket);
+                }
+                Err(error) => {
+                    tracing::error!(listener = door.name, %error, "CoAP is not served");
+                    break;
+                }
+            }
+        }
+        let server = Server::new(door, writers, Arc::clone(gateway));
+        serving.push(tokio::spawn(server.serve(datagrams, stopped.clone())));
+    }
+    for one in serving {
+        // A panic of a task ends the process.
+        let _ = one.await;
+    }
+}
+
+/// Reads datagrams until it is stopped.
+async fn read_from(
+    number: usize,
+    socket: Arc<AsyncSocket>,
+    read: mpsc::Sender<(PeerId, Vec<u8>)>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut buffer = vec![0; MAX_DATAGRAM];
+    loop {
+        let received = tokio::select! {
+            received = socket.recv_from(&mut buffer) => received,
+            _ = stop.changed() => return,
+        };
+        match received {
+            Ok((len, at)) => {
+                let datagram = buffer.get(..len).unwrap_or_default().to_vec();
+                if read.send((PeerId { socket: number, at }, datagram)).await.is_err() {
+                    return;
+                }
+            }
+            // The message of a host that a datagram did not reach shows here, too.
+            Err(error) => {
+                tracing::debug!(%error, "a socket for CoAP has an error");
+                tokio::time::sleep(READ_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A listener with its sockets and sessions.
+struct Server {
+    door: DoorSettings,
+    endpoint: Endpoint,
+    sockets: Vec<Arc<AsyncSocket>>,
+    gateway: Arc<dyn Gateway>,
+    sessions: HashMap<SessionId, mpsc::Sender<Command>>,
+    /// Sessions that did not take a command.
+    stuck: Vec<SessionId>,
+    begin: Instant,
+    tell: mpsc::Sender<Event>,
+    events: mpsc::Receiver<Event>,
+}
+
+impl Server {
+    fn new(door: DoorSettings, sockets: Vec<Arc<AsyncSocket>>, gateway: Arc<dyn Gateway>) -> Self {
+        let endpoint = Endpoint::new(door.settings, RandomState::new());
+        let (tell, events) = mpsc::channel(MAX_EVENTS);
+        let (sessions, stuck, begin) = (HashMap::new(), Vec::new(), Instant::now());
+        Self { door, endpoint, sockets, gateway, sessions, stuck, begin, tell, events }
+    }
+
+    fn now(&self) -> Millis {
+        u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Serves until it is stopped, and then until all requests are answered.
+    async fn serve(mut self, mut datagrams: mpsc::Receiver<(PeerId, Vec<u8>)>, mut stop: watch::Receiver<bool>) {
+        let mut stopping = false;
+        while !stopping || self.endpoint.is_busy() {
+            let due = self.endpoint.next_deadline().map(|at| self.begin + Duration::from_millis(at));
+            let until = due.map_or_else(tokio::time::Instant::now, tokio::time::Instant::from_std);
+            tokio::select! {
+                Some((peer, datagram)) = datagrams.recv() => {
+                    self.endpoint.handle_datagram(self.now(), peer, &datagram);
+                }
+                Some(event) = self.events.recv() => {
+                    if let Event::Ended { session, .. } = &event {
+                        self.sessions.remove(session);
+                    }
+                    self.endpoint.handle_event(self.now(), event);
+                }
+                () = tokio::time::sleep_until(until), if due.is_some() => {
+                    self.endpoint.handle_deadline(self.now());
+                }
+                _ = stop.changed(), if !stopping => stopping = true,
+            }
+            self.act();
+        }
+    }
+
+    /// Does what the endpoint wants.
+    fn act(&mut self) {
+        loop {
+            while let Some(action) = self.endpoint.poll_action() {
+                self.carry_out(action);
+            }
+            let Some(session) = self.stuck.pop() else { return };
+            self.sessions.remove(&session);
+            self.endpoint.handle_event(self.now(), Event::Ended { session, failure: Failure::Closed });
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        let (session, command) = match action {
+            Action::Send { peer, datagram } => {
+                if let Some(socket) = self.sockets.get(peer.socket) {
+                    // A datagram without room is lost as one may be in the network.
+                    let _ = socket.try_send_to(&datagram, peer.at);
+                }
+                return;
+            }
+            Action::Open { session, peer, mut credentials } => {
+                let (sender, commands) = mpsc::channel(MAX_COMMANDS);
+                self.sessions.insert(session, sender);
+                if credentials.user_name.is_none() {
+                    let key = credentials.password.as_deref();
+                    credentials.user_name = key.and_then(|key| self.gateway.user_of_key(key));
+                }
+                let user_name = credentials.user_name.clone();
+                let caller = Caller { listener: self.door.listener, peer: peer.at, user_name };
+                let (gateway, events) = (Arc::clone(&self.gateway), self.tell.clone());
+                let max_packet = u32::try_from(self.door.settings.max_body + FIELDS).unwrap_or(u32::MAX);
+                tokio::spawn(session::run(Start {
+                    gateway,
+                    caller,
+                    credentials,
+                    session,
+                    max_packet,
+                    commands,
+                    events,
+                }));
+                return;
+            }
+            Action::Close { session } => {
+                self.sessions.remove(&session);
+                return;
+            }
+            Action::Publish { session, job, message } => (session, Command::Publish { job, message }),
+            Action::Subscribe { session, job, subscription, filter, qos, retained } => {
+                (session, Command::Subscribe { job, subscription, filter, qos, retained })
+            }
+            Action::Unsubscribe { session, filter } => (session, Command::Unsubscribe { filter }),
+            Action::Acknowledge { session, delivery } => (session, Command::Acknowledge { delivery }),
+            Action::Read { session, job, topic } => (session, Command::Read { job, topic }),
+        };
+        let Some(sender) = self.sessions.get(&session) else { return };
+        if sender.try_send(command).is_err() {
+            self.stuck.push(session);
+        }
+    }
+}

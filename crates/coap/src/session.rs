@@ -1,0 +1,330 @@
+//! The session of a CoAP client at the broker.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_client::{
+    Acknowledgement, Client, Delivery, DisconnectRequest, Disconnected, Dismissal, Event as ClientEvent, Message,
+    Options, Publish, PublishToken, QoS, RequestToken, RetainHandling, SubscribeRequest, SubscriptionOptions,
+    TopicFilterBuf, UnsubscribeRequest, Version,
+};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use crate::endpoint::{Event, JobId, SessionId};
+use crate::fields::{Credentials, Shown};
+use crate::{Caller, Failure, Gateway, Outcome, ReadError};
+
+/// Messages that the broker sends to a session without an acknowledgement.
+const WINDOW: u16 = 8;
+/// Bytes that are read at once.
+const READ_SIZE: usize = 16 << 10;
+/// How long the broker may take to answer CONNECT; it asks authentication services meanwhile.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A task of a session.
+pub(crate) enum Command {
+    Publish { job: JobId, message: Box<Publish> },
+    Subscribe { job: Option<JobId>, subscription: u32, filter: TopicFilterBuf, qos: QoS, retained: bool },
+    Unsubscribe { filter: TopicFilterBuf },
+    Acknowledge { delivery: u64 },
+    Read { job: JobId, topic: String },
+}
+
+/// The parts that a session begins with.
+pub(crate) struct Start {
+    pub(crate) gateway: Arc<dyn Gateway>,
+    pub(crate) caller: Caller,
+    pub(crate) credentials: Credentials,
+    pub(crate) session: SessionId,
+    /// Longest packet that it takes from the broker, bytes.
+    pub(crate) max_packet: u32,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) events: mpsc::Sender<Event>,
+}
+
+/// The client id of a client that the gateway knows; says that it has left when it is dropped.
+struct Stay {
+    gateway: Arc<dyn Gateway>,
+    client_id: String,
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.gateway.left(&self.client_id);
+    }
+}
+
+/// A connected client.
+struct Connected {
+    client: Client,
+    stream: UnixStream,
+    buffer: Vec<u8>,
+    over: bool,
+    id: SessionId,
+    caller: Caller,
+    stay: Stay,
+    events: mpsc::Sender<Event>,
+    published: Vec<(PublishToken, JobId)>,
+    requested: Vec<(RequestToken, JobId)>,
+    deliveries: HashMap<u64, Delivery>,
+    last_delivery: u64,
+}
+
+/// A client id that no other client can guess: its keys are random, and so no client takes the session over.
+fn new_client_id() -> String {
+    let keys = RandomState::new();
+    format!("coap-{:016x}{:016x}", keys.hash_one(0), keys.hash_one(1))
+}
+
+/// Connects a session and works for it until either side ends it.
+pub(crate) async fn run(start: Start) {
+    let (session, events) = (start.session, start.events.clone());
+    if let Err(failure) = serve(start).await {
+        // The endpoint has stopped if the channel is closed.
+        let _ = events.send(Event::Ended { session, failure }).await;
+    }
+}
+
+async fn serve(start: Start) -> Result<(), Failure> {
+    let Start { gateway, caller, credentials, session, max_packet, mut commands, events } = start;
+    let broken = |error: io::Error| Failure::Invalid(error.to_string());
+    let asked = caller.clone();
+    // Its result leaves the gateway also when nothing waits for it any more.
+    let connecting = tokio::task::spawn_blocking(move || {
+        let (client_id, stream) = gateway.connect(&asked, &new_client_id)?;
+        let stay = Stay { gateway, client_id };
+        stream.set_nonblocking(true)?;
+        Ok((stay, stream))
+    });
+    let (stay, stream) = connecting.await.map_err(|_| Failure::Closed)?.map_err(broken)?;
+    let stream = UnixStream::from_std(stream).map_err(broken)?;
+    let client = Client::new(options(&stay.client_id, credentials, max_packet), Instant::now());
+    let mut session = Connected {
+        client,
+        stream,
+        buffer: vec![0; READ_SIZE],
+        over: false,
+        id: session,
+        caller,
+        stay,
+        events,
+        published: Vec::new(),
+        requested: Vec::new(),
+        deliveries: HashMap::new(),
+        last_delivery: 0,
+    };
+    session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
+    loop {
+        tokio::select! {
+            event = session.next() => session.handle(event).await?,
+            command = commands.recv() => match command {
+                Some(command) => session.obey(command).await,
+                None => break,
+            },
+        }
+    }
+    session.leave().await;
+    Ok(())
+}
+
+fn options(client_id: &str, credentials: Credentials, max_packet: u32) -> Options {
+    let mut options = Options::new(client_id);
+    options.version = Version::V5;
+    // The listener ends idle sessions, so they need no keep alive.
+    options.keep_alive = 0;
+    options.connect_timeout = CONNECT_TIMEOUT;
+    options.username = credentials.user_name;
+    options.password = credentials.password;
+    options.acknowledgement = Acknowledgement::Manual;
+    options.properties.receive_maximum = NonZeroU16::new(WINDOW);
+    options.properties.maximum_packet_size = NonZeroU32::new(max_packet);
+    options
+}
+
+fn failure(why: Disconnected) -> Failure {
+    match why {
+        Disconnected::Refused(it) | Disconnected::ByServer(it) => {
+            let Dismissal { reason_code: code, reason_string: why, .. } = *it;
+            Failure::Refused(Outcome { code, why })
+        }
+        _ => Failure::Closed,
+    }
+}
+
+fn shown(message: Message) -> Shown {
+    let Message { topic, payload, qos, retain, properties, .. } = message;
+    Shown { topic: topic.as_str().to_owned(), qos: qos as u8, retain, payload, properties }
+}
+
+impl Connected {
+    /// Works until the client has an event. It may be dropped at any time, and nothing is lost.
+    async fn next(&mut self) -> ClientEvent {
+        loop {
+            if let Some(event) = self.client.poll_event() {
+                return event;
+            }
+            if self.write() || self.read() {
+                continue;
+            }
+            let writes = !self.client.output().is_empty();
+            let due = self.client.next_deadline().map(tokio::time::Instant::from_std);
+            tokio::select! {
+                // An error of the socket shows with the next read.
+                _ = self.stream.readable() => {}
+                _ = self.stream.writable(), if writes => {}
+                () = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now)), if due.is_some() => {
+                    self.client.handle_deadline(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Writes once; false when there is nothing to do.
+    fn write(&mut self) -> bool {
+        if self.over || self.client.output().is_empty() {
+            return false;
+        }
+        match self.stream.try_write(self.client.output()) {
+            Ok(count) => self.client.advance_output(Instant::now(), count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => self.close(),
+        }
+        true
+    }
+
+    /// Reads once; false when there is nothing to do.
+    fn read(&mut self) -> bool {
+        if self.over {
+            return false;
+        }
+        match self.stream.try_read(&mut self.buffer) {
+            Ok(0) => self.close(),
+            Ok(count) => self.client.handle_input(Instant::now(), self.buffer.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => self.close(),
+        }
+        true
+    }
+
+    fn close(&mut self) {
+        self.client.handle_closed();
+        self.over = true;
+    }
+
+    /// Hands an event of the broker to the endpoint.
+    async fn handle(&mut self, event: ClientEvent) -> Result<(), Failure> {
+        let session = self.id;
+        let event = match event {
+            ClientEvent::Connected(_) => Event::Opened { session },
+            ClientEvent::Disconnected(why) => return Err(failure(why)),
+            ClientEvent::Published(it) => {
+                let Some(job) = take(&mut self.published, &it.token) else { return Ok(()) };
+                Event::Done { job, outcome: Ok(Outcome { code: it.reason_code, why: it.reason_string }) }
+            }
+            ClientEvent::Undelivered(it) => {
+                let Some(job) = take(&mut self.published, &it.token) else { return Ok(()) };
+                Event::Done { job, outcome: Err(Failure::Invalid(it.cause.to_string())) }
+            }
+            ClientEvent::Subscribed(it) => {
+                let Some(job) = take(&mut self.requested, &it.token) else { return Ok(()) };
+                let code = it.reason_codes.first().copied();
+                let code = code.unwrap_or(tidegate_client::ReasonCode::UnspecifiedError);
+                Event::Done { job, outcome: Ok(Outcome { code, why: it.reason_string }) }
+            }
+            ClientEvent::Message(message) => {
+                let delivery = message.delivery.map(|delivery| {
+                    self.last_delivery += 1;
+                    self.deliveries.insert(self.last_delivery, delivery);
+                    self.last_delivery
+                });
+                let subscriptions = message.subscription_identifiers.clone();
+                Event::Message { session, delivery, subscriptions, message: Box::new(shown(*message)) }
+            }
+            _ => return Ok(()),
+        };
+        self.events.send(event).await.map_err(|_| Failure::Closed)
+    }
+
+    /// Does what the endpoint asks.
+    async fn obey(&mut self, command: Command) {
+        let now = Instant::now();
+        let refused = match command {
+            Command::Publish { job, message } => match self.client.publish(now, *message) {
+                Ok(token) => {
+                    self.published.push((token, job));
+                    None
+                }
+                Err(error) => Some((job, error.to_string())),
+            },
+            Command::Subscribe { job, subscription, filter, qos, retained } => {
+                let retain_handling =
+                    if retained { RetainHandling::SendAtSubscribe } else { RetainHandling::DoNotSend };
+                let options = SubscriptionOptions { qos, no_local: false, retain_as_published: true, retain_handling };
+                let request = SubscribeRequest {
+                    subscriptions: vec![(filter, options)],
+                    subscription_identifier: NonZeroU32::new(subscription),
+                    ..SubscribeRequest::default()
+                };
+                match (self.client.subscribe(now, &request), job) {
+                    (Ok(token), Some(job)) => {
+                        self.requested.push((token, job));
+                        None
+                    }
+                    (Err(error), Some(job)) => Some((job, error.to_string())),
+                    (_, None) => None,
+                }
+            }
+            Command::Unsubscribe { filter } => {
+                let request = UnsubscribeRequest { filters: vec![filter], ..UnsubscribeRequest::default() };
+                // A connection that is over has no subscription.
+                let _ = self.client.unsubscribe(now, &request);
+                None
+            }
+            Command::Acknowledge { delivery } => {
+                if let Some(delivery) = self.deliveries.remove(&delivery) {
+                    self.client.acknowledge(now, delivery);
+                }
+                None
+            }
+            Command::Read { job, topic } => {
+                self.ask(job, topic);
+                None
+            }
+        };
+        if let Some((job, why)) = refused {
+            // The endpoint has stopped if the channel is closed.
+            let _ = self.events.send(Event::Done { job, outcome: Err(Failure::Invalid(why)) }).await;
+        }
+    }
+
+    /// Asks for a retained message, beside the session.
+    fn ask(&self, job: JobId, topic: String) {
+        let (gateway, caller) = (Arc::clone(&self.stay.gateway), self.caller.clone());
+        let (client_id, events) = (self.stay.client_id.clone(), self.events.clone());
+        tokio::spawn(async move {
+            let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
+            let outcome = asked.unwrap_or(Err(ReadError::Unavailable)).map(|message| message.map(Box::new));
+            // The endpoint has stopped if the channel is closed.
+            let _ = events.send(Event::Read { job, outcome }).await;
+        });
+    }
+
+    /// Says goodbye to the broker, as far as the socket takes it at once.
+    async fn leave(mut self) {
+        // A connection that is over needs no goodbye.
+        let _ = self.client.disconnect(Instant::now(), &DisconnectRequest::default());
+        while self.write() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn take<T: PartialEq>(waiting: &mut Vec<(T, JobId)>, token: &T) -> Option<JobId> {
+    let at = waiting.iter().position(|(other, _)| other == token)?;
+    Some(waiting.swap_remove(at).1)
+}

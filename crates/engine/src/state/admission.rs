@@ -1,0 +1,80 @@
+//! Room in queues for a PUBLISH.
+
+use crate::ids::SessionKey;
+use crate::now::Millis;
+use crate::publish::admission::{Full, Wanted};
+use crate::session::BlockedPublisher;
+use crate::settings::OverflowPolicy;
+use crate::state::ShardState;
+use crate::topics::Route;
+use tidegate_mqtt::QoS;
+
+impl ShardState {
+    /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note
+    /// who waits for it, if anyone does; their number is returned.
+    pub(crate) fn rejecting(
+        &mut self,
+        now: Millis,
+        route: &Route,
+        wanted: &Wanted<'_>,
+        not_to: Option<SessionKey>,
+        waits: Option<BlockedPublisher>,
+    ) -> Result<Vec<SessionKey>, Full> {
+        let mut sessions = Vec::new();
+        let (mut first, mut asked) = (None, 0);
+        for target in route.targets() {
+            let qos = target.qos().min(wanted.qos);
+            if self.sessions.get(target.session.0).is_none() {
+                // It has ended, and its subscriptions are being removed.
+                continue;
+            }
+            let own = target.options.no_local() && not_to == Some(target.session);
+            let bounds = self.overflow.bounds_of(&self.sessions, target.session, wanted.topic);
+            if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {
+                continue;
+            }
+            if self.has_room_now(now, target.session, wanted) {
+                sessions.push(target.session);
+                continue;
+            }
+            first = first.or(Some(target.session));
+            let Some(flow) = self.sessions.get_mut(target.session.0).map(crate::session::Session::flow_mut) else {
+                continue;
+            };
+            flow.full_at = Some(bounds);
+            if let Some(publisher) = waits {
+                if !flow.blocking.contains(&publisher) {
+                    flow.blocking.push(publisher);
+                    asked += 1;
+                }
+                self.blockers.insert(target.session.0);
+            }
+        }
+        first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
+    }
+
+    /// Whether a session's queue can take a message without dropping any, after what has expired has left it.
+    pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+        if !self.has_queue_room(to, wanted) {
+            let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
+            self.has_room_after_expiry(now, to, &bounds, wanted.cost);
+            self.is_over_ceiling_after_expiry(now, to);
+        }
+        self.has_queue_room(to, wanted)
+    }
+
+    /// Whether a session's queue could take a message now without dropping any.
+    fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+        let Some(session) = self.sessions.get(to.0) else { return false };
+        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
+        let (reserved, reserved_bytes) = self.reservations.of(to);
+        let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
+        let away = session.connection.is_none();
+        let queues = waiting > 0 || away;
+        if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
+            return false;
+        }
+        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
+            && !(queues && self.memory.is_over_ceiling())
+    }
+}

@@ -1,0 +1,60 @@
+//! Queued messages expire.
+
+use crate::ids::SessionKey;
+use crate::message::MessageRef;
+use crate::now::Millis;
+use crate::session::Delivery;
+use crate::settings::overflow::Bounds;
+use crate::state::ShardState;
+use crate::telling::reason::Reason;
+
+impl ShardState {
+    /// Whether a queue has room for a message of this cost, after what has expired has left it.
+    pub(crate) fn has_room_after_expiry(&mut self, now: Millis, to: SessionKey, bounds: &Bounds, cost: u64) -> bool {
+        loop {
+            let (reserved, reserved_bytes) = self.reservations.of(to);
+            let session = self.sessions.get(to.0);
+            let flow = session.and_then(|session| session.flow.as_ref());
+            let (waiting, bytes) = flow.map_or((0, 0), |flow| flow.waiting());
+            if bounds.fits(waiting + reserved, bytes + reserved_bytes, cost) {
+                return true;
+            }
+            if self.expire_next(now, to) == 0 {
+                return false;
+            }
+        }
+    }
+
+    /// Whether the shard is above its memory ceiling also after what has expired in this queue has left it.
+    pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
+        while self.memory.is_over_ceiling() {
+            if self.expire_next(now, to) == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes from a session's queue what expired first, in memory, or some of what did in the store; returns how many messages.
+    pub(crate) fn expire_next(&mut self, now: Millis, to: SessionKey) -> u64 {
+        let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
+        let Some(flow) = session.flow.as_mut() else { return 0 };
+        let Some(delivery) = flow.queue.pop_expired(now) else {
+            let expired = self.sessions.expire_in_tail(&mut self.memory, &mut self.journal, now, to);
+            self.counters.dropped[Reason::MessageExpired.number()] += expired;
+            return expired;
+        };
+        flow.queue_bytes -= delivery.cost();
+        self.memory.forget_queued(delivery.cost());
+        self.drop_expired(to, &delivery);
+        1
+    }
+
+    /// A message that was taken from a queue has expired.
+    pub(crate) fn drop_expired(&mut self, to: SessionKey, delivery: &Delivery) {
+        let message: &MessageRef = &delivery.message;
+        self.reports().discard_for(Reason::MessageExpired, to, message);
+        let stored = self.sessions.get(to.0).and_then(|session| session.stored);
+        self.journal.forget_stored(stored, delivery.number);
+    }
+}

@@ -1,0 +1,66 @@
+//! The end of a long queue is left to the store and read again.
+
+use crate::ids::SessionKey;
+use crate::message::Publication;
+use crate::session::Delivery;
+use crate::session::tail::Tail;
+use crate::state::ShardState;
+
+impl ShardState {
+    /// Writes a message that a stored session is owed behind what its queue holds in memory, if it belongs there; says
+    /// whether it did.
+    pub(crate) fn enqueue_in_store(
+        &mut self,
+        publication: &mut Publication<'_>,
+        to: SessionKey,
+        terms: &crate::session::terms::Terms<'_>,
+        delivery: &Delivery,
+    ) -> bool {
+        let share = self.memory.queue_share();
+        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+        let Some(stored) = session.stored else { return false };
+        let Some(flow) = session.flow.as_mut() else { return false };
+        let cost = delivery.cost();
+        let stays = self.moving.has(crate::ids::partition_of(session.tenant, &session.client_id));
+        let beyond = flow.tail.is_some()
+            || (!stays && !flow.queue.is_empty() && flow.queue_bytes + cost > share && flow.queue.is_in_order());
+        if !beyond || !may_leave_memory(delivery) {
+            return false;
+        }
+        flow.keeps_qos0 |= publication.qos < delivery.qos;
+        let number = flow.number();
+        let batch = self.journal.sequence();
+        let tail = flow.tail.get_or_insert_with(|| Box::new(Tail { first: number, ..Tail::default() }));
+        tail.messages += 1;
+        tail.bytes += cost;
+        tail.batch = batch;
+        tail.runs.add(number, publication.expires_at, cost);
+        // What several sessions share is read by another key, so that such a message is written for each of them.
+        let wide = std::mem::replace(&mut publication.wide, false);
+        self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
+        publication.wide = wide;
+        self.memory.stored_messages += 1;
+        self.memory.stored_bytes += cost;
+        self.sessions.count_runs(&mut self.memory, to);
+        true
+    }
+}
+
+/// Whether a message may wait outside memory.
+fn may_leave_memory(delivery: &Delivery) -> bool {
+    delivery.qos != tidegate_mqtt::QoS::AtMostOnce
+        && delivery.group.is_none()
+        && !delivery.latest
+        && delivery.message.priority == 0
+}
+
+impl ShardState {
+    /// Asks again for what could not be seen before a commit.
+    pub(crate) fn read_committed(&mut self, committed: u64) {
+        while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {
+            self.to_read.pop_front();
+            let share = self.memory.queue_share();
+            self.sessions.read_ahead(share, &self.journal, &mut self.events, key);
+        }
+    }
+}

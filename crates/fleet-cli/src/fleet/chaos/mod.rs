@@ -1,0 +1,334 @@
+//! `tidegate fleet chaos`: strikes the processes of a running fleet, and keeps books of messages meanwhile.
+
+mod books;
+mod plan;
+mod probe;
+
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use clap::Args as ClapArgs;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tidegate_client::{TopicFilterBuf, TopicNameBuf};
+use tidegate_process::signals::BrokerSignals;
+
+use super::arguments::time;
+use crate::local::{FleetArgs, ManagerState, text_of};
+use books::Sums;
+use plan::{Bounds, Chooser, Fault, Member, Strike};
+use probe::{Load, Probe};
+use tidegate_terminal::{Exit, print_and_exit, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate fleet chaos --for 60s
+  tidegate fleet chaos --for 10m --every 20s --faults kill,stop --seed 7 --json
+
+It kills, stops (SIGSTOP, later SIGCONT) and slows processes of a fleet that runs on this machine, one at a time, and publishes and
+receives numbered messages of QoS 1 meanwhile. A message that was acknowledged and does not come counts as lost. The next strike waits
+until the fleet has recovered from the one before. The same seed draws the same strikes from the same members.
+Exit codes: 0 nothing was lost and the fleet has recovered each time, 1 otherwise, 2 the command line is wrong.
+More: docs/manager.md.";
+
+/// How often the fleet is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// A slowed process works for a tenth of this time, again and again.
+const SLICE: Duration = Duration::from_millis(50);
+/// How long the first message may take.
+const BEGIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// The flags of `tidegate fleet chaos`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(about = "Kill, stop and slow processes of a running fleet, and report loss and recovery", after_help = EXAMPLES)]
+pub struct ChaosArgs {
+    #[command(flatten)]
+    fleet: FleetArgs,
+    /// How long the fleet is struck
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = time)]
+    length: Duration,
+    /// Mean time between two strikes
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    every: Duration,
+    /// Repeats the choices of a run; random when absent
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What happens to processes
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "kill,stop,slow")]
+    faults: Vec<Fault>,
+    /// Whose processes are struck: broker, orchestrator
+    #[arg(long, value_delimiter = ',', default_value = "broker,orchestrator", value_parser = ["broker", "orchestrator"])]
+    levels: Vec<String>,
+    /// Longest stop or slowness
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    longest: Duration,
+    /// How long the fleet may take to recover from a strike, and missing messages to come at the end
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    recovery: Duration,
+    /// Messages per second
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+    /// Bytes of a message
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(24..=1_000_000))]
+    size: u32,
+    /// User name of the clients
+    #[arg(long)]
+    username: Option<String>,
+    /// A file whose first line is their password
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A strike that was made.
+struct Struck {
+    strike: Strike,
+    /// Since the beginning.
+    at: Duration,
+    /// Until a message that was sent after the strike came.
+    carried: Option<Duration>,
+    /// Until the fleet had its size again.
+    healed: Option<Duration>,
+}
+
+/// Strikes the fleet.
+pub(super) fn run(args: &ChaosArgs) -> Exit {
+    match strike_all(args) {
+        Ok((text, true)) => print_and_exit(&text, Exit::Ok),
+        Ok((text, false)) => print_and_exit(&text, Exit::Failure),
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+/// The report, and whether all went well.
+fn strike_all(args: &ChaosArgs) -> Result<(String, bool), String> {
+    let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
+    let first = status(args)?;
+    if members(&first).is_empty() {
+        return Err("no process of the fleet is on this machine".to_owned());
+    }
+    let probe = Probe::start(endpoints(&first), &load(args, seed)?)?;
+    let struck = strike_for(args, seed, &first, &probe, &mut signals);
+    probe.shared.fall_silent();
+    let end = Instant::now() + args.recovery;
+    while Instant::now() < end && !(probe.shared.is_settled() && probe.shared.books().sums().lost == 0) {
+        rest(LOOK);
+    }
+    let settled = probe.shared.is_settled();
+    let sums = probe.shared.books().sums();
+    probe.stop();
+    let struck = struck?;
+    let well = settled && sums.lost == 0 && struck.iter().all(|it| it.carried.is_some() && it.healed.is_some());
+    let text =
+        if args.json { format!("{}\n", as_json(seed, &struck, sums, settled)) } else { shown(seed, &struck, sums) };
+    Ok((text, well))
+}
+
+fn load(args: &ChaosArgs, seed: u64) -> Result<Load, String> {
+    let password = args.password_file.as_ref().map(|file| {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
+        Ok::<_, String>(text.lines().next().unwrap_or_default().as_bytes().to_vec())
+    });
+    let name = format!("chaos/{seed:x}-{}", std::process::id());
+    Ok(Load {
+        topic: TopicNameBuf::new(name.clone()).map_err(|error| error.to_string())?,
+        filter: TopicFilterBuf::new(name).map_err(|error| error.to_string())?,
+        user_name: args.username.clone(),
+        password: password.transpose()?,
+        rate: args.rate,
+        size: usize::try_from(args.size).unwrap_or(usize::MAX),
+    })
+}
+
+/// What the manager says.
+fn status(args: &ChaosArgs) -> Result<Value, String> {
+    let known = args.fleet.find().and_then(|place| place.known()).map_err(|error| error.to_string())?;
+    if known.manager != ManagerState::Running {
+        return Err(
+            "the fleet has no manager that runs, and nothing would heal it: start it with `tidegate up`".to_owned()
+        );
+    }
+    Ok(known.status)
+}
+
+fn endpoints(status: &Value) -> Vec<String> {
+    status["endpoints"].as_array().into_iter().flatten().map(text_of).collect()
+}
+
+/// The processes of this machine.
+fn members(status: &Value) -> Vec<Member> {
+    let mut found = Vec::new();
+    for level in ["broker", "orchestrator"] {
+        for resource in status["levels"][level]["resources"].as_array().into_iter().flatten() {
+            if let Some(pid) = resource["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()) {
+                found.push(Member { name: text_of(&resource["name"]), level: level.to_owned(), pid });
+            }
+        }
+    }
+    found
+}
+
+/// How many of each level serve, and whether nothing is under way.
+fn size(status: &Value) -> ([u64; 2], bool) {
+    let serving =
+        ["broker", "orchestrator"].map(|level| status["levels"][level]["serving"].as_u64().unwrap_or_default());
+    let is_quiet = status["actions"].as_array().is_none_or(Vec::is_empty);
+    (serving, is_quiet)
+}
+
+fn strike_for(
+    args: &ChaosArgs,
+    seed: u64,
+    first: &Value,
+    probe: &Probe,
+    signals: &mut BrokerSignals,
+) -> Result<Vec<Struck>, String> {
+    let shared = &probe.shared;
+    let begin = Instant::now();
+    while !shared.books().has_begun() {
+        if begin.elapsed() > BEGIN_LIMIT {
+            return Err("the fleet carries no message".to_owned());
+        }
+        rest(LOOK);
+    }
+    let (faults, levels) = (args.faults.clone(), args.levels.clone());
+    let mut chooser = Chooser::new(seed, Bounds { faults, levels, every: args.every, longest: args.longest });
+    let (full, mut struck, mut now) = (size(first).0, Vec::new(), first.clone());
+    let end = Instant::now() + args.length;
+    while let Some(strike) = chooser.next(&members(&now)) {
+        if Instant::now() + strike.pause >= end || !pause(strike.pause, signals) {
+            break;
+        }
+        let at = shared.now();
+        shared.books().expect_news();
+        carry_out(&strike, signals)?;
+        let (mut carried, mut healed) = (None, None);
+        let limit = Instant::now() + args.recovery;
+        while (carried.is_none() || healed.is_none()) && Instant::now() < limit && !signals.stop_is_asked() {
+            now = status(args)?;
+            shared.set_endpoints(endpoints(&now));
+            carried = shared.books().news().map(|news| news.saturating_sub(at));
+            let (serving, is_quiet) = size(&now);
+            let is_gone = strike.fault == Fault::Kill && members(&now).iter().any(|it| it.pid == strike.member.pid);
+            let is_whole = is_quiet && !is_gone && serving.iter().zip(full).all(|(now, full)| *now >= full);
+            healed = healed.or_else(|| is_whole.then(|| shared.now().saturating_sub(at)));
+            rest(LOOK);
+        }
+        struck.push(Struck { strike, at, carried, healed });
+    }
+    Ok(struck)
+}
+
+/// Does nothing for some time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "pauses are what chaos consists of, and a fleet is looked at now and then"
+)]
+fn rest(length: Duration) {
+    std::thread::sleep(length);
+}
+
+/// Waits; false when the user ends it.
+fn pause(length: Duration, signals: &mut BrokerSignals) -> bool {
+    let end = Instant::now() + length;
+    while Instant::now() < end && !signals.stop_is_asked() {
+        rest(LOOK.min(end.saturating_duration_since(Instant::now())));
+    }
+    !signals.stop_is_asked()
+}
+
+/// A stopped process, which continues in any case.
+struct Stopped(Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // A process that has ended cannot go on.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+fn carry_out(strike: &Strike, signals: &mut BrokerSignals) -> Result<(), String> {
+    let Some(pid) = Pid::from_raw(strike.member.pid) else { return Ok(()) };
+    let cannot = |error| format!("cannot signal {} (process {}): {error}", strike.member.name, strike.member.pid);
+    let stop = || match kill_process(pid, Signal::STOP) {
+        Ok(()) => Ok(Some(Stopped(pid))),
+        // Its manager has ended it meanwhile.
+        Err(rustix::io::Errno::SRCH) => Ok(None),
+        Err(error) => Err(cannot(error)),
+    };
+    match strike.fault {
+        Fault::Kill => match kill_process(pid, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(cannot(error)),
+        },
+        Fault::Stop => {
+            let stopped = stop()?;
+            pause(strike.length, signals);
+            drop(stopped);
+            Ok(())
+        }
+        Fault::Slow => {
+            let end = Instant::now() + strike.length;
+            while Instant::now() < end && !signals.stop_is_asked() {
+                let stopped = stop()?;
+                rest(SLICE * 9 / 10);
+                drop(stopped);
+                rest(SLICE / 10);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn as_json(seed: u64, struck: &[Struck], sums: Sums, settled: bool) -> Value {
+    let strike = |it: &Struck| {
+        json!({
+            "at_ms": millis(it.at), "member": it.strike.member.name, "level": it.strike.member.level,
+            "fault": it.strike.fault.name(),
+            "length_ms": (it.strike.fault != Fault::Kill).then(|| millis(it.strike.length)),
+            "carried_ms": it.carried.map(millis), "healed_ms": it.healed.map(millis),
+        })
+    };
+    json!({
+        "seed": seed, "strikes": struck.iter().map(strike).collect::<Vec<_>>(),
+        "sent": sums.sent, "acknowledged": sums.acknowledged, "received": sums.received, "twice": sums.twice,
+        "lost": sums.lost, "settled": settled, "longest_silence_ms": millis(sums.longest_silence),
+    })
+}
+
+fn shown(seed: u64, struck: &[Struck], sums: Sums) -> String {
+    let mut text = format!("seed {seed}\n");
+    let time = |length: Option<Duration>| length.map_or_else(|| "never".to_owned(), |it| format!("{} ms", millis(it)));
+    for it in struck {
+        let Struck { strike, at, carried, healed } = it;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:>8} ms  {:<4} {:<18} messages again after {}, whole again after {}",
+            millis(*at),
+            strike.fault.name(),
+            strike.member.name,
+            time(*carried),
+            time(*healed)
+        );
+    }
+    let Sums { sent, acknowledged, received, twice, lost, longest_silence } = sums;
+    let _ = writeln!(
+        text,
+        "{} strikes; {sent} messages sent, {acknowledged} acknowledged, {received} received, {twice} twice, {lost} lost; longest silence {} ms",
+        struck.len(),
+        millis(longest_silence)
+    );
+    text
+}

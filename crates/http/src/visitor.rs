@@ -1,0 +1,153 @@
+//! The client behind an HTTP connection: its credentials, and its session at the broker.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
+use hyper::{HeaderMap, Request};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::answer::{Answer, bad, not_let_in};
+use crate::fields::parameters;
+use crate::queue::Queues;
+use crate::session::{Credentials, Session, Term};
+use crate::{Caller, Gateway, TlsSession};
+
+/// Bodies that are read at once on a connection.
+pub(crate) const MAX_BODIES: usize = 4;
+
+/// One HTTP connection.
+pub(crate) struct Visitor {
+    pub(crate) gateway: Arc<dyn Gateway>,
+    pub(crate) listener: u16,
+    pub(crate) peer: SocketAddr,
+    pub(crate) tls: Option<TlsSession>,
+    /// Longest body, bytes.
+    pub(crate) max_body: usize,
+    /// Origins of pages that may use the listener.
+    pub(crate) origins: Arc<[String]>,
+    /// Whether only programs of this machine reach the socket that accepted the connection.
+    pub(crate) is_loopback: bool,
+    pub(crate) stop: watch::Receiver<bool>,
+    /// The session of the last request, and its credentials.
+    pub(crate) session: Mutex<Option<(Credentials, Session)>>,
+    /// The queues of all connections.
+    pub(crate) queues: Arc<Queues>,
+    /// Bounds the bodies that are read at once.
+    pub(crate) bodies: Semaphore,
+    /// Bounds the histories that are read at once on all connections.
+    pub(crate) readings: Arc<Semaphore>,
+    /// The place of the connection at the listener.
+    pub(crate) place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Visitor {
+    /// The session of these credentials stays with the connection; the credentials and its client id.
+    pub(crate) async fn identified(&self, headers: &HeaderMap) -> Result<(Credentials, String), Box<Answer>> {
+        let mut place = self.session.lock().await;
+        let (credentials, session) = self.enter(&mut place, headers).await?;
+        let found = (credentials.clone(), session.client_id().to_owned());
+        *place = Some((credentials, session));
+        Ok(found)
+    }
+
+    /// The session of these credentials leaves the connection.
+    pub(crate) async fn taken(&self, headers: &HeaderMap) -> Result<Session, Box<Answer>> {
+        let mut place = self.session.lock().await;
+        self.enter(&mut place, headers).await.map(|(_, session)| session)
+    }
+
+    /// The session for these credentials: the last request's, or a new one.
+    pub(crate) async fn enter(
+        &self,
+        place: &mut Option<(Credentials, Session)>,
+        headers: &HeaderMap,
+    ) -> Result<(Credentials, Session), Box<Answer>> {
+        let credentials = self.credentials(headers)?;
+        if let Some((known, mut session)) = place.take()
+            && known == credentials
+            && session.is_alive()
+        {
+            return Ok((known, session));
+        }
+        let gateway = Arc::clone(&self.gateway);
+        let session = Session::open(gateway, self.caller(&credentials), &credentials, Term::Connection).await;
+        session.map(|session| (credentials, session)).map_err(|failure| Box::new(not_let_in(failure)))
+    }
+
+    /// The credentials of a request. An API key names its user.
+    pub(crate) fn credentials(&self, headers: &HeaderMap) -> Result<Credentials, Box<Answer>> {
+        let mut found = credentials(headers)?;
+        if let (None, Some(token)) = (&found.user_name, &found.password) {
+            found.user_name = self.gateway.user_of_key(token);
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn caller(&self, credentials: &Credentials) -> Caller {
+        let user_name = credentials.user_name.clone();
+        Caller { listener: self.listener, peer: self.peer, tls: self.tls.clone(), user_name }
+    }
+}
+
+/// The parameters of a request.
+pub(crate) fn query(request: &Request<Incoming>) -> Result<Vec<(String, String)>, Box<Answer>> {
+    parameters(request.uri().query().unwrap_or_default()).map_or_else(|| bad("the query has wrong escapes"), Ok)
+}
+
+/// The credentials of a request: a name and a password (`Basic`), or a token (`Bearer`), which is a password
+/// without a name.
+fn credentials(headers: &HeaderMap) -> Result<Credentials, Box<Answer>> {
+    let Some(value) = headers.get(AUTHORIZATION) else {
+        let password = socket_token(headers).map(|token| token.as_bytes().to_vec());
+        return Ok(Credentials { user_name: None, password });
+    };
+    let text = value.to_str().unwrap_or_default();
+    let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(Credentials { user_name: None, password: Some(rest.trim().as_bytes().to_vec()) });
+    }
+    let decoded = STANDARD.decode(rest.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"));
+    let Some(decoded) = decoded else { return bad("`Authorization` is neither Basic nor Bearer") };
+    let at = decoded.iter().position(|byte| *byte == b':');
+    let (name, password) = decoded.split_at(at.unwrap_or(decoded.len()));
+    let Ok(name) = std::str::from_utf8(name) else { return bad("the user name is no UTF-8") };
+    Ok(Credentials { user_name: Some(name.to_owned()), password: password.get(1..).map(<[u8]>::to_vec) })
+}
+
+/// The token that a page shows for a WebSocket: browsers let it name subprotocols, and no other header.
+fn socket_token(headers: &HeaderMap) -> Option<&str> {
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).find_map(|one| one.trim().strip_prefix("bearer."))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        headers
+    }
+
+    #[test]
+    fn credentials_are_a_name_and_a_password_or_a_token() {
+        let of = |value: &str| credentials(&with(AUTHORIZATION, value)).ok();
+        let ann = |password: Option<&str>| {
+            Some(Credentials { user_name: Some("ann".into()), password: password.map(|it| it.as_bytes().to_vec()) })
+        };
+        assert_eq!(of("Basic YW5uOmE6Yg=="), ann(Some("a:b")));
+        assert_eq!(of("basic YW5u"), ann(None));
+        let token = Credentials { user_name: None, password: Some(b"ey.x".to_vec()) };
+        assert_eq!(of("Bearer ey.x"), Some(token));
+        assert_eq!(of("Digest x"), None);
+        assert_eq!(of("Basic !"), None);
+        assert_eq!(credentials(&HeaderMap::new()).ok(), Some(Credentials::default()));
+    }
+}

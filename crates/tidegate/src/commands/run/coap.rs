@@ -1,0 +1,99 @@
+//! The listeners of a broker for CoAP.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_coap::{Caller, DoorSettings, Gateway, ReadError, Running, Settings, Shown};
+use tidegate_config::Config;
+use tidegate_http::Gateway as _;
+
+use super::http::ToNode;
+
+/// Sessions of a listener that names no limit. Each holds three files.
+const MAX_SESSIONS: u32 = 256;
+/// Longest body, bytes: the blocks of a longer one would take minutes.
+const MAX_BODY: usize = 1 << 20;
+
+/// The node, for CoAP clients: their sessions are like sessions of HTTP clients.
+struct ToSessions(ToNode);
+
+impl ToSessions {
+    fn caller(caller: &Caller) -> tidegate_http::Caller {
+        let Caller { listener, peer, user_name } = caller.clone();
+        tidegate_http::Caller { listener, peer, tls: None, user_name }
+    }
+}
+
+impl Gateway for ToSessions {
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
+        self.0.connect(&Self::caller(caller), draw)
+    }
+
+    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError> {
+        let read = self.0.retained(&Self::caller(caller), client_id, topic);
+        let shown = |message: tidegate_http::RetainedMessage| {
+            let tidegate_http::RetainedMessage { qos, payload, properties } = message;
+            Shown { topic: topic.to_owned(), qos, retain: true, payload, properties }
+        };
+        read.map(|message| message.map(shown)).map_err(|error| match error {
+            tidegate_http::ReadError::NotAuthorized => ReadError::NotAuthorized,
+            tidegate_http::ReadError::InvalidTopic => ReadError::InvalidTopic,
+            tidegate_http::ReadError::Elsewhere => ReadError::Elsewhere,
+            tidegate_http::ReadError::SessionElsewhere => ReadError::SessionElsewhere,
+            // CoAP asks for no histories.
+            tidegate_http::ReadError::Unavailable | tidegate_http::ReadError::Missing => ReadError::Unavailable,
+        })
+    }
+
+    fn user_of_key(&self, token: &[u8]) -> Option<String> {
+        self.0.user_of_key(token)
+    }
+
+    fn left(&self, client_id: &str) {
+        self.0.left(client_id);
+    }
+}
+
+/// The listeners for CoAP of a broker.
+#[derive(Debug, Default)]
+pub(crate) struct CoapListeners(Option<Running>);
+
+impl CoapListeners {
+    /// Listens and serves, where the configuration has such listeners.
+    ///
+    /// # Errors
+    /// In words for people, when an address is taken or the system has nothing left.
+    pub(crate) fn start(config: &Config, gateway: ToNode) -> Result<Self, String> {
+        let mut doors = Vec::new();
+        for (listener, number) in config.listeners.iter().zip(0..) {
+            let Some(at) = listener.address.host_port().filter(|_| listener.address.is_coap()) else { continue };
+            let addresses = at.resolve().map_err(|error| format!("cannot listen on {}: {error}", listener.address))?;
+            let sessions = if listener.max_connections == 0 { MAX_SESSIONS } else { listener.max_connections };
+            let settings = Settings {
+                max_sessions: usize::try_from(sessions).unwrap_or(usize::MAX),
+                max_body: usize::try_from(listener.max_packet_size.0).unwrap_or(usize::MAX).min(MAX_BODY),
+                authenticates: config.asks_who(listener),
+            };
+            doors.push(DoorSettings { listener: number, name: listener.name.clone(), addresses, settings });
+        }
+        if doors.is_empty() {
+            return Ok(Self::default());
+        }
+        let running = tidegate_coap::start(doors, Arc::new(ToSessions(gateway))).map_err(|error| error.to_string())?;
+        Ok(Self(Some(running)))
+    }
+
+    /// The addresses as URLs, for the line that says "ready".
+    pub(crate) fn urls(&self) -> impl Iterator<Item = String> {
+        self.0.iter().flat_map(Running::addresses).map(|(_, at)| format!("coap://{at}"))
+    }
+
+    /// Takes no more requests, and waits for the answers under way, within `grace`.
+    pub(crate) fn stop(self, grace: Duration) {
+        if let Some(running) = self.0 {
+            running.stop(grace);
+        }
+    }
+}
