@@ -44,7 +44,9 @@ pub fn check(config: &Config, findings: &mut Findings) {
                 .hint("use embedded://DIRECTORY, nats:// or kafka://, or no cluster"),
         ),
         Some(parsed) => {
-            bus_problem(&parsed).into_iter().for_each(|problem| find("bus", problem));
+            if let Some(problem) = bus_problem(&parsed) {
+                find("bus", problem);
+            }
         }
     }
     if cluster.bus_certificate.is_some() != cluster.bus_key.is_some() {
