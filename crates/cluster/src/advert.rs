@@ -21,6 +21,7 @@ pub struct Addresses {
 
 /// The record in which a node describes itself; the latest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the record has it")]
 pub struct Advert {
     /// Which life of the node says so.
     pub life: u64,
