@@ -48,6 +48,7 @@ fn advert() -> Advert {
         arrived: BTreeSet::from([11]),
         refused: BTreeSet::from([12, 13]),
         kept: true,
+        orchestrator: false,
         known: Some(Box::new(table())),
         leads: true,
         ended: BTreeMap::from([("c".into(), 8)]),

@@ -71,18 +71,17 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl In
 /// A page for a browser, the paths for other clients.
 #[cfg(feature = "page")]
 fn pages<S: Control>() -> Router<Arc<S>> {
-    let index =
-        |headers: HeaderMap| async move { if page::is_wanted(&headers) { page::html() } else { paths().await } };
+    let index = |headers: HeaderMap| async move { if page::is_wanted(&headers) { page::html() } else { paths() } };
     Router::new().route("/", get(index)).route("/console.css", get(page::style)).route("/console.js", get(page::script))
 }
 
 /// The paths, for a browser, too: this program was built without the page.
 #[cfg(not(feature = "page"))]
 fn pages<S: Control>() -> Router<Arc<S>> {
-    Router::new().route("/", get(paths))
+    Router::new().route("/", get(async || paths()))
 }
 
-async fn paths() -> Response {
+fn paths() -> Response {
     text(StatusCode::OK, TEXT, format!("tidegate\n\n{}\n", PATHS.join("\n")))
 }
 
