@@ -168,15 +168,6 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Longest body of a request, bytes.
     pub max_body: usize,
-    /// Whether the broker asks who clients are, so that credentials that it accepts prove an address.
-    pub authenticates: bool,
-}
-
-impl Settings {
-    /// Whether credentials that the broker accepts prove an address.
-    const fn proves(&self, credentials: &Credentials) -> bool {
-        self.authenticates && credentials.password.is_some()
-    }
 }
 
 /// A request that is under way.

@@ -56,7 +56,7 @@ impl World {
     }
 
     fn new() -> Self {
-        Self::with(Settings { max_sessions: 8, max_body: 4_000, authenticates: false })
+        Self::with(Settings { max_sessions: 8, max_body: 4_000 })
     }
 
     fn collect(&mut self) {
@@ -564,12 +564,31 @@ fn strangers_get_three_times_their_bytes() {
 }
 
 #[test]
-fn accepted_credentials_prove_an_address() {
-    let settings = Settings { max_sessions: 8, max_body: 4_000, authenticates: true };
-    let mut world = World::with(settings);
-    let observe = get(1, "topics/a?username=ann&password=x", &[(option::OBSERVE, b"")]);
-    world.observe(REMOTE, &observe, Some(shown(&[0; 500])));
+fn accepted_credentials_do_not_prove_an_address() {
+    let mut world = World::new();
+    let known = "topics/a?username=ann&password=x";
+    world.hear(REMOTE, &get(1, known, &[(option::OBSERVE, b"")]));
+    assert_eq!(world.asked(), [], "notifications need an address that is proven");
+    let proof = value(&world.one(), option::ECHO).unwrap();
+    let read = get(2, known, &[]);
+    world.hear(REMOTE, &read);
+    world.give(Ok(Some(shown(&[0; 500]))));
+    let answer = world.one();
+    assert_eq!((answer.code, value(&answer, option::ECHO)), (Code::UNAUTHORIZED, Some(proof.clone())));
+    assert!(answer.encode().len() <= 3 * read.encode().len(), "the sender may be another one");
+    world.observe(REMOTE, &get(3, known, &[(option::OBSERVE, b""), (option::ECHO, &proof)]), Some(shown(&[0; 500])));
     assert_eq!(world.one().payload.len(), 500);
+}
+
+#[test]
+fn credentials_do_not_take_the_room_of_proven_addresses() {
+    let mut world = World::new();
+    for client in 0..12_u16 {
+        let from = format!("192.0.2.1:{}", 1_000 + client);
+        world.hear(&from, &put(client, "topics/a?username=ann&password=wrong", &[], b"x"));
+    }
+    assert_eq!(world.asked().len(), 4, "half of the sessions");
+    assert!(world.sent().iter().all(|answer| value(answer, option::ECHO).is_some()));
 }
 
 #[test]
