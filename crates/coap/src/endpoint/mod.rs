@@ -1,8 +1,8 @@
 //! A listener without I/O: datagrams, events of the broker and the time go in, and [`Action`]s come out.
 //!
 //! `requests` reads requests and makes jobs of them, `sessions` has the sessions at the broker, `uploads` puts bodies in
-//! blocks together, `observing` has the observers and their notifications, `sending` answers and repeats, `sweeping`
-//! ends overdue work, and `peer` has the state of a client.
+//! blocks together, `observing` has the observers and their notifications, `waiting` bounds the messages that wait for
+//! them, `sending` answers and repeats, `sweeping` ends overdue work, and `peer` has the state of a client.
 
 mod observing;
 mod peer;
@@ -13,6 +13,7 @@ mod sweeping;
 #[cfg(test)]
 mod tests;
 mod uploads;
+mod waiting;
 mod wire;
 
 use std::collections::HashMap;
