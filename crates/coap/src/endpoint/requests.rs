@@ -122,7 +122,7 @@ impl Endpoint {
             }
             _ => return refuse(Code::NOT_ALLOWED, "GET, PUT and POST are known"),
         };
-        if matches!(what, What::Observe(_)) && !self.wire.is_proven(peer) && !self.settings.proves(&credentials) {
+        if matches!(what, What::Observe(_)) && !self.wire.is_proven(peer) {
             return Err(Box::new(self.wire.challenge(peer)));
         }
         let session = self.session_for(peer, credentials)?;

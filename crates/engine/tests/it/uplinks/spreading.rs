@@ -43,7 +43,9 @@ impl Taken {
 
     /// The slow brokers acknowledge from now on: then each message was taken once, and nothing is owed.
     fn expect_each_once(mut self, world: &World, slow: &[&Broker], others: &[&Broker], count: usize) {
-        slow.iter().for_each(|broker| broker.now(|ways| ways.withholds_acknowledgements = false));
+        for broker in slow {
+            broker.now(|ways| ways.withholds_acknowledgements = false);
+        }
         world.advance(seconds(1));
         for broker in slow.iter().chain(others) {
             self.add(broker);
