@@ -53,7 +53,7 @@ impl Hottest {
     }
 }
 
-/// How long a resource has been hot, and what was done about it.
+/// How long a resource has been hot, and the growths for it.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Skew {
     since: Option<Duration>,
@@ -61,7 +61,7 @@ pub(super) struct Skew {
     growths: u32,
 }
 
-/// What to do about a hot resource.
+/// The action for a hot resource.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Remedy {
     /// It has been hot for that time, which may be a peak.

@@ -18,7 +18,7 @@
 //!   deny are refused for a while.
 //! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is
 //!   not asked for.
-//! - `settled.rs`: whether all has come that brokers gave out before a moment.
+//! - `settled.rs`: whether all messages have arrived that brokers sent before a moment.
 //! - `order.rs`: a topic's messages keep their order while its broker changes. `spread.rs`: without such an order, long
 //!   queues are dealt anew when a broker begins to serve.
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
@@ -220,7 +220,7 @@ pub(crate) struct Uplink {
     /// The last message that had no id.
     pub(crate) last: LastMessage,
     pub(crate) kept: KeptIds,
-    /// What is known of the dead orchestrator whose connection this goes on with.
+    /// The dead orchestrator whose session this connection uses.
     pub(crate) adopted: Option<Box<Adopted>>,
     pub(crate) counters: UplinkCounters,
     pub(crate) last_error: String,
