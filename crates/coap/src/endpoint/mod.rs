@@ -288,7 +288,7 @@ impl Endpoint {
         }
     }
 
-    /// What it has counted, and what it holds now.
+    /// Its numbers.
     pub fn counters(&self) -> Counters {
         let (clients, sessions) = (self.wire.peers.len() as u64, self.sessions.len() as u64);
         Counters { clients, sessions, ..self.wire.counters }
