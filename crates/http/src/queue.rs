@@ -13,7 +13,7 @@ use tidegate_client::{Delivery, Event, Message, QoS, TopicFilterBuf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::counters::HeldCount;
+use crate::counters::OpenCount;
 use crate::message_json::object;
 use crate::session::{Failure, Outcome, Session};
 
@@ -148,7 +148,7 @@ impl Queues {
         &self,
         id: QueueId,
         session: Session,
-        (counted, stop): (HeldCount, watch::Receiver<bool>),
+        (counted, stop): (OpenCount, watch::Receiver<bool>),
     ) -> mpsc::Sender<Order> {
         let (orders, waiting) = mpsc::channel(MAX_ORDERS);
         let run = RandomState::new().hash_one(&id.name);
