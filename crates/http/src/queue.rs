@@ -28,6 +28,8 @@ const MAX_QUEUES_OF_TENANT: usize = 128;
 const MAX_QUEUES_OF_USER: usize = 32;
 /// How long a queue is held without a request. Then its messages wait at the broker.
 const IDLE: Duration = Duration::from_secs(300);
+/// How long the broker may take to answer SUBSCRIBE.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Requests for a queue that wait for its task.
 const MAX_ORDERS: usize = 16;
 
@@ -260,33 +262,39 @@ async fn leave(session: Session, forget: bool, answer: Answer<()>) {
 async fn open(opening: Opening, filters: Vec<TopicFilterBuf>, qos: QoS) -> Result<(Session, Vec<Message>), QueueError> {
     let mut session = Session::open(opening).await.map_err(QueueError::Broker)?;
     let is_new = !session.is_resumed();
-    let subscribed = match filters.is_empty() {
-        true if is_new => Err(QueueError::Missing),
-        true => Ok(Vec::new()),
-        false => subscribe(&mut session, filters, qos).await,
-    };
-    match subscribed {
-        Ok(early) => Ok((session, early)),
+    if is_new && filters.is_empty() {
+        session.leave(true).await;
+        return Err(QueueError::Missing);
+    }
+    let (early, granted) = subscribe(&mut session, filters, qos).await;
+    match granted {
+        Ok(()) => Ok((session, early)),
         Err(error) => {
-            // A session that the broker has ended stays there without a subscription, which is one SUBSCRIBE.
             session.leave(is_new).await;
             Err(error)
         }
     }
 }
 
-/// Subscribes to filters. Retained messages come with those that are new.
+/// Subscribes to filters; the messages that have come before the broker's answer, and whether it grants all filters.
+/// Retained messages come with filters that are new.
 pub(crate) async fn subscribe(
     session: &mut Session,
     filters: Vec<TopicFilterBuf>,
     qos: QoS,
-) -> Result<Vec<Message>, QueueError> {
+) -> (Vec<Message>, Result<(), QueueError>) {
+    if filters.is_empty() {
+        return (Vec::new(), Ok(()));
+    }
     let names: Vec<String> = filters.iter().map(|filter| filter.as_str().to_owned()).collect();
-    let asked = session.subscribe_all(filters, qos, RetainHandling::SendIfNew).await;
-    let (outcomes, early) = asked.map_err(QueueError::Broker)?;
-    match names.into_iter().zip(outcomes).find(|(_, outcome)| outcome.code.is_error()) {
-        Some((name, outcome)) => Err(QueueError::Filter(name, outcome)),
-        None => Ok(early),
+    let asked = session.subscribe_all(filters, qos, RetainHandling::SendIfNew);
+    match tokio::time::timeout(SUBSCRIBE_TIMEOUT, asked).await {
+        Ok(Ok((outcomes, early))) => {
+            let refused = names.into_iter().zip(outcomes).find(|(_, outcome)| outcome.code.is_error());
+            (early, refused.map_or(Ok(()), |(name, outcome)| Err(QueueError::Filter(name, outcome))))
+        }
+        Ok(Err(failure)) => (Vec::new(), Err(QueueError::Broker(failure))),
+        Err(_) => (Vec::new(), Err(QueueError::Gone)),
     }
 }
 
@@ -365,8 +373,9 @@ impl Keeper {
                 let _ = answer.send(acknowledged);
             }
             Order::Subscribe(filters, answer) => {
-                let subscribed = subscribe(&mut self.session, filters, QoS::AtLeastOnce).await;
-                let _ = answer.send(subscribed.map(|early| early.iter().for_each(|message| self.put(message))));
+                let (early, granted) = subscribe(&mut self.session, filters, QoS::AtLeastOnce).await;
+                early.iter().for_each(|message| self.put(message));
+                let _ = answer.send(granted);
             }
             Order::Delete(_) | Order::Leave(_) => {}
         }

@@ -212,9 +212,9 @@ impl Visitor {
             return bad("a subscription needs a `filter` or a `queue`");
         }
         let mut session = self.taken(headers).await?;
-        let early = subscribe(&mut session, filters.clone(), qos).await;
-        match early {
-            Ok(early) => Ok((session, early, None)),
+        let (early, granted) = subscribe(&mut session, filters.clone(), qos).await;
+        match granted {
+            Ok(()) => Ok((session, early, None)),
             Err(error) => {
                 session.leave(false).await;
                 Err(refusal(error))
