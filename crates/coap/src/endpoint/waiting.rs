@@ -38,6 +38,7 @@ impl Endpoint {
     /// QoS 0 are left out first; then a session ends, since its messages of QoS 1 and 2 can neither wait nor be lost.
     pub(super) fn bound_waiting(&mut self, peer: PeerId) {
         while let Some(message) = self.wire.peers.get_mut(&peer).and_then(|known| known.take_oldest(MAX_WAITING)) {
+            self.wire.counters.left_out += 1;
             self.let_go(peer, message);
         }
         loop {
@@ -52,6 +53,7 @@ impl Endpoint {
             let Some(fullest) = fullest else { return };
             let Some(known) = self.wire.peers.get_mut(&fullest) else { return };
             if let Some(message) = known.take_oldest(0) {
+                self.wire.counters.left_out += 1;
                 self.let_go(fullest, message);
             } else if let Some(session) = known.fullest_session() {
                 let why = Some("too many bytes wait for this observer".to_owned());

@@ -8,8 +8,8 @@ mod tls;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
-    AdoptError, DialAttempt, Evicted, ListenerId, Settling, ShardId, UplinkError, UplinkImage, UplinkOptions,
-    UplinkReport,
+    AdoptError, DialAttempt, Evicted, ListenerId, OrchestratorMoves, Settling, ShardId, UplinkError, UplinkImage,
+    UplinkOptions, UplinkReport,
 };
 
 use crate::address::HostPort;
@@ -95,7 +95,7 @@ pub(crate) enum FleetOrder {
     Set { name: String, options: UplinkOptions, done: Sender<Result<(), UplinkError>> },
     /// Drain a broker: give it no more messages.
     Drain { name: String, done: Sender<Result<(), UplinkError>> },
-    /// Connect to a broker as a dead orchestrator; answers with the name under which that is done.
+    /// Connect to a broker with the session of a dead orchestrator; answers with the name of that connection.
     Adopt {
         of: String,
         uplink: Box<UplinkImage>,
@@ -103,7 +103,7 @@ pub(crate) enum FleetOrder {
         options: UplinkOptions,
         answer: Sender<Result<String, AdoptError>>,
     },
-    /// Say whether a broker has brought what it had; the first time it is asked.
+    /// Say whether all messages have arrived that a broker sent before the first such order.
     Settle { name: String, settling: Option<Settling>, answer: Sender<Option<Settling>> },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
@@ -160,38 +160,6 @@ impl NodeHandle {
             identities.drain_broker(name);
         }
         Ok(())
-    }
-
-    /// Connects to a broker as the dead orchestrator `of`, to work off what both still had for each other; returns the
-    /// name under which that is done. `transfer` is the one by which its partitions have come
-    /// ([`NodeHandle::arrive_from_orchestrator`]). [`NodeHandle::settle_broker`] says when it is, and [`NodeHandle::remove_broker`]
-    /// ends it.
-    ///
-    /// # Errors
-    /// When the broker is unknown here, or the image cannot be read.
-    pub fn adopt_broker(&self, of: &str, uplink: UplinkImage, transfer: u64) -> Result<String, AdoptError> {
-        let unknown = || UplinkError::Unknown(uplink.broker.clone());
-        let place = self.dialer().place(&uplink.broker).ok_or_else(unknown)?;
-        let known = self.brokers().list().into_iter().find(|known| known.broker.name == uplink.broker);
-        let options = known.ok_or_else(unknown)?.broker.options;
-        self.dialer().know(&format!("{}@{of}", uplink.broker), place);
-        let (answer, answers) = channel();
-        let (of, uplink) = (of.to_owned(), Box::new(uplink));
-        let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
-        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
-    }
-
-    /// Whether a broker has brought all that it had when it was asked first, without `settling`; returns what is still
-    /// to come.
-    ///
-    /// # Errors
-    /// When the node does not answer.
-    pub fn settle_broker(&self, name: &str, settling: Option<Settling>) -> Result<Option<Settling>, NoAnswer> {
-        let (answer, answers) = channel();
-        let order = FleetOrder::Settle { name: name.to_owned(), settling, answer };
-        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        crate::handle::wait(UPLINK_SHARD, &answers)
     }
 
     /// Removes a broker from the fleet. With `force` others get its pending messages.
@@ -292,10 +260,12 @@ impl Shard {
                 let _ = done.send(self.engine.drain_uplink(now, &name));
             }
             FleetOrder::Adopt { of, uplink, transfer, options, answer } => {
-                let _ = answer.send(self.engine.adopt_uplink(now, &of, &uplink, transfer, options));
+                let _ = answer
+                    .send(OrchestratorMoves::of(&mut self.engine).adopt_uplink(now, &of, &uplink, transfer, options));
             }
             FleetOrder::Settle { name, settling, answer } => {
-                let mut settling = settling.unwrap_or_else(|| self.engine.begin_settling_of(now, &name));
+                let mut settling =
+                    settling.unwrap_or_else(|| OrchestratorMoves::of(&mut self.engine).begin_settling_of(now, &name));
                 let settled = self.engine.settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }

@@ -47,7 +47,7 @@ fn orchestrators_join_and_stop_and_nothing_is_missed() {
     moves::join_and_stop(&mut fleet.cluster);
 }
 
-/// Sessions at both of two orchestrators, of which the second is killed while somebody publishes at QoS 2 at the first.
+/// Two orchestrators have sessions. The second is killed while a client publishes at QoS 2 at the first.
 #[test]
 fn a_killed_orchestrator_costs_no_message() {
     let mut fleet = Fleet::start(2, "2s");
@@ -62,8 +62,8 @@ fn a_killed_orchestrator_costs_no_message() {
         let publishing = scope.spawn(|| publisher.run(&stop));
         let stopping = Stop(&stop);
         pause(300);
-        let (_, anew) = failover::kill(cluster, B);
-        assert_eq!(anew, 0, "all partitions were on the bus");
+        let (_, repeated) = failover::kill(cluster, B);
+        assert_eq!(repeated, 0, "all partitions were on the bus");
         pause(300);
         drop(stopping);
         publishing.join().unwrap()
