@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId, Snapshot};
+use tidegate_engine::{Behind, ImageError, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId, Snapshot};
 
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::shard::Shard;
@@ -84,7 +84,7 @@ pub(crate) enum MoveOrder {
 pub(crate) enum PieceOrder {
     TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Vec<u8>>> },
     EndForwarding { transfer: u64, done: Sender<()> },
-    TakePiece { transfer: u64, piece: Arc<[u8]>, is_last: bool, answer: Sender<PieceAnswer> },
+    TakePiece { transfer: u64, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
 }
 
 /// An answer that waits until earlier writes are committed.
@@ -170,18 +170,25 @@ impl NodeHandle {
         self.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
     }
 
-    /// Delivers a piece that the old home has passed on, and with the last one what was kept back here. Answers when
-    /// it is in the store.
+    /// Delivers a piece that the old home has passed on, and what was kept back here unless more is to come before that.
+    /// Answers when it is in the store.
     ///
     /// # Errors
     /// When it cannot be read, or a shard does not answer.
-    pub fn take_piece(&self, transfer: u64, piece: &[u8], is_last: bool) -> Result<(), MoveError> {
+    pub fn take_piece(&self, transfer: u64, piece: &[u8], behind: Behind) -> Result<(), MoveError> {
         let piece: Arc<[u8]> = piece.into();
-        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, is_last, answer });
+        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, behind, answer });
         let (partitions, rest) = self.on(UPLINK_SHARD, order)??;
-        let rest: Arc<[u8]> = rest.into();
+        self.deliver_on_other_shards(partitions, &rest)
+    }
+
+    /// Delivers messages to the sessions of partitions on all shards but that of the brokers.
+    ///
+    /// # Errors
+    /// When they cannot be read, or a shard does not answer.
+    pub(crate) fn deliver_on_other_shards(&self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
         for shard in self.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
-            let rest = Arc::clone(&rest);
+            let rest: Arc<[u8]> = messages.into();
             self.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
         }
         Ok(())
@@ -449,8 +456,8 @@ impl Shard {
                 self.engine.end_forwarding(transfer);
                 let _ = done.send(());
             }
-            PieceOrder::TakePiece { transfer, piece, is_last, answer } => {
-                let taken = self.engine.take_piece(self.now, transfer, &piece, is_last);
+            PieceOrder::TakePiece { transfer, piece, behind, answer } => {
+                let taken = self.engine.take_piece(self.now, transfer, &piece, behind);
                 self.answer_committed(answer, taken);
             }
         }

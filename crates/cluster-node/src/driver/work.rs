@@ -2,6 +2,7 @@
 //! by others.
 
 mod adopting;
+pub(super) mod inheriting;
 mod moves;
 pub(super) mod passing;
 
@@ -88,6 +89,7 @@ pub(super) fn begin(
         adopted: Vec::new(),
         receiving,
         lives: Vec::new(),
+        homes: Vec::new(),
         restorer,
         tasks,
         life: 0,
@@ -115,6 +117,8 @@ struct Worker {
     adopted: Vec<Adopted>,
     /// The nodes of the last table.
     lives: Vec<String>,
+    /// The other members that work partitions, by partition.
+    homes: Vec<Option<NodeName>>,
     restorer: Restorer,
     /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
@@ -233,6 +237,7 @@ impl Worker {
     /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
         self.lives.clone_from(&work.told.names);
+        self.homes = work.told.view.homes.to_vec();
         for step in &work.steps {
             if let Step::Expect { partitions, .. } = step {
                 self.end_passing_of(set_of(partitions));

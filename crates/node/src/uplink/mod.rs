@@ -8,13 +8,14 @@ mod tls;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
-    AdoptError, DialAttempt, Evicted, ListenerId, Settling, ShardId, UplinkError, UplinkImage, UplinkOptions,
+    AdoptError, Brought, DialAttempt, Evicted, ListenerId, Settling, ShardId, UplinkError, UplinkImage, UplinkOptions,
     UplinkReport,
 };
 
 use crate::address::HostPort;
 use crate::admission::Seat;
 use crate::handle::{NoAnswer, NodeHandle};
+use crate::moves::MoveError;
 use crate::observer::Peer;
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
@@ -105,6 +106,10 @@ pub(crate) enum FleetOrder {
     },
     /// Say whether a broker has brought what it had; the first time it is asked.
     Settle { name: String, settling: Option<Settling>, answer: Sender<Option<Settling>> },
+    /// Give out what the connection of a dead orchestrator has brought.
+    TakeBrought { name: String, answer: Sender<Brought> },
+    /// The other members have so many of its messages.
+    ConfirmBrought { name: String, messages: usize },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
     /// Reassign the pending messages of brokers that are no longer in the fleet.
@@ -180,6 +185,30 @@ impl NodeHandle {
         let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
         self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
         crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
+    }
+
+    /// What the connection of a dead orchestrator has brought since the last call. Other shards of this process have got
+    /// their part of it. [`NodeHandle::confirm_brought`] says that other members have it; the broker keeps it until then.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn take_brought(&self, name: &str) -> Result<Brought, MoveError> {
+        let (answer, answers) = channel();
+        self.tell(
+            UPLINK_SHARD,
+            ToShard::Admin(Admin::Fleet(FleetOrder::TakeBrought { name: name.to_owned(), answer })),
+        );
+        let brought: Brought = crate::handle::wait(UPLINK_SHARD, &answers)?;
+        if let Some(messages) = &brought.for_shards {
+            self.deliver_on_other_shards(brought.partitions, messages)?;
+        }
+        Ok(brought)
+    }
+
+    /// Other members have so many messages of the connection of a dead orchestrator: they are acknowledged.
+    pub fn confirm_brought(&self, name: &str, messages: usize) {
+        let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };
+        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
     }
 
     /// Whether a broker has brought all that it had when it was asked first, without `settling`; returns what is still
@@ -299,6 +328,10 @@ impl Shard {
                 let settled = self.engine.settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }
+            FleetOrder::TakeBrought { name, answer } => {
+                let _ = answer.send(self.engine.take_brought(&name));
+            }
+            FleetOrder::ConfirmBrought { name, messages } => self.engine.confirm_brought(now, &name, messages),
             FleetOrder::Remove { name, force, done } => {
                 let _ = done.send(self.engine.remove_uplink(now, &name, force));
             }

@@ -1,73 +1,103 @@
 //! Connections of dead orchestrators to brokers: worked off by the one that has taken over the partition of the broker's
-//! name, and removed when the broker has brought all that it had and has all that it was owed.
+//! name, and removed when the broker has brought all that it had and has all that it was owed. What the broker brings
+//! goes to the sessions here, and is passed on to the members that have taken over the other partitions.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
-use tidegate_engine::Settling;
+use tidegate_engine::{PartitionId, Partitions, Settling, UplinkImage};
+use tidegate_node::{MoveError, NodeName};
 
 use super::Worker;
+use super::inheriting::InheritedPart;
+use super::passing::{ENDS_MOVE, ENDS_PIECE, Verdict, brokers_know, parts_of};
 use crate::driver::restore::Inherited;
 
-/// Pause between two looks whether a broker has brought everything.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Pause between two looks whether a broker has brought anything.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// How long messages of the own brokers wait for those of a dead orchestrator's, so that topics keep their order.
-const ORDER_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
 
 /// One of them.
 pub(super) struct Adopted {
     /// The dead orchestrator.
     of: String,
-    /// The name of the broker here.
+    /// The name of the broker, and that of the connection here.
+    broker: String,
     name: String,
     /// By which its partitions have come.
     transfer: u64,
-    since: Instant,
+    /// All partitions that it had.
+    had: Partitions,
+    /// The members that have taken over the others.
+    heirs: BTreeMap<String, Heir>,
+    /// Messages that wait until all of them have the parts under way.
+    unanswered: usize,
     stage: Stage,
+}
+
+/// A member that has taken over partitions of a dead one.
+#[derive(Default)]
+struct Heir {
+    /// Parts that it has not taken, with what they end.
+    parts: VecDeque<(Vec<u8>, u8)>,
+    /// The number of the first of them.
+    number: u64,
+    /// Its brokers knew all filters when it took the last part.
+    brokers_know: bool,
 }
 
 enum Stage {
     Begun,
     Settling(Settling),
-    /// All that the broker had has come.
+    /// All that the broker had has come, and the other members are told so.
     Settled,
 }
 
 impl Worker {
     /// Begins to work off connections of dead orchestrators, some of whose partitions are here now.
     pub(super) fn adopt(&mut self, all: Vec<Inherited>) {
-        for Inherited { transfer, of, uplinks } in all {
-            for uplink in uplinks.into_iter().filter(|_| self.shared.is_orchestrator) {
-                let broker = uplink.broker.clone();
-                match self.node.adopt_broker(&of, uplink, transfer) {
-                    Ok(name) => {
-                        tracing::info!(
-                            node = of,
-                            broker,
-                            "working off what a dead orchestrator and a broker had for each other"
-                        );
-                        let (of, since) = (of.clone(), Instant::now());
-                        self.adopted.push(Adopted { of, name, transfer, since, stage: Stage::Begun });
-                    }
-                    Err(error) => {
-                        self.complain(
-                            &error,
-                            "what a dead orchestrator and a broker had for each other is not worked off",
-                        );
-                    }
-                }
+        if !self.shared.is_orchestrator {
+            return;
+        }
+        for mut inherited in all {
+            self.shared.inheriting.begin(&inherited);
+            for uplink in std::mem::take(&mut inherited.uplinks) {
+                self.adopt_one(&inherited, uplink);
             }
-            self.end_transfer_unless_adopted(transfer);
+        }
+        self.end_inheriting();
+    }
+
+    fn adopt_one(&mut self, inherited: &Inherited, mut uplink: UplinkImage) {
+        // The dead one may have worked off the connection of another one that is dead.
+        let (mut of, mut broker) = (inherited.of.clone(), uplink.broker.clone());
+        if let Some((at, former)) = uplink.broker.rsplit_once('@') {
+            (of, broker) = (former.to_owned(), at.to_owned());
+            uplink.broker.clone_from(&broker);
+        }
+        match self.node.adopt_broker(&of, uplink, inherited.transfer) {
+            Ok(name) => {
+                tracing::info!(
+                    node = of,
+                    broker,
+                    "working off what a dead orchestrator and a broker had for each other"
+                );
+                let (transfer, had, heirs) = (inherited.transfer, inherited.had, BTreeMap::new());
+                let stage = Stage::Begun;
+                self.adopted.push(Adopted { of, broker, name, transfer, had, heirs, unanswered: 0, stage });
+            }
+            Err(error) => {
+                self.complain(&error, "what a dead orchestrator and a broker had for each other is not worked off");
+            }
         }
     }
 
-    /// Messages of the own brokers are kept back no longer when no connection of the dead orchestrator is in front of them.
-    fn end_transfer_unless_adopted(&self, transfer: u64) {
-        let waits = |adopted: &Adopted| adopted.transfer == transfer && adopted.since.elapsed() < ORDER_LIMIT;
-        if !self.adopted.iter().any(waits)
-            && let Err(error) = self.node.take_piece(transfer, &[], true)
-        {
+    /// Messages of the own brokers are kept back no longer when nothing of the dead orchestrator is in front of them.
+    fn end_inheriting(&self) {
+        let is_adopted = |id| self.adopted.iter().any(|adopted| adopted.transfer == id);
+        if let Err(error) = self.shared.inheriting.end_waiting(&self.node, &self.lives, is_adopted) {
             self.complain(
                 &error,
                 "messages that were kept back for partitions of a dead orchestrator are not delivered",
@@ -77,19 +107,23 @@ impl Worker {
 
     /// When it is looked again.
     pub(super) fn next_look_at_adopted(&self) -> Option<Duration> {
-        (!self.adopted.is_empty()).then_some(PAUSE)
+        (!self.adopted.is_empty() || self.shared.inheriting.is_waiting()).then_some(PAUSE)
     }
 
-    /// Removes the connections that are worked off, and those of orchestrators that are back, which speak for
-    /// themselves.
+    /// Passes on what has come, and removes the connections that are worked off, and those of orchestrators that are back,
+    /// which speak for themselves.
     pub(super) fn work_off_adopted(&mut self) {
-        let all = std::mem::take(&mut self.adopted);
-        let transfers: BTreeSet<u64> = all.iter().map(|adopted| adopted.transfer).collect();
-        for mut adopted in all {
+        for mut adopted in std::mem::take(&mut self.adopted) {
+            let is_over = match self.is_worked_off(&mut adopted) {
+                Ok(is_over) => is_over,
+                Err(error) => {
+                    adopted.stage = Stage::Begun;
+                    self.complain(&error, "it is not known whether a broker has brought everything");
+                    false
+                }
+            };
             let is_back = self.lives.contains(&adopted.of);
-            let is_over = self.is_worked_off(&mut adopted);
-            let removed = (is_back || is_over) && self.node.remove_broker(&adopted.name, is_back).is_ok();
-            if removed {
+            if (is_back || is_over) && self.node.remove_broker(&adopted.name, is_back).is_ok() {
                 tracing::info!(
                     node = adopted.of,
                     broker = adopted.name,
@@ -99,28 +133,109 @@ impl Worker {
                 self.adopted.push(adopted);
             }
         }
-        for transfer in transfers {
-            self.end_transfer_unless_adopted(transfer);
-        }
+        self.end_inheriting();
     }
 
-    fn is_worked_off(&self, adopted: &mut Adopted) -> bool {
-        let settling = match std::mem::replace(&mut adopted.stage, Stage::Settled) {
-            Stage::Settled => return true,
+    fn is_worked_off(&self, adopted: &mut Adopted) -> Result<bool, MoveError> {
+        if self.pass_on_brought(adopted)? {
+            // A broker that waits for acknowledgements has more.
+            if !matches!(adopted.stage, Stage::Settled) {
+                adopted.stage = Stage::Begun;
+            }
+            return Ok(false);
+        }
+        let settling = match std::mem::replace(&mut adopted.stage, Stage::Begun) {
+            Stage::Settled => {
+                adopted.stage = Stage::Settled;
+                return Ok(true);
+            }
+            Stage::Begun if !self.all_brokers_know(adopted) => return Ok(false),
             Stage::Begun => None,
             Stage::Settling(settling) => Some(settling),
         };
-        match self.node.settle_broker(&adopted.name, settling) {
-            Ok(None) => true,
-            Ok(Some(left)) => {
-                adopted.stage = Stage::Settling(left);
-                false
-            }
-            Err(error) => {
-                adopted.stage = Stage::Begun;
-                self.complain(&error, "it is not known whether a broker has brought everything");
-                false
+        if let Some(left) = self.node.settle_broker(&adopted.name, settling)? {
+            adopted.stage = Stage::Settling(left);
+            return Ok(false);
+        }
+        if self.pass_on_brought(adopted)? {
+            return Ok(false);
+        }
+        adopted.stage = Stage::Settled;
+        for heir in adopted.heirs.values_mut() {
+            heir.parts.push_back((Vec::new(), ENDS_PIECE | ENDS_MOVE));
+        }
+        Ok(adopted.heirs.is_empty())
+    }
+
+    /// Gives the other members what has come. Says whether anything has, or they have not taken all.
+    fn pass_on_brought(&self, adopted: &mut Adopted) -> Result<bool, MoveError> {
+        self.look_for_heirs(adopted);
+        let mut has_come = adopted.heirs.values().any(|heir| !heir.parts.is_empty());
+        if !has_come {
+            let brought = self.node.take_brought(&adopted.name)?;
+            has_come = brought.for_members.is_some();
+            adopted.unanswered = brought.unanswered;
+            for heir in adopted.heirs.values_mut().filter(|heir| has_come || !heir.brokers_know) {
+                // One of nothing asks whether its brokers know the filters.
+                heir.parts.extend(parts_of(brought.for_members.as_deref().unwrap_or_default(), ENDS_PIECE));
             }
         }
+        if !self.send_parts(adopted) {
+            return Ok(true);
+        }
+        let unanswered = std::mem::take(&mut adopted.unanswered);
+        if unanswered > 0 {
+            self.node.confirm_brought(&adopted.name, unanswered);
+        }
+        Ok(has_come)
+    }
+
+    /// The other members that the table names for partitions of the dead one.
+    fn look_for_heirs(&self, adopted: &mut Adopted) {
+        let mut named: BTreeSet<&str> = BTreeSet::new();
+        named.extend(
+            adopted
+                .had
+                .iter()
+                .filter_map(|partition| self.homes.get(usize::from(partition.0))?.as_ref().map(NodeName::as_str)),
+        );
+        adopted.heirs.retain(|heir, _| self.lives.contains(heir));
+        for heir in named.into_iter().filter(|heir| self.lives.iter().any(|name| name == heir)) {
+            adopted.heirs.entry(heir.to_owned()).or_default();
+        }
+    }
+
+    /// Says whether the other members have all parts.
+    fn send_parts(&self, adopted: &mut Adopted) -> bool {
+        let Adopted { of, broker, had, heirs, transfer, .. } = adopted;
+        let stream = [self.life, *transfer];
+        let mut all = true;
+        for (name, heir) in heirs {
+            let is_its = |partition: &PartitionId| {
+                let home = self.homes.get(usize::from(partition.0)).and_then(Option::as_ref);
+                home.is_some_and(|home| home.as_str() == name)
+            };
+            let partitions: Partitions = had.iter().filter(is_its).collect();
+            while let Some((part, ends)) = heir.parts.front() {
+                let part = InheritedPart { stream, of, broker, partitions, number: heir.number, ends: *ends, part };
+                match self.ask(name, &part.write()) {
+                    Some(verdict @ (Verdict::Taken | Verdict::BrokersKnow)) => {
+                        heir.brokers_know = verdict == Verdict::BrokersKnow;
+                        heir.number += 1;
+                        heir.parts.pop_front();
+                    }
+                    Some(Verdict::Unwanted | Verdict::Failed) | None => {
+                        all = false;
+                        break;
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether the brokers know the filters of all members that have taken over.
+    fn all_brokers_know(&self, adopted: &Adopted) -> bool {
+        brokers_know(&self.node) && adopted.heirs.values().all(|heir| heir.brokers_know)
     }
 }

@@ -9,7 +9,8 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
-use crate::ids::{SessionKey, UPLINK_PREFIX};
+use crate::flows::publish::answering::answering;
+use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
@@ -22,6 +23,19 @@ pub struct UplinkImage {
     pub broker: String,
     /// The session.
     pub image: Vec<u8>,
+}
+
+/// What the connection of a dead orchestrator has brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brought {
+    /// For the members that have taken over its other partitions, for [`Engine::take_piece`].
+    pub for_members: Option<Vec<u8>>,
+    /// For the other shards of this process, for [`Engine::deliver_rest`].
+    pub for_shards: Option<Vec<u8>>,
+    /// The partitions that this process has taken over.
+    pub partitions: Partitions,
+    /// Messages that the broker waits to have acknowledged.
+    pub unanswered: usize,
 }
 
 /// Why the session of a dead orchestrator at a broker is not worked off.
@@ -74,8 +88,35 @@ impl Engine {
         }
         self.set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
-        self.uplinks.brokers.note_adopted(&name, client_id, id, self.handover.awaited(id));
+        self.uplinks.brokers.note_adopted(&name, client_id, id);
         self.drain_uplink(now, &name)?;
         Ok(name)
+    }
+
+    /// What the connection of a dead orchestrator has brought since the last call. [`Engine::confirm_brought`] says that
+    /// the other members have it: until then it is not acknowledged.
+    pub fn take_brought(&mut self, name: &str) -> Brought {
+        let adopted = self.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let Some(adopted) = adopted else { return Brought::default() };
+        let empty = begin().len();
+        let take = |noted: &mut Vec<u8>| {
+            let noted = std::mem::replace(noted, begin());
+            (noted.len() > empty).then(|| seal(noted))
+        };
+        let (for_members, for_shards) = (take(&mut adopted.for_members), take(&mut adopted.for_shards));
+        let partitions = self.handover.partitions_of(adopted.transfer);
+        Brought { for_members, for_shards, partitions, unanswered: adopted.unanswered.len() }
+    }
+
+    /// The other members have so many messages that the connection of a dead orchestrator has brought.
+    pub fn confirm_brought(&mut self, now: Now, name: &str, messages: usize) {
+        self.state.journal.now = now;
+        let adopted = self.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let Some(adopted) = adopted else { return };
+        let confirmed: Vec<_> = adopted.unanswered.drain(..messages.min(adopted.unanswered.len())).collect();
+        for ticket in confirmed {
+            answering!(self).confirm(now, ticket, None, false);
+        }
+        self.after_frame(now);
     }
 }

@@ -6,7 +6,7 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
 use crate::ids::Partitions;
-use crate::image::forwarding::{Come, Forwarding, KeptBack, Left};
+use crate::image::forwarding::{Behind, Come, Forwarding, KeptBack, Left};
 use crate::image::rest::{each_noted, put_noted};
 use crate::image::{begin, open, seal};
 use crate::now::Now;
@@ -64,8 +64,8 @@ impl Engine {
         self.handover.forwarding.come.contains_key(&id)
     }
 
-    /// Takes a piece that the old home has passed on, and delivers it to the sessions of this shard. With the last one
-    /// also what was kept back. On the shard of the brokers; returns what the other shards have to deliver by
+    /// Takes a piece that the old home has passed on, and delivers it to the sessions of this shard. With
+    /// [`Behind::LatePieces`] and the last one also what was kept back. On the shard of the brokers; returns what the other shards have to deliver by
     /// [`Engine::deliver_rest`], and to whom.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Engine {
         now: Now,
         id: u64,
         piece: &[u8],
-        is_last: bool,
+        behind: Behind,
     ) -> Result<(Partitions, Vec<u8>), ImageError> {
         self.state.journal.now = now;
         let is_whole = self.place.shards == 1;
@@ -99,14 +99,16 @@ impl Engine {
         }
         let mut out = seal(out);
         self.deliver_rest(now, partitions, &out)?;
-        if is_last {
+        if behind != Behind::Pieces {
             let kept_back = moving!(self).deliver_kept_back(now, id)?;
             let mut both = begin();
             for part in [out, seal(kept_back)] {
                 both.extend_from_slice(open(&part)?.rest());
             }
             out = seal(both);
-            self.end_awaiting(id);
+            if behind == Behind::Nothing {
+                self.end_awaiting(id);
+            }
             self.after_frame(now);
         }
         Ok((partitions, out))

@@ -37,6 +37,11 @@ impl Uplinking<'_> {
         }
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
+        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
+        if adopted.is_some_and(|adopted| adopted.is_full()) {
+            let detail = "too many messages wait for the members that have taken over from a dead one";
+            return Err(Refused::new(Reason::MemoryCeiling, detail));
+        }
         let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         let alone = MessageId::alone_in(raw.properties);
         let properties =
@@ -88,9 +93,10 @@ impl Uplinking<'_> {
             Ok(0)
         };
         self.handover.note_former(None);
+        let waits = outcome? + u32::from(self.note_for_members(now, key, uplink, &raw, &properties, id.as_ref()));
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
-        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
+        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), waits, mark);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another.
 
-use tidegate_engine::{PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of};
+use tidegate_engine::{Behind, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of};
 use tidegate_mqtt::QoS::AtLeastOnce;
 
 use crate::harness::*;
@@ -55,8 +55,8 @@ impl World {
         self.run();
     }
 
-    fn take(&self, piece: &[u8], is_last: bool) {
-        self.engine(0, |engine, now| engine.take_piece(now, MOVE, piece, is_last)).expect("a piece");
+    fn take(&self, piece: &[u8], behind: Behind) {
+        self.engine(0, |engine, now| engine.take_piece(now, MOVE, piece, behind)).expect("a piece");
         self.run();
     }
 }
@@ -101,10 +101,10 @@ fn what_the_old_home_passes_on_comes_first() {
         let keeper = world.connect(self::keeper());
         publisher.publish(message("t", "2").qos1());
         keeper.expect_nothing();
-        world.take(&piece, false);
+        world.take(&piece, Behind::Pieces);
         keeper.expect_publish("t", "1");
         keeper.expect_nothing();
-        world.take(&[], true);
+        world.take(&[], Behind::Nothing);
         keeper.expect_publish("t", "2");
         publisher.publish(message("t", "3").qos1());
         keeper.expect_publish("t", "3");
@@ -129,9 +129,9 @@ fn what_comes_by_both_ways_comes_once() {
         world.run();
         let piece = world.engine(0, |engine, _| engine.take_forwarded(MOVE + 1)).expect("a message");
         keeper.expect_nothing();
-        world.take(&piece, false);
+        world.take(&piece, Behind::Pieces);
         keeper.expect_publish("t", "1");
-        world.take(&[], true);
+        world.take(&[], Behind::Nothing);
         keeper.expect_nothing();
     });
 }
