@@ -10,7 +10,7 @@ use super::work::inheriting::Inheriting;
 use super::work::passing::SharedReceiving;
 
 use serde_json::{Value, json};
-use tidegate_administration::{ClusterPart, INHERITED, Part};
+use tidegate_administration::{ClusterPart, FORMER_LIFE, INHERITED, Part};
 use tidegate_cluster::{Advert, Table, Verdict};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
@@ -378,8 +378,11 @@ impl Part for ClusterApi {
 
 impl ClusterPart for ClusterApi {
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8> {
+        let InForce { epoch, served, .. } = self.0.state().in_force;
+        if question.first() == Some(&FORMER_LIFE) {
+            return self.0.inheriting.answer_former_life(from, question, epoch);
+        }
         if question.first() == Some(&INHERITED) {
-            let served = self.0.state().in_force.served;
             return self.0.inheriting.take(&self.0.node, from, question, served);
         }
         self.0.receiving.take(&self.0.node, from, question)

@@ -5,6 +5,7 @@ mod brokers;
 mod dialer;
 mod tls;
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
@@ -185,6 +186,12 @@ impl NodeHandle {
         let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
         self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
         crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
+    }
+
+    /// A member of a cluster connects to its brokers from now on, but for those whose connections another member still
+    /// works off.
+    pub fn release_brokers(&self, but: BTreeSet<String>) {
+        self.dialer().release(but);
     }
 
     /// What the connection of a dead orchestrator has brought since the last call. Other shards of this process have got

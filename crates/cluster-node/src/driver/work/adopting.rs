@@ -3,12 +3,13 @@
 //! goes to the sessions here, and is passed on to the members that have taken over the other partitions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::{PartitionId, Partitions, Settling, UplinkImage};
 use tidegate_node::{MoveError, NodeName};
 
 use super::Worker;
+use super::brokers::BACK_LIMIT;
 use super::inheriting::InheritedPart;
 use super::passing::{ENDS_MOVE, ENDS_PIECE, Verdict, brokers_know, parts_of};
 use crate::driver::restore::Inherited;
@@ -34,6 +35,8 @@ pub(super) struct Adopted {
     heirs: BTreeMap<String, Heir>,
     /// Messages that wait until all of them have the parts under way.
     unanswered: usize,
+    /// Since when the dead one is back, which connects to the broker when this is over.
+    back_since: Option<Instant>,
     stage: Stage,
 }
 
@@ -86,7 +89,17 @@ impl Worker {
                 );
                 let (transfer, had, heirs) = (inherited.transfer, inherited.had, BTreeMap::new());
                 let stage = Stage::Begun;
-                self.adopted.push(Adopted { of, broker, name, transfer, had, heirs, unanswered: 0, stage });
+                self.adopted.push(Adopted {
+                    of,
+                    broker,
+                    name,
+                    transfer,
+                    had,
+                    heirs,
+                    unanswered: 0,
+                    back_since: None,
+                    stage,
+                });
             }
             Err(error) => {
                 self.complain(&error, "what a dead orchestrator and a broker had for each other is not worked off");
@@ -105,13 +118,17 @@ impl Worker {
         }
     }
 
+    /// The members and brokers whose connections are worked off.
+    pub(super) fn adopted_brokers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.adopted.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str()))
+    }
+
     /// When it is looked again.
     pub(super) fn next_look_at_adopted(&self) -> Option<Duration> {
         (!self.adopted.is_empty() || self.shared.inheriting.is_waiting()).then_some(PAUSE)
     }
 
-    /// Passes on what has come, and removes the connections that are worked off, and those of orchestrators that are back,
-    /// which speak for themselves.
+    /// Passes on what has come, and removes the connections that are worked off. An orchestrator that is back waits for it.
     pub(super) fn work_off_adopted(&mut self) {
         for mut adopted in std::mem::take(&mut self.adopted) {
             let is_over = match self.is_worked_off(&mut adopted) {
@@ -122,8 +139,11 @@ impl Worker {
                     false
                 }
             };
-            let is_back = self.lives.contains(&adopted.of);
-            if (is_back || is_over) && self.node.remove_broker(&adopted.name, is_back).is_ok() {
+            if self.lives.contains(&adopted.of) {
+                adopted.back_since.get_or_insert_with(Instant::now);
+            }
+            let waits_in_vain = adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT);
+            if (is_over || waits_in_vain) && self.node.remove_broker(&adopted.name, waits_in_vain).is_ok() {
                 tracing::info!(
                     node = adopted.of,
                     broker = adopted.name,
@@ -134,6 +154,7 @@ impl Worker {
             }
         }
         self.end_inheriting();
+        self.tell_what_is_worked_off();
     }
 
     fn is_worked_off(&self, adopted: &mut Adopted) -> Result<bool, MoveError> {

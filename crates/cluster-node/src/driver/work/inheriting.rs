@@ -10,6 +10,7 @@ use tidegate_engine::{Behind, PartitionId, Partitions};
 use tidegate_node::{MoveError, NodeHandle};
 
 use super::adopting::ORDER_LIMIT;
+use super::brokers::BACK_LIMIT;
 use super::passing::{ENDS_MOVE, Verdict, brokers_know};
 use crate::driver::restore::Inherited;
 
@@ -79,6 +80,10 @@ struct State {
     transfers: BTreeMap<u64, Transfer>,
     /// By the member that passes on, its numbers of the stream, the dead one, and the broker.
     streams: BTreeMap<StreamName, Stream>,
+    /// The brokers whose connections are worked off here, by the dead orchestrator.
+    worked_off: BTreeMap<String, BTreeSet<String>>,
+    /// The dead orchestrators whose stores are being fetched.
+    restoring: BTreeSet<String>,
 }
 
 type StreamName = (String, [u64; 2], String, String);
@@ -92,6 +97,8 @@ struct Transfer {
     since: Instant,
     /// Whether messages of the own brokers wait no longer.
     is_late: bool,
+    /// Since when the dead one is back.
+    back_since: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -110,8 +117,24 @@ impl Inheriting {
     pub(super) fn begin(&self, inherited: &Inherited) {
         let Inherited { transfer, of, partitions, elsewhere, .. } = inherited;
         let (of, partitions, elsewhere) = (of.clone(), *partitions, elsewhere.clone());
-        let begun = Transfer { of, partitions, elsewhere, since: Instant::now(), is_late: false };
+        let begun = Transfer { of, partitions, elsewhere, since: Instant::now(), is_late: false, back_since: None };
         self.state().transfers.insert(*transfer, begun);
+    }
+
+    /// What is worked off here, and of which dead orchestrators that is not known yet.
+    pub(super) fn note_worked_off(&self, of: BTreeMap<String, BTreeSet<String>>, restoring: BTreeSet<String>) {
+        let mut state = self.state();
+        (state.worked_off, state.restoring) = (of, restoring);
+    }
+
+    /// Answers a member that has started: the brokers whose connections of its last life are worked off here, or nothing
+    /// while that is not known. `epoch` is that of the table in force here.
+    pub(in crate::driver) fn answer_former_life(&self, from: &str, question: &[u8], epoch: u64) -> Vec<u8> {
+        let joined = question.get(1..9).and_then(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
+        let state = self.state();
+        let is_known = joined.is_some_and(|joined| joined <= epoch) && !state.restoring.contains(from);
+        let answer = is_known.then(|| state.worked_off.get(from).cloned().unwrap_or_default());
+        serde_json::to_vec(&answer).unwrap_or_default()
     }
 
     /// Whether anything is still to be passed on.
@@ -131,7 +154,12 @@ impl Inheriting {
     ) -> Result<(), MoveError> {
         let mut state = self.state();
         state.streams.retain(|(from, ..), _| lives.contains(from));
-        let over = |transfer: &Transfer, id: u64| transfer.elsewhere.is_empty() && !is_adopted(id);
+        for transfer in state.transfers.values_mut().filter(|transfer| lives.contains(&transfer.of)) {
+            transfer.back_since.get_or_insert_with(Instant::now);
+        }
+        let is_back = |transfer: &Transfer| transfer.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT);
+        let over =
+            |transfer: &Transfer, id: u64| (transfer.elsewhere.is_empty() || is_back(transfer)) && !is_adopted(id);
         let ended: Vec<u64> = state.transfers.iter().filter(|(id, it)| over(it, **id)).map(|(id, _)| *id).collect();
         for id in ended {
             state.transfers.remove(&id);
@@ -164,7 +192,7 @@ impl Inheriting {
             return Verdict::Failed;
         }
         let mut state = self.state();
-        let State { transfers, streams } = &mut *state;
+        let State { transfers, streams, .. } = &mut *state;
         let name = (from.to_owned(), part.stream, part.of.to_owned(), part.broker.to_owned());
         let stream = streams.entry(name).or_default();
         if part.number == stream.number {
@@ -194,6 +222,23 @@ impl Inheriting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_waits_for_what_is_worked_off() {
+        let inheriting = Inheriting::default();
+        let ask = |from: &str, epoch: u64| {
+            let question = [&[tidegate_administration::FORMER_LIFE][..], &epoch.to_le_bytes()].concat();
+            let answer = inheriting.answer_former_life(from, &question, 5);
+            serde_json::from_slice::<Option<BTreeSet<String>>>(&answer).unwrap()
+        };
+        assert_eq!(ask("c", 6), None, "its table is not known here");
+        assert_eq!(ask("c", 5), Some(BTreeSet::new()));
+        inheriting.note_worked_off(BTreeMap::new(), ["c".to_owned()].into());
+        assert_eq!((ask("c", 5), ask("d", 5)), (None, Some(BTreeSet::new())), "its store is being fetched");
+        let brokers: BTreeSet<String> = ["x".to_owned()].into();
+        inheriting.note_worked_off([("c".to_owned(), brokers.clone())].into(), BTreeSet::new());
+        assert_eq!((ask("c", 5), ask("d", 5)), (Some(brokers), Some(BTreeSet::new())));
+    }
 
     #[test]
     fn a_part_is_read_as_it_was_written() {
