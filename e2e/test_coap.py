@@ -240,6 +240,17 @@ class Coap(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(self.web("/topics/free/pair?retain=true", b"in by HTTP")[0], 200)
         self.assertEqual((await self.ask("free/pair")).payload, b"in by HTTP")
 
+    async def test_metrics_count_requests_and_datagrams(self):
+        await self.ask("free/counted", aiocoap.PUT, b"x")
+        await self.ask("forbidden/counted", aiocoap.PUT, b"x")
+        url = f"http://127.0.0.1:{self.broker.admin_port}/metrics"
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            metrics = answer.read().decode()
+        counted = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line.startswith("tidegate_coap_"))
+        for outcome in ("answered", "refused"):
+            self.assertGreaterEqual(int(counted[f'tidegate_coap_requests_total{{method="publish",outcome="{outcome}"}}']), 1)
+        self.assertGreaterEqual(int(counted['tidegate_coap_datagrams_total{direction="received"}']), 2)
+
     async def test_users_rules_and_tenants_hold_for_coap(self):
         _, messages = self.listen("free/tenants")
         other = self.broker.tenant_sensors

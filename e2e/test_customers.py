@@ -366,6 +366,11 @@ class Customers(unittest.TestCase):
         self.assertEqual(past(filter="free/none").json()["messages"], [])
         self.assertEqual(past(user="bolt").status_code, 404)
         self.assertEqual(past(limit=0).status_code, 400)
+        metrics = requests.get(f"http://127.0.0.1:{self.broker.admin_port}/metrics", timeout=PATIENCE).text
+        counted = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line.startswith("tidegate_http_"))
+        self.assertGreaterEqual(int(counted['tidegate_http_requests_total{route="history",outcome="refused"}']), 2)
+        self.assertGreaterEqual(int(counted['tidegate_http_messages_sent_total{way="history"}']), 6)
+        self.assertGreater(int(counted["tidegate_http_body_bytes_total"]), 0)
 
     def test_a_revoked_key_ends_with_the_reload(self):
         keys, admin = self.broker.root / "keys", f"127.0.0.1:{self.broker.admin_port}"

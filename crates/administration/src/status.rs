@@ -172,6 +172,8 @@ impl BrokerStatus {
             meters: Vec::new(),
             bridges: Vec::new(),
             pipelines: Vec::new(),
+            http: None,
+            coap: None,
             counters: Counters::default(),
             gauges: Gauges::default(),
             slow_sessions: 0,

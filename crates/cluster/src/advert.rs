@@ -19,6 +19,12 @@ pub struct Addresses {
     pub admin: String,
 }
 
+/// True for a fact that earlier versions do not know and that does not hold: it is left out for them.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_unset(fact: &bool) -> bool {
+    !*fact
+}
+
 /// The record in which a node describes itself; the latest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the record has it")]
@@ -41,7 +47,7 @@ pub struct Advert {
     #[serde(default)]
     pub kept: bool,
     /// It is an orchestrator: its messages cross by brokers. All nodes of a cluster are, or none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_unset")]
     pub orchestrator: bool,
     /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@
 
 mod answer;
 mod block;
+mod counters;
 mod endpoint;
 mod fields;
 mod format;
@@ -26,10 +27,11 @@ use std::os::unix::net::UnixStream;
 
 pub use tidegate_client::{MessageProperties, ReasonCode};
 
+pub use self::counters::{Counters, Outcomes};
 pub use self::endpoint::{Action, Endpoint, Event, JobId, PeerId, SessionId, Settings};
 pub use self::fields::{Credentials, Shown};
 pub use self::limits::Millis;
-pub use self::server::{DoorSettings, Running, ServeError, start};
+pub use self::server::{Counted, DoorSettings, Running, ServeError, start};
 
 /// The broker, as CoAP clients need it.
 pub trait Gateway: Send + Sync + 'static {

@@ -5,13 +5,14 @@ use std::convert::Infallible;
 use std::hash::RandomState;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket as AsyncSocket;
 use tokio::sync::{mpsc, watch};
 
+use crate::counters::Counters;
 use crate::endpoint::{Action, Endpoint, Event, PeerId, SessionId, Settings};
 use crate::limits::Millis;
 use crate::session::{self, Command, Start};
@@ -65,10 +66,32 @@ impl std::fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
+/// What each listener has counted. A listener writes its numbers when it has worked.
+#[derive(Clone, Debug)]
+pub struct Counted(Arc<[Mutex<Counters>]>);
+
+impl Counted {
+    /// The numbers of all listeners together.
+    pub fn total(&self) -> Counters {
+        let mut total = Counters::default();
+        for one in &*self.0 {
+            total.add(&one.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        total
+    }
+
+    fn write(&self, listener: usize, counters: Counters) {
+        if let Some(place) = self.0.get(listener) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+        }
+    }
+}
+
 /// CoAP that is served.
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<(u16, SocketAddr)>,
+    counted: Counted,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
 }
@@ -77,6 +100,11 @@ impl Running {
     /// Where it listens, with the numbers of the listeners.
     pub fn addresses(&self) -> &[(u16, SocketAddr)] {
         &self.addresses
+    }
+
+    /// What its listeners have counted.
+    pub fn counted(&self) -> Counted {
+        self.counted.clone()
     }
 
     /// Takes no more requests, and waits for the answers under way, within `grace`.
@@ -116,15 +144,17 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
         }
         bound.push((door, sockets));
     }
+    let counted = Counted(bound.iter().map(|_| Mutex::default()).collect());
+    let shared = counted.clone();
     let (stop, stopped) = watch::channel(false);
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime =
         builder.enable_io().enable_time().max_blocking_threads(WORKERS).build().map_err(ServeError::System)?;
     let thread = thread::Builder::new().name("coap".to_owned()).spawn(move || {
-        runtime.block_on(serve_all(bound, &gateway, &stopped));
+        runtime.block_on(serve_all(bound, &gateway, &shared, &stopped));
         runtime.shutdown_background();
     });
-    Ok(Running { addresses, stop, thread: thread.map_err(ServeError::System)? })
+    Ok(Running { addresses, counted, stop, thread: thread.map_err(ServeError::System)? })
 }
 
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
@@ -136,10 +166,11 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 async fn serve_all(
     doors: Vec<(DoorSettings, Vec<UdpSocket>)>,
     gateway: &Arc<dyn Gateway>,
+    counted: &Counted,
     stopped: &watch::Receiver<bool>,
 ) {
     let mut serving = Vec::new();
-    for (door, sockets) in doors {
+    for (listener, (door, sockets)) in doors.into_iter().enumerate() {
         let (read, datagrams) = mpsc::channel(MAX_READ);
         let mut writers = Vec::new();
         for (number, socket) in sockets.into_iter().enumerate() {
@@ -155,7 +186,8 @@ async fn serve_all(
             }
         }
         let server = Server::new(door, writers, Arc::clone(gateway));
-        serving.push(tokio::spawn(server.serve(datagrams, stopped.clone())));
+        let place = (counted.clone(), listener);
+        serving.push(tokio::spawn(server.serve(datagrams, place, stopped.clone())));
     }
     for one in serving {
         // A panic of a task ends the process.
@@ -219,7 +251,12 @@ impl Server {
     }
 
     /// Serves until it is stopped, and then until all requests are answered.
-    async fn serve(mut self, mut datagrams: mpsc::Receiver<(PeerId, Vec<u8>)>, mut stop: watch::Receiver<bool>) {
+    async fn serve(
+        mut self,
+        mut datagrams: mpsc::Receiver<(PeerId, Vec<u8>)>,
+        (counted, listener): (Counted, usize),
+        mut stop: watch::Receiver<bool>,
+    ) {
         let mut stopping = false;
         while !stopping || self.endpoint.is_busy() {
             let due = self.endpoint.next_deadline().map(|at| self.begin + Duration::from_millis(at));
@@ -240,6 +277,7 @@ impl Server {
                 _ = stop.changed(), if !stopping => stopping = true,
             }
             self.act();
+            counted.write(listener, self.endpoint.counters());
         }
     }
 

@@ -21,11 +21,13 @@ mod operations;
 mod page;
 mod places;
 mod process;
+mod protocols;
 mod routes;
 mod server;
 mod status;
 
 pub use operations::Operations;
+pub use protocols::{CoapNumbers, HttpNumbers};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
     AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, HomesNumbers, Logins, Phase, PipelineNumbers,

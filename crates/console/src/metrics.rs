@@ -18,6 +18,7 @@ mod homes;
 mod hub;
 mod page;
 mod process;
+mod protocols;
 mod quic;
 mod revocation;
 mod store;
@@ -32,6 +33,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         .iter()
         .chain(process::METRICS)
         .chain(quic::METRICS)
+        .chain(protocols::METRICS)
         .chain(homes::METRICS)
         .chain(cluster::METRICS)
         .chain(self::core::METRICS)

@@ -5,6 +5,8 @@ use std::time::SystemTime;
 use tidegate_admin::BrokerStatus;
 use tidegate_engine::{Counters, Gauges, Reason, Usage};
 
+use crate::protocols::{CoapNumbers, HttpNumbers};
+
 /// Where a broker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -443,6 +445,10 @@ pub struct Status {
     pub bridges: Vec<BridgeNumbers>,
     /// Its pipelines.
     pub pipelines: Vec<PipelineNumbers>,
+    /// Its listeners for HTTP, where there are some.
+    pub http: Option<HttpNumbers>,
+    /// Its listeners for CoAP, where there are some.
+    pub coap: Option<CoapNumbers>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

@@ -71,6 +71,14 @@ pub(crate) fn empty(status: StatusCode) -> Answer {
     answer
 }
 
+/// Bytes of the body of an answer that is known as a whole.
+pub(crate) fn length(answer: &Answer) -> u64 {
+    match answer.body() {
+        Body::Whole(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
+        Body::Events(_) => 0,
+    }
+}
+
 /// An answer in JSON.
 pub(crate) fn json(status: StatusCode, value: &Value) -> Answer {
     let mut answer = Response::new(Body::Whole(Some(format!("{value}\n").into())));

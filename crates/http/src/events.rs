@@ -10,6 +10,7 @@ use tidegate_client::{Event, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use crate::activity::Busy;
+use crate::counters::{Counters, Way};
 use crate::message_json::object;
 use crate::session::Session;
 
@@ -26,6 +27,7 @@ const STALLED: Duration = Duration::from_secs(60);
 pub(crate) struct Events {
     queue: mpsc::Sender<(Bytes, OwnedSemaphorePermit)>,
     room: Arc<Semaphore>,
+    counters: Arc<Counters>,
 }
 
 /// The events that wait for the socket of a stream.
@@ -38,10 +40,10 @@ pub(crate) struct Waiting {
 }
 
 /// The two ends of a stream of events.
-pub(crate) fn queue() -> (Events, Waiting) {
+pub(crate) fn queue(counters: Arc<Counters>) -> (Events, Waiting) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let room = Arc::new(Semaphore::new(MAX_WAITING_BYTES as usize));
-    (Events { queue: sender, room }, Waiting { queue: receiver, written: None, busy: None })
+    (Events { queue: sender, room, counters }, Waiting { queue: receiver, written: None, busy: None })
 }
 
 impl Events {
@@ -110,9 +112,12 @@ pub(crate) async fn pump(mut session: Session, early: Vec<Message>, events: Even
 }
 
 async fn hand_on(session: &mut Session, message: &Message, number: u64, events: &Events) -> bool {
-    if !events.send(encode(message, number).into()).await {
+    let event = encode(message, number);
+    let bytes = event.len() as u64;
+    if !events.send(event.into()).await {
         return false;
     }
+    events.counters.count_sent(Way::Events, 1, bytes);
     if let Some(delivery) = message.delivery {
         session.acknowledge(delivery);
     }
@@ -136,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn events_that_wait_are_bounded_by_their_bytes() {
-        let (events, mut waiting) = queue();
+        let (events, mut waiting) = queue(Arc::default());
         let large = Bytes::from(vec![0; 3 * MAX_WAITING_BYTES as usize]);
         assert!(events.send(large.clone()).await, "an event beyond the bound waits alone");
         let mut next = std::pin::pin!(events.send(Bytes::from_static(b"x")));

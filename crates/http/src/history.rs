@@ -8,7 +8,8 @@ use hyper::{Request, StatusCode};
 use serde_json::json;
 use tidegate_client::TopicFilterBuf;
 
-use crate::answer::{Answer, bad, json, not_read};
+use crate::answer::{Answer, bad, json, length, not_read};
+use crate::counters::Way;
 use crate::visitor::{Visitor, query};
 use crate::{HistoryQuestion, ReadError};
 
@@ -57,7 +58,10 @@ impl Visitor {
         let _permit = self.readings.acquire().await;
         let asked = tokio::task::spawn_blocking(move || gateway.history(&caller, &client_id, &question)).await;
         let messages = asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)?;
-        Ok(json(StatusCode::OK, &json!({ "messages": messages })))
+        let count = messages.len();
+        let answer = json(StatusCode::OK, &json!({ "messages": messages }));
+        self.counters.count_sent(Way::History, count, length(&answer));
+        Ok(answer)
     }
 }
 

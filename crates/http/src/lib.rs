@@ -9,6 +9,7 @@
 mod activity;
 mod answer;
 mod batch;
+mod counters;
 mod events;
 mod fields;
 mod history;
@@ -35,6 +36,7 @@ pub use rustls::{ProtocolVersion, ServerConfig};
 pub use serde_json::Value;
 pub use tidegate_client::{MessageProperties, TopicFilterBuf};
 
+pub use self::counters::Counters;
 pub use self::server::{DoorSettings, Running, ServeError, start};
 
 /// What client ids of queues begin with. The broker gives them to clients of HTTP listeners alone.

@@ -13,6 +13,7 @@ use tidegate_client::{Delivery, Event, Message, QoS, TopicFilterBuf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::counters::Held as HeldQueue;
 use crate::message_json::object;
 use crate::session::{Failure, Outcome, Session};
 
@@ -143,7 +144,12 @@ impl Queues {
     }
 
     /// Holds a queue by its session.
-    pub(crate) fn hold(&self, id: QueueId, session: Session, stop: watch::Receiver<bool>) -> mpsc::Sender<Order> {
+    pub(crate) fn hold(
+        &self,
+        id: QueueId,
+        session: Session,
+        (counted, stop): (HeldQueue, watch::Receiver<bool>),
+    ) -> mpsc::Sender<Order> {
         let (orders, waiting) = mpsc::channel(MAX_ORDERS);
         let run = RandomState::new().hash_one(&id.name);
         let entry = Entry { run, orders: orders.clone() };
@@ -151,6 +157,7 @@ impl Queues {
         let held = Arc::clone(&self.held);
         tokio::spawn(async move {
             Keeper { session, shelf: Shelf::new(run), poll: None }.work(waiting, stop).await;
+            drop(counted);
             let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
             if held.get(&id).is_some_and(|entry| entry.run == run) {
                 held.remove(&id);

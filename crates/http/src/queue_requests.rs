@@ -15,7 +15,8 @@ use tidegate_client::{Message, QoS, TopicFilterBuf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::answer::{Answer, bad, empty, json, not_allowed, not_let_in, outcome, wrong};
+use crate::answer::{Answer, bad, empty, json, length, not_allowed, not_let_in, outcome, wrong};
+use crate::counters::Way;
 use crate::queue::{Answer as To, Cursor, MAX_PAGE, Order, Poll, QueueError, QueueId};
 use crate::session::{Session, Term};
 use crate::socket::{self, Subscription};
@@ -133,7 +134,10 @@ impl Visitor {
                 let until = Instant::now() + wait.unwrap_or(WAIT);
                 let max = max.unwrap_or(MAX_PAGE);
                 let page = asked(&orders, |answer| Order::Poll(Poll { acknowledged, max, until, answer })).await?;
-                Ok(json(StatusCode::OK, &page))
+                let answer = json(StatusCode::OK, &page);
+                let count = page["messages"].as_array().map_or(0, Vec::len);
+                self.counters.count_sent(Way::Queue, count, length(&answer));
+                Ok(answer)
             }
         }
     }
@@ -162,7 +166,7 @@ impl Visitor {
         self.queues.check_room(id).map_err(refusal)?;
         let session = self.kept(id, headers, !filters.is_empty()).await?;
         let is_new = !session.is_resumed();
-        let orders = self.queues.hold(id.clone(), session, self.stop.clone());
+        let orders = self.queues.hold(id.clone(), session, (self.counters.hold_queue(), self.stop.clone()));
         if is_new && let Err(refused) = asked(&orders, |answer| Order::Subscribe(filters.to_vec(), answer)).await {
             asked(&orders, Order::Delete).await?;
             return Err(refused);
@@ -190,10 +194,10 @@ impl Visitor {
         let (session, early) = self.subscribed(&parameters, request.headers()).await?;
         let subscription = Subscription::new(parameters.is_automatic);
         let (upgrade, stop) = (hyper::upgrade::on(&mut *request), self.stop.clone());
-        let (place, peer) = (Arc::clone(&self.place), self.peer);
+        let (place, peer, held) = (Arc::clone(&self.place), self.peer, self.counters.hold_websocket());
         tokio::spawn(async move {
             let Ok(stream) = upgrade.await else { return };
-            if let Err(error) = socket::serve(TokioIo::new(stream), session, early, subscription, stop).await {
+            if let Err(error) = socket::serve(TokioIo::new(stream), session, early, (subscription, &held), stop).await {
                 tracing::debug!(%peer, %error, "WebSocket ended");
             }
             drop(place);

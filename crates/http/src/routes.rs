@@ -1,5 +1,6 @@
 //! Requests and their answers: which request goes where, publishing and events.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use crate::answer::{
     self, Answer, Body, allow, bad, bad_request, confine, json, not_allowed, not_let_in, outcome, published, wrong,
 };
 use crate::batch;
+use crate::counters::Route;
 use crate::events::{self, pump};
 use crate::fields::{Fields, decoded};
 use crate::visitor::{Visitor, query};
@@ -46,8 +48,10 @@ impl Visitor {
         if let Some(host) = authority {
             request.headers_mut().insert(HOST, host);
         }
+        let route = Route::of(request.uri().path());
         let mut answer = self.judge(request).await;
         confine(&mut answer);
+        self.counters.count_request(route, answer.status());
         answer
     }
 
@@ -165,7 +169,7 @@ impl Visitor {
             Ok((refused, _)) => return Ok(json(outcome(&Ok(refused.clone())).0, &outcome(&Ok(refused)).1)),
             Err(failure) => return Ok(not_let_in(failure)),
         };
-        let (events, waiting) = events::queue();
+        let (events, waiting) = events::queue(Arc::clone(&self.counters));
         tokio::spawn(pump(session, early, events, self.stop.clone()));
         let mut answer = Response::new(Body::Events(waiting));
         let headers = answer.headers_mut();
@@ -182,7 +186,11 @@ impl Visitor {
         // It is never closed. A body that waits is held back by the flow control of HTTP/2.
         let _permit = self.bodies.acquire().await;
         match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, self.max_body).collect()).await {
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Ok(collected)) => {
+                let bytes = collected.to_bytes();
+                self.counters.count_body(bytes.len());
+                Ok(bytes)
+            }
             Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
             Ok(Err(error)) => bad(format!("the body cannot be read: {error}")),
             Err(_) => Err(Box::new(wrong(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))),

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::counters::Counters;
 use crate::queue::Queues;
-
 use crate::versions::{HttpVersion, serve, with_alpn};
 use crate::visitor::{MAX_BODIES, Visitor};
 use crate::write_limit::WriteLimit;
@@ -72,6 +72,7 @@ impl std::error::Error for ServeError {}
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<(u16, SocketAddr)>,
+    counters: Arc<Counters>,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
 }
@@ -80,6 +81,11 @@ impl Running {
     /// Where it listens, with the numbers of the listeners.
     pub fn addresses(&self) -> &[(u16, SocketAddr)] {
         &self.addresses
+    }
+
+    /// What its listeners have counted.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Takes no more requests, ends streams, and waits for the answers under way, within `grace`.
@@ -104,6 +110,16 @@ struct Door {
     settings: DoorSettings,
     origins: Arc<[String]>,
     places: Arc<Semaphore>,
+}
+
+/// What all connections share.
+#[derive(Clone)]
+struct Shared {
+    gateway: Arc<dyn Gateway>,
+    queues: Arc<Queues>,
+    /// Bounds the histories that are read at once.
+    readings: Arc<Semaphore>,
+    counters: Arc<Counters>,
 }
 
 /// Listens, and serves on a thread.
@@ -131,11 +147,18 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime =
         builder.enable_io().enable_time().max_blocking_threads(WORKERS).build().map_err(ServeError::System)?;
+    let counters = Arc::new(Counters::default());
+    let shared = Shared {
+        gateway,
+        queues: Arc::default(),
+        readings: Arc::new(Semaphore::new(MAX_READINGS)),
+        counters: Arc::clone(&counters),
+    };
     let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
-        runtime.block_on(serve_all(sockets, &gateway, stopped));
+        runtime.block_on(serve_all(sockets, &shared, stopped));
         runtime.shutdown_background();
     });
-    Ok(Running { addresses, stop, thread: thread.map_err(ServeError::System)? })
+    Ok(Running { addresses, counters, stop, thread: thread.map_err(ServeError::System)? })
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -145,19 +168,13 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts until it is stopped, and then waits for the connections.
-async fn serve_all(
-    sockets: Vec<(TcpListener, bool, Arc<Door>)>,
-    gateway: &Arc<dyn Gateway>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let (mut doors, queues) = (Vec::new(), Arc::new(Queues::default()));
-    let readings = Arc::new(Semaphore::new(MAX_READINGS));
+async fn serve_all(sockets: Vec<(TcpListener, bool, Arc<Door>)>, shared: &Shared, mut stop: watch::Receiver<bool>) {
+    let mut doors = Vec::new();
     for (socket, is_loopback, door) in sockets {
         match tokio::net::TcpListener::from_std(socket) {
             Ok(socket) => {
                 doors.push(Arc::clone(&door));
-                let served = (Arc::clone(gateway), Arc::clone(&queues), Arc::clone(&readings));
-                tokio::spawn(accept(socket, is_loopback, door, served, stop.clone()));
+                tokio::spawn(accept(socket, is_loopback, door, shared.clone(), stop.clone()));
             }
             Err(error) => tracing::error!(listener = door.settings.name, %error, "HTTP is not served"),
         }
@@ -175,7 +192,7 @@ async fn accept(
     socket: tokio::net::TcpListener,
     is_loopback: bool,
     door: Arc<Door>,
-    (gateway, queues, readings): (Arc<dyn Gateway>, Arc<Queues>, Arc<Semaphore>),
+    shared: Shared,
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
@@ -192,13 +209,14 @@ async fn accept(
             }
         };
         let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
+            shared.counters.count_refused_connection();
             tracing::debug!(listener = door.settings.name, %peer, "too many HTTP connections: closed");
             continue;
         };
         // A small answer is not held back for a larger packet.
         let _ = stream.set_nodelay(true);
         let visitor = Visitor {
-            gateway: Arc::clone(&gateway),
+            gateway: Arc::clone(&shared.gateway),
             listener: door.settings.listener,
             peer,
             tls: None,
@@ -207,8 +225,9 @@ async fn accept(
             is_loopback,
             stop: stop.clone(),
             session: Mutex::new(None),
-            queues: Arc::clone(&queues),
-            readings: Arc::clone(&readings),
+            queues: Arc::clone(&shared.queues),
+            readings: Arc::clone(&shared.readings),
+            counters: Arc::clone(&shared.counters),
             bodies: Semaphore::new(MAX_BODIES),
             place: Arc::new(place),
         };

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::counters::{Held, Way};
 use crate::message_json::object;
 use crate::session::Session;
 use crate::websocket::{CloseCode, Decoder, Frame, Opcode, put, put_close};
@@ -93,20 +94,20 @@ pub(crate) async fn serve(
     stream: impl AsyncRead + AsyncWrite,
     mut session: Session,
     early: Vec<Message>,
-    mut subscription: Subscription<Delivery>,
+    (mut subscription, held): (Subscription<Delivery>, &Held),
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut buffer = [0; READ_SIZE];
     for message in &early {
-        hand_on(&mut session, &mut subscription, message);
+        hand_on(&mut session, &mut subscription, message, held);
     }
     let (mut heard_at, mut beat_at) = (Instant::now(), Instant::now() + BEAT);
     let (code, why) = loop {
         let has_output = !subscription.out.is_empty();
         tokio::select! {
             event = session.next(), if subscription.out.len() < MAX_WAITING => match event {
-                Event::Message(message) => hand_on(&mut session, &mut subscription, &message),
+                Event::Message(message) => hand_on(&mut session, &mut subscription, &message, held),
                 Event::Disconnected(_) => break (CloseCode::Policy, "the broker has ended the session"),
                 _ => {}
             },
@@ -151,10 +152,12 @@ pub(crate) async fn serve(
     writer.shutdown().await
 }
 
-fn hand_on(session: &mut Session, subscription: &mut Subscription<Delivery>, message: &Message) {
+fn hand_on(session: &mut Session, subscription: &mut Subscription<Delivery>, message: &Message, held: &Held) {
+    let before = subscription.out.len();
     if let Some(delivery) = subscription.put(object(message), message.delivery) {
         session.acknowledge(delivery);
     }
+    held.counters().count_sent(Way::WebSocket, 1, (subscription.out.len() - before) as u64);
 }
 
 #[cfg(test)]

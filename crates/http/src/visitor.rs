@@ -11,6 +11,7 @@ use hyper::{HeaderMap, Request};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::answer::{Answer, bad, not_let_in};
+use crate::counters::Counters;
 use crate::fields::parameters;
 use crate::queue::Queues;
 use crate::session::{Credentials, Session, Term};
@@ -36,6 +37,7 @@ pub(crate) struct Visitor {
     pub(crate) session: Mutex<Option<(Credentials, Session)>>,
     /// The queues of all connections.
     pub(crate) queues: Arc<Queues>,
+    pub(crate) counters: Arc<Counters>,
     /// Bounds the bodies that are read at once.
     pub(crate) bodies: Semaphore,
     /// Bounds the histories that are read at once on all connections.

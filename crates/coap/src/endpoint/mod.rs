@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
 
 use crate::block::Block;
+use crate::counters::Counters;
 use crate::fields::{Credentials, Shown};
 use crate::limits::{Millis, SWEEP};
 use crate::message::{Code, Kind, Token};
@@ -293,6 +294,12 @@ impl Endpoint {
                 self.notify(session, delivery, &subscriptions, *message);
             }
         }
+    }
+
+    /// What it has counted, and what it holds now.
+    pub fn counters(&self) -> Counters {
+        let (clients, sessions) = (self.wire.peers.len() as u64, self.sessions.len() as u64);
+        Counters { clients, sessions, ..self.wire.counters }
     }
 
     /// Whether requests are under way.

@@ -213,6 +213,7 @@ impl Endpoint {
                 && let Some(at) = it.waiting.iter().position(|one| one.delivery.is_none())
             {
                 released.extend(it.waiting.remove(at));
+                self.wire.counters.left_out += 1;
             }
         }
         if let Some(number) = delivery {
@@ -261,6 +262,7 @@ impl Endpoint {
             let topic = filter.map(|one| one.filter.as_str().to_owned()).unwrap_or_default();
             self.wire.keep_for_blocks(peer, session, &topic, event, &body);
         }
+        self.wire.counters.notifications += 1;
         let kind = if confirms { Kind::Confirmable } else { Kind::NonConfirmable };
         let datagram = answer.message(kind, id, token).encode();
         if confirms {

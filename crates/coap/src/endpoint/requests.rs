@@ -17,8 +17,13 @@ impl Endpoint {
     /// A client has sent a datagram.
     pub fn handle_datagram(&mut self, now: Millis, peer: PeerId, datagram: &[u8]) {
         self.wire.now = now;
+        self.wire.counters.datagrams_in += 1;
+        self.wire.counters.bytes_in += datagram.len() as u64;
         let decoded = match Message::decode(datagram) {
-            Err(FormatError::Foreign) => return,
+            Err(FormatError::Foreign) => {
+                self.wire.counters.malformed += 1;
+                return;
+            }
             decoded => decoded,
         };
         if !self.wire.hear(peer, datagram.len()) {
@@ -35,8 +40,12 @@ impl Endpoint {
                 Kind::Confirmable => self.wire.reset(peer, message.id),
                 Kind::NonConfirmable => {}
             },
-            Err(FormatError::Malformed(Kind::Confirmable, id)) => self.wire.reset(peer, id),
-            Err(_) => {}
+            Err(error) => {
+                self.wire.counters.malformed += 1;
+                if let FormatError::Malformed(Kind::Confirmable, id) = error {
+                    self.wire.reset(peer, id);
+                }
+            }
         }
     }
 

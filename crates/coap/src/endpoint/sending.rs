@@ -40,6 +40,7 @@ impl Endpoint {
         if sending.again == MAX_RETRANSMIT {
             let notifies = sending.notifies.is_some();
             known.sending.remove(&id);
+            self.wire.counters.unacknowledged += 1;
             if notifies {
                 self.lose_observer(peer);
             }
@@ -50,6 +51,7 @@ impl Endpoint {
         sending.due = now + sending.wait;
         let (due, datagram) = (sending.due, sending.datagram.clone());
         self.wire.timers.insert((due, Timer::Resend(peer, id)));
+        self.wire.counters.repeated += 1;
         self.wire.send(peer, datagram);
     }
 

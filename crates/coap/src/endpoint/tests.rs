@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Outcomes;
 use crate::limits::{
     ACKNOWLEDGE_AFTER, ANSWER_TIMEOUT, MAX_JOBS, MAX_OBSERVATIONS, MAX_PEERS, MAX_WAITING, PEER_IDLE, SESSION_IDLE,
     UNCONFIRMED,
@@ -472,6 +473,8 @@ fn a_lost_observer_is_given_up() {
     world.wait(200_000);
     assert_eq!(world.sent().len(), 5, "once, and four times again");
     assert_eq!(world.asked(), [Action::Close { session: observation.0 }], "without an acknowledgement");
+    let counted = world.endpoint.counters();
+    assert_eq!((counted.notifications, counted.repeated, counted.unacknowledged), (1, 4, 1));
 }
 
 #[test]
@@ -491,6 +494,7 @@ fn qos_0_is_confirmed_now_and_then_and_bounded() {
     assert_eq!(sent.len(), MAX_WAITING);
     assert_eq!((sent[0].kind, &sent[0].payload[..]), (Kind::Confirmable, &[24][..]), "the oldest are left out");
     assert_eq!(sent.last().unwrap().kind, Kind::NonConfirmable);
+    assert_eq!(world.endpoint.counters().left_out, 9);
 }
 
 #[test]
@@ -561,6 +565,29 @@ fn strangers_get_three_times_their_bytes() {
     world.hear("192.0.2.1:5000", &get(5, "topics/a", &[(option::ECHO, &proof)]));
     world.give(Ok(Some(shown(&[0; 500]))));
     assert_eq!(world.one().code, Code::UNAUTHORIZED, "an old proof");
+}
+
+#[test]
+fn requests_datagrams_and_refusals_are_counted() {
+    let mut world = World::new();
+    let (publish, read) = (put(7, "topics/a", &[], b"x"), get(8, "topics/a", &[]));
+    world.publish(LOCAL, &publish);
+    world.hear(LOCAL, &read);
+    world.give(Ok(None));
+    world.hear(LOCAL, &request(Kind::Confirmable, Code(4), 9, "topics/a", &[], b""));
+    world.endpoint.handle_datagram(world.now, at(LOCAL), b"MQTT");
+    world.hear(REMOTE, &request(Kind::NonConfirmable, Code(5), 1, "", &[], b""));
+    let sent = world.sent();
+    let counted = world.endpoint.counters();
+    assert_eq!(counted.publishes, Outcomes { answered: 1, ..Outcomes::default() });
+    assert_eq!(counted.reads, Outcomes { refused: 1, ..Outcomes::default() });
+    assert_eq!(counted.others.refused, 2, "{sent:?}");
+    assert_eq!((counted.datagrams_in, counted.datagrams_out, counted.malformed), (5, sent.len() as u64, 1));
+    assert_eq!(counted.bytes_out, sent.iter().map(|message| message.encode().len() as u64).sum::<u64>());
+    assert_eq!((counted.clients, counted.sessions), (2, 1));
+    let mut both = counted;
+    both.add(&counted);
+    assert_eq!((both.datagrams_in, both.others.refused), (10, 4));
 }
 
 #[test]

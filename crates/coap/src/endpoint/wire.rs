@@ -11,6 +11,7 @@ use super::uploads::{Key, Upload, too_large};
 use super::{Action, PeerId, Reading, Reply, SessionId, Timer};
 use crate::answer::{Answer, Body};
 use crate::block::Block;
+use crate::counters::Counters;
 use crate::fields::Shown;
 use crate::limits::{
     ACK_TIMEOUT, MAX_PEERS, MAX_TRANSFER_BYTES, MAX_TRANSFERS, MAX_UPLOAD_BYTES, MAX_UPLOADS, Millis, PLACES_LOOKED_AT,
@@ -38,6 +39,7 @@ pub(super) struct Wire {
     /// Whether a sweep is among the timers.
     pub(super) sweeps: bool,
     pub(super) actions: VecDeque<Action>,
+    pub(super) counters: Counters,
 }
 
 impl Wire {
@@ -54,6 +56,7 @@ impl Wire {
             timers: BTreeSet::new(),
             sweeps: false,
             actions: VecDeque::new(),
+            counters: Counters::default(),
         }
     }
 
@@ -93,6 +96,7 @@ impl Wire {
     pub(super) fn hear(&mut self, peer: PeerId, len: usize) -> bool {
         if !self.peers.contains_key(&peer) {
             if self.peers.len() >= MAX_PEERS && !self.free_a_place() {
+                self.counters.without_place += 1;
                 return false;
             }
             let first_id = self.draw() as u16;
@@ -226,7 +230,11 @@ impl Wire {
     /// Sends a datagram, if the client may get as many bytes.
     pub(super) fn send(&mut self, peer: PeerId, datagram: Vec<u8>) {
         if self.peers.get_mut(&peer).is_some_and(|known| known.spend(datagram.len())) {
+            self.counters.datagrams_out += 1;
+            self.counters.bytes_out += datagram.len() as u64;
             self.actions.push_back(Action::Send { peer, datagram });
+        } else {
+            self.counters.withheld += 1;
         }
     }
 
@@ -281,6 +289,7 @@ impl Wire {
         } else if message.encode().len() > room && reply.method == Code::GET {
             message = challenge.message(kind, id, reply.token);
         }
+        self.counters.count_answer(reply.method, message.code);
         let datagram = message.encode();
         let state = match kind {
             Kind::Acknowledgement if reply.method == Code::GET => Progress::Repeatable,

@@ -145,6 +145,8 @@ mod tests {
             meters: Vec::new(),
             bridges: Vec::new(),
             pipelines: Vec::new(),
+            http: None,
+            coap: None,
             homes: None,
             cluster: None,
             core: None,

@@ -404,6 +404,15 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "tidegate_bridge_beyond_window_total{bridge=\"cloud\",end=\"remote\"} 5",
         "tidegate_loop_lag_seconds 1.5",
         "tidegate_store_syncs_total 6",
+        "tidegate_http_requests_total{route=\"queue\",outcome=\"refused\"} 3",
+        "tidegate_http_messages_sent_total{way=\"history\"} 5",
+        "tidegate_http_message_bytes_sent_total{way=\"history\"} 600",
+        "tidegate_http_connections_refused_total 4",
+        "tidegate_http_websockets 1",
+        "tidegate_coap_requests_total{method=\"publish\",outcome=\"answered\"} 9",
+        "tidegate_coap_bytes_total{direction=\"sent\"} 120",
+        "tidegate_coap_dropped_total{cause=\"unproven\"} 2",
+        "tidegate_coap_sessions 5",
     ] {
         assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
     }

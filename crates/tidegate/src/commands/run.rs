@@ -122,7 +122,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     let core = tidegate_gateway::core::start(config, &node, &status)?;
     let gateway = ToNode::new(config, &node, &serving, (entrances.2, cluster.is_some()));
-    let beside = (HttpListeners::start(config, &gateway)?, CoapListeners::start(config, gateway)?);
+    let beside = (HttpListeners::start(config, &gateway, &status)?, CoapListeners::start(config, gateway, &status)?);
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
     let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;

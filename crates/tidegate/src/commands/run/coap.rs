@@ -5,8 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_coap::{Caller, DoorSettings, Gateway, ReadError, Running, Settings, Shown};
+use tidegate_administration::{BrokerStatus, Part};
+use tidegate_coap::{Caller, Counted, DoorSettings, Gateway, Outcomes, ReadError, Running, Settings, Shown};
 use tidegate_config::Config;
+use tidegate_console::{CoapNumbers, Status};
 use tidegate_http::Gateway as _;
 
 use super::http::ToNode;
@@ -56,6 +58,36 @@ impl Gateway for ToSessions {
     }
 }
 
+/// The numbers of the listeners.
+struct CoapPart(Counted);
+
+impl Part for CoapPart {
+    fn add_to(&self, status: &mut Status) {
+        let it = self.0.total();
+        let methods = [("read", it.reads), ("publish", it.publishes), ("other", it.others)];
+        let outcomes = |(method, outcomes): (&'static str, Outcomes)| {
+            let Outcomes { answered, refused, failed } = outcomes;
+            [(method, "answered", answered), (method, "refused", refused), (method, "failed", failed)]
+        };
+        status.coap = Some(CoapNumbers {
+            requests: methods.into_iter().flat_map(outcomes).collect(),
+            received: (it.datagrams_in, it.bytes_in),
+            sent: (it.datagrams_out, it.bytes_out),
+            dropped: vec![
+                ("malformed", it.malformed),
+                ("no-place", it.without_place),
+                ("unproven", it.withheld),
+                ("unacknowledged", it.unacknowledged),
+                ("observer", it.left_out),
+            ],
+            notifications: it.notifications,
+            repeated: it.repeated,
+            clients: it.clients,
+            sessions: it.sessions,
+        });
+    }
+}
+
 /// The listeners for CoAP of a broker.
 #[derive(Debug, Default)]
 pub(crate) struct CoapListeners(Option<Running>);
@@ -65,7 +97,7 @@ impl CoapListeners {
     ///
     /// # Errors
     /// In words for people, when an address is taken or the system has nothing left.
-    pub(crate) fn start(config: &Config, gateway: ToNode) -> Result<Self, String> {
+    pub(crate) fn start(config: &Config, gateway: ToNode, status: &BrokerStatus) -> Result<Self, String> {
         let mut doors = Vec::new();
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_coap()) else { continue };
@@ -82,6 +114,7 @@ impl CoapListeners {
             return Ok(Self::default());
         }
         let running = tidegate_coap::start(doors, Arc::new(ToSessions(gateway))).map_err(|error| error.to_string())?;
+        status.parts().register(Arc::new(CoapPart(running.counted())));
         Ok(Self(Some(running)))
     }
 

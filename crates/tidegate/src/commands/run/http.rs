@@ -8,16 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_administration::{BrokerStatus, Part};
 use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
 use tidegate_connectors::hub::{HistoryQuery, histories, read_history};
+use tidegate_console::{HttpNumbers, Status};
 use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
 use tidegate_http::{
-    Caller, DoorSettings, Gateway, HistoryQuestion, ProtocolVersion, ReadError, RetainedMessage, Running, TlsSession,
-    TlsStart, Value, Who,
+    Caller, Counters, DoorSettings, Gateway, HistoryQuestion, ProtocolVersion, ReadError, RetainedMessage, Running,
+    TlsSession, TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
 use tidegate_node::{Door, Inlet, Node, TlsFacts, TlsVersion};
@@ -197,6 +199,23 @@ fn facts(tls: &TlsSession) -> TlsFacts {
     TlsFacts { version, server_name, alpn: None, client: None, identity: None }
 }
 
+/// The numbers of the listeners.
+struct HttpPart(Arc<Counters>);
+
+impl Part for HttpPart {
+    fn add_to(&self, status: &mut Status) {
+        let counters = &self.0;
+        status.http = Some(HttpNumbers {
+            requests: counters.requests(),
+            body_bytes: counters.body_bytes(),
+            sent: counters.sent(),
+            connections_refused: counters.connections_refused(),
+            queues: counters.queues(),
+            websockets: counters.websockets(),
+        });
+    }
+}
+
 /// The listeners for HTTP of a broker.
 #[derive(Debug, Default)]
 pub(crate) struct HttpListeners(Option<Running>);
@@ -206,7 +225,7 @@ impl HttpListeners {
     ///
     /// # Errors
     /// In words for people, when an address is taken or the system has nothing left.
-    pub(crate) fn start(config: &Config, gateway: &ToNode) -> Result<Self, String> {
+    pub(crate) fn start(config: &Config, gateway: &ToNode, status: &BrokerStatus) -> Result<Self, String> {
         let mut doors = Vec::new();
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_http()) else { continue };
@@ -226,6 +245,7 @@ impl HttpListeners {
             return Ok(Self::default());
         }
         let running = tidegate_http::start(doors, Arc::new(gateway.clone())).map_err(|error| error.to_string())?;
+        status.parts().register(Arc::new(HttpPart(running.counters())));
         Ok(Self(Some(running)))
     }
 
