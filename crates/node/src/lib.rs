@@ -94,4 +94,6 @@ pub use tls::{
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
-pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls};
+pub use uplink::{
+    AdoptedBroker, BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls,
+};

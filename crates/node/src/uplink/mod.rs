@@ -1,5 +1,6 @@
 //! Connections to the brokers of a fleet: dialed on threads of their own, then served by a shard like any other.
 
+mod adopted;
 mod ask;
 mod brokers;
 mod dialer;
@@ -9,19 +10,19 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
-    AdoptError, Brought, DialAttempt, Evicted, ListenerId, Settling, ShardId, UplinkError, UplinkImage, UplinkOptions,
-    UplinkReport,
+    AdoptError, AdoptedUplink, Brought, DialAttempt, Evicted, ListenerId, Settling, ShardId, UplinkError, UplinkImage,
+    UplinkOptions, UplinkReport,
 };
 
 use crate::address::HostPort;
 use crate::admission::Seat;
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::moves::MoveError;
 use crate::observer::Peer;
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 use crate::transport::Transport;
 
+pub use adopted::AdoptedBroker;
 pub use ask::{BrokerWord, Question};
 pub use brokers::Brokers;
 pub(crate) use dialer::Dialer;
@@ -168,66 +169,10 @@ impl NodeHandle {
         Ok(())
     }
 
-    /// Connects to a broker as the dead orchestrator `of`, to work off what both still had for each other; returns the
-    /// name under which that is done. `transfer` is the one by which its partitions have come
-    /// ([`NodeHandle::arrive_from_orchestrator`]). [`NodeHandle::settle_broker`] says when it is, and [`NodeHandle::remove_broker`]
-    /// ends it.
-    ///
-    /// # Errors
-    /// When the broker is unknown here, or the image cannot be read.
-    pub fn adopt_broker(&self, of: &str, uplink: UplinkImage, transfer: u64) -> Result<String, AdoptError> {
-        let unknown = || UplinkError::Unknown(uplink.broker.clone());
-        let place = self.dialer().place(&uplink.broker).ok_or_else(unknown)?;
-        let known = self.brokers().list().into_iter().find(|known| known.broker.name == uplink.broker);
-        let options = known.ok_or_else(unknown)?.broker.options;
-        self.dialer().know(&format!("{}@{of}", uplink.broker), place);
-        let (answer, answers) = channel();
-        let (of, uplink) = (of.to_owned(), Box::new(uplink));
-        let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
-        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
-    }
-
     /// A member of a cluster connects to its brokers from now on, but for those whose connections another member still
     /// works off.
     pub fn release_brokers(&self, but: BTreeSet<String>) {
         self.dialer().release(but);
-    }
-
-    /// What the connection of a dead orchestrator has brought since the last call. Other shards of this process have got
-    /// their part of it. [`NodeHandle::confirm_brought`] says that other members have it; the broker keeps it until then.
-    ///
-    /// # Errors
-    /// When a shard does not answer.
-    pub fn take_brought(&self, name: &str) -> Result<Brought, MoveError> {
-        let (answer, answers) = channel();
-        self.tell(
-            UPLINK_SHARD,
-            ToShard::Admin(Admin::Fleet(FleetOrder::TakeBrought { name: name.to_owned(), answer })),
-        );
-        let brought: Brought = crate::handle::wait(UPLINK_SHARD, &answers)?;
-        if let Some(messages) = &brought.for_shards {
-            self.deliver_on_other_shards(brought.partitions, messages)?;
-        }
-        Ok(brought)
-    }
-
-    /// Other members have so many messages of the connection of a dead orchestrator: they are acknowledged.
-    pub fn confirm_brought(&self, name: &str, messages: usize) {
-        let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };
-        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-    }
-
-    /// Whether a broker has brought all that it had when it was asked first, without `settling`; returns what is still
-    /// to come.
-    ///
-    /// # Errors
-    /// When the node does not answer.
-    pub fn settle_broker(&self, name: &str, settling: Option<Settling>) -> Result<Option<Settling>, NoAnswer> {
-        let (answer, answers) = channel();
-        let order = FleetOrder::Settle { name: name.to_owned(), settling, answer };
-        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        crate::handle::wait(UPLINK_SHARD, &answers)
     }
 
     /// Removes a broker from the fleet. With `force` others get its pending messages.
@@ -336,9 +281,11 @@ impl Shard {
                 let _ = answer.send((!settled).then_some(settling));
             }
             FleetOrder::TakeBrought { name, answer } => {
-                let _ = answer.send(self.engine.take_brought(&name));
+                let _ = answer.send(AdoptedUplink::new(&mut self.engine, &name).take_brought());
             }
-            FleetOrder::ConfirmBrought { name, messages } => self.engine.confirm_brought(now, &name, messages),
+            FleetOrder::ConfirmBrought { name, messages } => {
+                AdoptedUplink::new(&mut self.engine, &name).confirm_brought(now, messages);
+            }
             FleetOrder::Remove { name, force, done } => {
                 let _ = done.send(self.engine.remove_uplink(now, &name, force));
             }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{PartitionId, Partitions, Settling, UplinkImage};
-use tidegate_node::{MoveError, NodeName};
+use tidegate_node::{AdoptedBroker, MoveError, NodeName};
 
 use super::Worker;
 use super::brokers::BACK_LIMIT;
@@ -80,7 +80,7 @@ impl Worker {
             (of, broker) = (former.to_owned(), at.to_owned());
             uplink.broker.clone_from(&broker);
         }
-        match self.node.adopt_broker(&of, uplink, inherited.transfer) {
+        match AdoptedBroker::adopt(&self.node, &of, uplink, inherited.transfer) {
             Ok(name) => {
                 tracing::info!(
                     node = of,
@@ -131,7 +131,7 @@ impl Worker {
     /// Passes on what has come, and removes the connections that are worked off. An orchestrator that is back waits for it.
     pub(super) fn work_off_adopted(&mut self) {
         for mut adopted in std::mem::take(&mut self.adopted) {
-            let is_over = match self.is_worked_off(&mut adopted) {
+            let is_over = match adopted.is_worked_off(self) {
                 Ok(is_over) => is_over,
                 Err(error) => {
                     adopted.stage = Stage::Begun;
@@ -156,90 +156,93 @@ impl Worker {
         self.end_inheriting();
         self.tell_what_is_worked_off();
     }
+}
 
-    fn is_worked_off(&self, adopted: &mut Adopted) -> Result<bool, MoveError> {
-        if self.pass_on_brought(adopted)? {
+impl Adopted {
+    fn is_worked_off(&mut self, worker: &Worker) -> Result<bool, MoveError> {
+        if self.pass_on_brought(worker)? {
             // A broker that waits for acknowledgements has more.
-            if !matches!(adopted.stage, Stage::Settled) {
-                adopted.stage = Stage::Begun;
+            if !matches!(self.stage, Stage::Settled) {
+                self.stage = Stage::Begun;
             }
             return Ok(false);
         }
-        let settling = match std::mem::replace(&mut adopted.stage, Stage::Begun) {
+        let settling = match std::mem::replace(&mut self.stage, Stage::Begun) {
             Stage::Settled => {
-                adopted.stage = Stage::Settled;
+                self.stage = Stage::Settled;
                 return Ok(true);
             }
-            Stage::Begun if !self.all_brokers_know(adopted) => return Ok(false),
+            Stage::Begun if !self.all_brokers_know(worker) => return Ok(false),
             Stage::Begun => None,
             Stage::Settling(settling) => Some(settling),
         };
-        if let Some(left) = self.node.settle_broker(&adopted.name, settling)? {
-            adopted.stage = Stage::Settling(left);
+        if let Some(left) = AdoptedBroker::new(&worker.node, &self.name).settle(settling)? {
+            self.stage = Stage::Settling(left);
             return Ok(false);
         }
-        if self.pass_on_brought(adopted)? {
+        if self.pass_on_brought(worker)? {
             return Ok(false);
         }
-        adopted.stage = Stage::Settled;
-        for heir in adopted.heirs.values_mut() {
+        self.stage = Stage::Settled;
+        for heir in self.heirs.values_mut() {
             heir.parts.push_back((Vec::new(), ENDS_PIECE | ENDS_MOVE));
         }
-        Ok(adopted.heirs.is_empty())
+        Ok(self.heirs.is_empty())
     }
 
     /// Gives the other members what has come. Says whether anything has, or they have not taken all.
-    fn pass_on_brought(&self, adopted: &mut Adopted) -> Result<bool, MoveError> {
-        self.look_for_heirs(adopted);
-        let mut has_come = adopted.heirs.values().any(|heir| !heir.parts.is_empty());
+    fn pass_on_brought(&mut self, worker: &Worker) -> Result<bool, MoveError> {
+        self.look_for_heirs(worker);
+        let mut has_come = self.heirs.values().any(|heir| !heir.parts.is_empty());
         if !has_come {
-            let brought = self.node.take_brought(&adopted.name)?;
+            let brought = AdoptedBroker::new(&worker.node, &self.name).take_brought()?;
             has_come = brought.for_members.is_some();
-            adopted.unanswered = brought.unanswered;
-            for heir in adopted.heirs.values_mut().filter(|heir| has_come || !heir.brokers_know) {
+            self.unanswered = brought.unanswered;
+            for heir in self.heirs.values_mut().filter(|heir| has_come || !heir.brokers_know) {
                 // One of nothing asks whether its brokers know the filters.
                 heir.parts.extend(parts_of(brought.for_members.as_deref().unwrap_or_default(), ENDS_PIECE));
             }
         }
-        if !self.send_parts(adopted) {
+        if !self.send_parts(worker) {
             return Ok(true);
         }
-        let unanswered = std::mem::take(&mut adopted.unanswered);
+        let unanswered = std::mem::take(&mut self.unanswered);
         if unanswered > 0 {
-            self.node.confirm_brought(&adopted.name, unanswered);
+            AdoptedBroker::new(&worker.node, &self.name).confirm_brought(unanswered);
         }
         Ok(has_come)
     }
 
     /// The other members that the table names for partitions of the dead one.
-    fn look_for_heirs(&self, adopted: &mut Adopted) {
+    fn look_for_heirs(&mut self, worker: &Worker) {
         let mut named: BTreeSet<&str> = BTreeSet::new();
         named.extend(
-            adopted
-                .had
+            self.had
                 .iter()
-                .filter_map(|partition| self.homes.get(usize::from(partition.0))?.as_ref().map(NodeName::as_str)),
+                .filter_map(|partition| worker.homes.get(usize::from(partition.0))?.as_ref().map(NodeName::as_str)),
         );
-        adopted.heirs.retain(|heir, _| self.lives.contains(heir));
-        for heir in named.into_iter().filter(|heir| self.lives.iter().any(|name| name == heir)) {
-            adopted.heirs.entry(heir.to_owned()).or_default();
+        self.heirs.retain(|heir, _| worker.lives.contains(heir));
+        // What has moved to the dead one that is back, it gets by the move; its brokers wait until this is over.
+        named.remove(self.of.as_str());
+        for heir in named.into_iter().filter(|heir| worker.lives.iter().any(|name| name == heir)) {
+            self.heirs.entry(heir.to_owned()).or_default();
         }
     }
 
     /// Says whether the other members have all parts.
-    fn send_parts(&self, adopted: &mut Adopted) -> bool {
-        let Adopted { of, broker, had, heirs, transfer, .. } = adopted;
-        let stream = [self.life, *transfer];
+    fn send_parts(&mut self, worker: &Worker) -> bool {
+        let Adopted { of, broker, had, heirs, transfer, .. } = self;
+        let stream = [worker.life, *transfer];
         let mut all = true;
         for (name, heir) in heirs {
             let is_its = |partition: &PartitionId| {
-                let home = self.homes.get(usize::from(partition.0)).and_then(Option::as_ref);
+                let home = worker.homes.get(usize::from(partition.0)).and_then(Option::as_ref);
                 home.is_some_and(|home| home.as_str() == name)
             };
             let partitions: Partitions = had.iter().filter(is_its).collect();
             while let Some((part, ends)) = heir.parts.front() {
                 let part = InheritedPart { stream, of, broker, partitions, number: heir.number, ends: *ends, part };
-                match self.ask(name, &part.write()) {
+                match worker.ask(name, &part.write()) {
                     Some(verdict @ (Verdict::Taken | Verdict::BrokersKnow)) => {
                         heir.brokers_know = verdict == Verdict::BrokersKnow;
                         heir.number += 1;
@@ -256,7 +259,7 @@ impl Worker {
     }
 
     /// Whether the brokers know the filters of all members that have taken over.
-    fn all_brokers_know(&self, adopted: &Adopted) -> bool {
-        brokers_know(&self.node) && adopted.heirs.values().all(|heir| heir.brokers_know)
+    fn all_brokers_know(&self, worker: &Worker) -> bool {
+        brokers_know(&worker.node) && self.heirs.values().all(|heir| heir.brokers_know)
     }
 }

@@ -92,31 +92,43 @@ impl Engine {
         self.drain_uplink(now, &name)?;
         Ok(name)
     }
+}
 
-    /// What the connection of a dead orchestrator has brought since the last call. [`Engine::confirm_brought`] says that
+/// The connection of a dead orchestrator to a broker, by the name that [`Engine::adopt_uplink`] has returned.
+#[derive(Debug)]
+pub struct AdoptedUplink<'a> {
+    engine: &'a mut Engine,
+    name: &'a str,
+}
+
+impl<'a> AdoptedUplink<'a> {
+    /// The one with this name. If there is none, it brings nothing.
+    pub fn new(engine: &'a mut Engine, name: &'a str) -> Self {
+        Self { engine, name }
+    }
+
+    /// What the connection of a dead orchestrator has brought since the last call. [`AdoptedUplink::confirm_brought`] says that
     /// the other members have it: until then it is not acknowledged.
-    pub fn take_brought(&mut self, name: &str) -> Brought {
-        let adopted = self.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+    pub fn take_brought(&mut self) -> Brought {
+        let engine = &mut *self.engine;
+        let adopted = engine.uplinks.brokers.adopted_named(self.name).and_then(Option::as_mut);
         let Some(adopted) = adopted else { return Brought::default() };
-        let empty = begin().len();
-        let take = |noted: &mut Vec<u8>| {
-            let noted = std::mem::replace(noted, begin());
-            (noted.len() > empty).then(|| seal(noted))
-        };
+        let take = |noted: &mut Vec<u8>| Some(std::mem::take(noted)).filter(|noted| !noted.is_empty()).map(seal);
         let (for_members, for_shards) = (take(&mut adopted.for_members), take(&mut adopted.for_shards));
-        let partitions = self.handover.partitions_of(adopted.transfer);
+        let partitions = engine.handover.partitions_of(adopted.transfer);
         Brought { for_members, for_shards, partitions, unanswered: adopted.unanswered.len() }
     }
 
     /// The other members have so many messages that the connection of a dead orchestrator has brought.
-    pub fn confirm_brought(&mut self, now: Now, name: &str, messages: usize) {
-        self.state.journal.now = now;
-        let adopted = self.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+    pub fn confirm_brought(&mut self, now: Now, messages: usize) {
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        let adopted = engine.uplinks.brokers.adopted_named(self.name).and_then(Option::as_mut);
         let Some(adopted) = adopted else { return };
         let confirmed: Vec<_> = adopted.unanswered.drain(..messages.min(adopted.unanswered.len())).collect();
         for ticket in confirmed {
-            answering!(self).confirm(now, ticket, None, false);
+            answering!(engine).confirm(now, ticket, None, false);
         }
-        self.after_frame(now);
+        engine.after_frame(now);
     }
 }

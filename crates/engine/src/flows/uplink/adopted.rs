@@ -5,6 +5,7 @@ use tidegate_mqtt::{PublishProperties, RawPublish};
 use crate::flows::image::leaving::moving;
 use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::{ConnectionKey, TenantId, UplinkKey};
+use crate::image::begin;
 use crate::image::rest::put_noted;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
@@ -26,7 +27,7 @@ impl Uplinking<'_> {
         let Some(partitions) = self.handover.wanting(adopted.transfer, id) else { return };
         let Some(message) = kept(now, raw, properties, Some(id)) else { return };
         if self.place.shards > 1 {
-            put_noted(&mut adopted.for_shards, now, Some(id), &message);
+            put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
         moving!(self).deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(partitions)));
     }
@@ -45,12 +46,19 @@ impl Uplinking<'_> {
         let adopted = self.uplinks.brokers.all.get_mut(&uplink).and_then(|uplink| uplink.adopted.as_mut());
         let Some(adopted) = adopted.filter(|_| !raw.retain) else { return false };
         let Some(message) = kept(now, raw, properties, id) else { return false };
-        put_noted(&mut adopted.for_members, now, id, &message);
+        put_first_or_next(&mut adopted.for_members, now, id, &message);
         if raw.packet_id.is_some() {
             adopted.unanswered.push_back(self.state.connections.next_ticket(key));
         }
         raw.packet_id.is_some()
     }
+}
+
+fn put_first_or_next(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+    if out.is_empty() {
+        *out = begin();
+    }
+    put_noted(out, now, id, message);
 }
 
 /// A message of a broker with the topic that brokers know, as it is noted; `None` for a topic that is no text.

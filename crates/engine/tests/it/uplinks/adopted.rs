@@ -1,7 +1,8 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
 use tidegate_engine::{
-    Behind, Brought, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, UplinkState, partition_of,
+    AdoptedUplink, Behind, Brought, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, UplinkState,
+    partition_of,
 };
 use tidegate_mqtt::QoS::ExactlyOnce;
 
@@ -105,7 +106,7 @@ fn with_ids<const N: usize>(payloads: [&str; N]) -> [Carried; N] {
 
 fn take_brought(heir: &World) -> Brought {
     heir.run();
-    heir.engine(0, |engine, _| engine.take_brought("a@dead"))
+    heir.engine(0, |engine, _| AdoptedUplink::new(engine, "a@dead").take_brought())
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn kept_messages_wait_until_all_heirs_have_them() {
     let piece = brought.for_members.expect("the message");
     second.engine(0, |engine, now| engine.take_piece(now, DEATH, &piece, Behind::Pieces)).expect("a piece");
     two.expect_publish("t", "1");
-    first.engine(0, |engine, now| engine.confirm_brought(now, "a@dead", brought.unanswered));
+    first.engine(0, |engine, now| AdoptedUplink::new(engine, "a@dead").confirm_brought(now, brought.unanswered));
     first.run();
     assert_eq!((left.with(|broker| broker.owes()), take_brought(&first).for_members), (0, None));
 }
