@@ -211,10 +211,11 @@ class Customers(unittest.TestCase):
         url = f"{self.broker.web}/queue/orders"
         messages = []
         cursor = None
-        while len(messages) < 2:
+        while "2" not in messages:
             cursor, more = page(**({"ack": cursor} if cursor else {}))
             messages += more
-        self.assertEqual(messages, ["1", "2"])
+        # The broker may not have stored the last acknowledgement when it was killed: at least once.
+        self.assertIn(messages, (["1", "2"], ["0", "1", "2"]))
         self.assertEqual(ask("POST", ack="1-1").status_code, 409)
         self.assertEqual(ask("POST", ack=cursor).status_code, 200)
         self.assertEqual(ask("GET", wait="0").json()["messages"], [])

@@ -13,6 +13,7 @@ use crate::Config;
 use crate::feature::bus_problem;
 use crate::finding::Findings;
 use crate::sections::cluster::LinkEncryption;
+use crate::sections::orchestrator::Orchestrator;
 use crate::value::Problem;
 
 /// Checks the section as a whole.
@@ -68,7 +69,10 @@ pub fn check(config: &Config, findings: &mut Findings) {
         }
     }
     if config.orchestrator.enabled {
-        check_orchestrator(config, findings);
+        let shows_users = config.passes_clients_through();
+        for (key, problem) in orchestrator_problems(&config.orchestrator, &cluster.name, shows_users) {
+            findings.push(problem, config.source_of("orchestrator", key).clone());
+        }
     }
     let mut find = |key, problem: Problem| findings.push(problem, config.source_of("cluster", key).clone());
     for (key, text) in [("listen", &cluster.listen), ("relay", &cluster.relay)] {
@@ -81,34 +85,25 @@ pub fn check(config: &Config, findings: &mut Findings) {
     check_is_safe(config, findings);
 }
 
-/// The cluster says who serves which clients of an orchestrator, and has an address for relayed ones.
-fn check_orchestrator(config: &Config, findings: &mut Findings) {
-    let orchestrator = &config.orchestrator;
-    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("orchestrator", key).clone());
+/// Settings of an orchestrator that a member of the cluster `node` cannot have: the key and the problem of each.
+fn orchestrator_problems(orchestrator: &Orchestrator, node: &str, shows_users: bool) -> Vec<(&'static str, Problem)> {
+    let mut problems = Vec::new();
     if !orchestrator.peers.0.is_empty() {
-        find(
-            "peers",
-            Problem::new("names orchestrators, which find each other by the cluster's bus").hint("remove it"),
-        );
+        let problem = Problem::new("names orchestrators, which find each other by the cluster's bus");
+        problems.push(("peers", problem.hint("remove it")));
     }
     if orchestrator.relay.is_some() {
-        find("relay", Problem::new("has no effect in a cluster").hint("use cluster.relay"));
+        problems.push(("relay", Problem::new("has no effect in a cluster").hint("use cluster.relay")));
     }
-    if !orchestrator.name.is_empty() && orchestrator.name != config.cluster.name {
-        find(
-            "name",
-            Problem::new("is another name than the one in the cluster").hint("give only one, by --node or --name"),
-        );
+    if !orchestrator.name.is_empty() && orchestrator.name != node {
+        let problem = Problem::new("is another name than the one in the cluster");
+        problems.push(("name", problem.hint("give only one, by --node or --name")));
     }
-    if config.passes_clients_through() {
-        find(
-            "identity",
-            Problem::new(
-                "shows brokers the credentials of each user, whose sessions cannot move to another orchestrator",
-            )
-            .hint("remove it, or [cluster]"),
-        );
+    if shows_users {
+        let text = "shows brokers the credentials of each user, whose sessions cannot move to another orchestrator";
+        problems.push(("identity", Problem::new(text).hint("remove it, or [cluster]")));
     }
+    problems
 }
 
 /// Clients that other nodes hand over come in as through the first listener; so may anybody who reaches that address.

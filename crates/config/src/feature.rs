@@ -4,7 +4,7 @@ use tidegate_bus::{Address, AddressError};
 
 use crate::value::Problem;
 
-/// The problem of a key or section, named by `what`: it needs a feature, and this program was built without it.
+/// The problem of the key or section `what`: it needs a feature, and this program was built without that feature.
 pub(crate) fn not_built(what: &str, feature: &str) -> Problem {
     Problem::new(format!("{what} needs the feature `{feature}`, and this program was built without it"))
         .hint(format!("take the full program, or build this one with `--features {feature}`"))

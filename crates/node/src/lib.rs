@@ -36,6 +36,7 @@ mod memory;
 mod moves;
 mod node;
 mod observer;
+mod orchestrator_moves;
 pub mod proxy_protocol;
 mod quic;
 mod relay;
@@ -79,6 +80,7 @@ pub use memory::share_allocator_arena;
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
+pub use orchestrator_moves::OrchestratorMoves;
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use service::inside::{Inlet, TlsStart};
@@ -94,6 +96,4 @@ pub use tls::{
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
-pub use uplink::{
-    AdoptedBroker, BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls,
-};
+pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls};

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Behind, ImageError, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId, Snapshot};
+use tidegate_engine::{
+    Behind, Engine, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions, Settling,
+    ShardId, Snapshot,
+};
 
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::shard::Shard;
@@ -13,7 +16,7 @@ use crate::shard::inbox::{Admin, ToShard};
 /// Timeout of a step that writes moved partitions to the store.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The shard that has all uplinks: the home of partition 0.
-const UPLINK_SHARD: ShardId = ShardId(0);
+pub(crate) const UPLINK_SHARD: ShardId = ShardId(0);
 
 /// Why a step of a move did not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,14 +47,14 @@ pub struct Arrived {
     pub given_up: Owed,
 }
 
-/// What is collected for partitions while they move.
+/// The messages collected for partitions while they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collecting {
-    /// What brokers bring, until the rest is taken: homes move one at a time.
+    /// Messages from brokers, until the rest is taken: homes move one at a time.
     Rest,
-    /// What other nodes send, by the id of the move.
+    /// Messages from other nodes, by the id of the move.
     FromNodes(u64),
-    /// What brokers bring, in pieces, by the id of the move.
+    /// Messages from brokers, in pieces, by the id of the move.
     InPieces(u64),
 }
 
@@ -79,7 +82,7 @@ pub(crate) enum MoveOrder {
     Piece(PieceOrder),
 }
 
-/// A step of passing on what brokers bring for partitions that have moved.
+/// A step of forwarding brokers' messages for partitions that have moved.
 #[derive(Debug)]
 pub(crate) enum PieceOrder {
     TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Vec<u8>>> },
@@ -139,62 +142,7 @@ impl NodeHandle {
         self.snapshot(partitions, max_bytes, Collecting::FromNodes(transfer))
     }
 
-    /// The same for a move to another orchestrator of the cluster. Messages that brokers bring later are collected for
-    /// [`NodeHandle::take_forwarded`].
-    ///
-    /// # Errors
-    /// When they are too large, or a shard does not answer.
-    pub fn snapshot_for_orchestrator(
-        &self,
-        partitions: Partitions,
-        max_bytes: u64,
-        transfer: u64,
-    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
-        self.snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
-    }
-
-    /// What brokers have brought for the partitions of a move since the last piece; `None` where that is nothing.
-    /// `served_there` says that the new home serves them by now.
-    ///
-    /// # Errors
-    /// When the shard does not answer.
-    pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Vec<u8>>, NoAnswer> {
-        self.on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
-    }
-
-    /// Collects nothing for a move any more.
-    ///
-    /// # Errors
-    /// When a shard does not answer.
-    pub fn end_forwarding(&self, transfer: u64) -> Result<(), NoAnswer> {
-        self.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
-    }
-
-    /// Delivers a piece that the old home has passed on, and what was kept back here unless more is to come before that.
-    /// Answers when it is in the store.
-    ///
-    /// # Errors
-    /// When it cannot be read, or a shard does not answer.
-    pub fn take_piece(&self, transfer: u64, piece: &[u8], behind: Behind) -> Result<(), MoveError> {
-        let piece: Arc<[u8]> = piece.into();
-        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, behind, answer });
-        let (partitions, rest) = self.on(UPLINK_SHARD, order)??;
-        self.deliver_on_other_shards(partitions, &rest)
-    }
-
-    /// Delivers messages to the sessions of partitions on all shards but that of the brokers.
-    ///
-    /// # Errors
-    /// When they cannot be read, or a shard does not answer.
-    pub(crate) fn deliver_on_other_shards(&self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
-        for shard in self.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
-            let rest: Arc<[u8]> = messages.into();
-            self.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
-        }
-        Ok(())
-    }
-
-    fn snapshot(
+    pub(crate) fn snapshot(
         &self,
         partitions: Partitions,
         max_bytes: u64,
@@ -273,15 +221,6 @@ impl NodeHandle {
         self.take_in(images, Collecting::FromNodes(transfer))
     }
 
-    /// The same for a move from another orchestrator of the cluster, which passes on what brokers still bring there:
-    /// [`NodeHandle::take_piece`].
-    ///
-    /// # Errors
-    /// When an image is refused, or a shard does not answer.
-    pub fn arrive_from_orchestrator(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
-        self.take_in(images, Collecting::InPieces(transfer))
-    }
-
     /// Whether all nodes have said from where on their messages are for the new home.
     ///
     /// # Errors
@@ -315,7 +254,7 @@ impl NodeHandle {
         Ok(messages)
     }
 
-    fn take_in(&self, images: Vec<PartitionImage>, collecting: Collecting) -> Result<Arrived, MoveError> {
+    pub(crate) fn take_in(&self, images: Vec<PartitionImage>, collecting: Collecting) -> Result<Arrived, MoveError> {
         let images: Arc<[PartitionImage]> = images.into();
         let mut arrived = Arrived::default();
         // The shard of the broker links comes last: messages that it has seen before were not delivered to the arriving
@@ -349,17 +288,17 @@ impl NodeHandle {
         Ok(messages)
     }
 
-    fn shard_ids(&self) -> impl Iterator<Item = ShardId> {
+    pub(crate) fn shard_ids(&self) -> impl Iterator<Item = ShardId> {
         (0..self.shards()).map(ShardId)
     }
 
-    fn on<T>(&self, shard: ShardId, order: impl FnOnce(Sender<T>) -> MoveOrder) -> Result<T, NoAnswer> {
+    pub(crate) fn on<T>(&self, shard: ShardId, order: impl FnOnce(Sender<T>) -> MoveOrder) -> Result<T, NoAnswer> {
         let (answer, answers) = channel();
         self.tell(shard, ToShard::Admin(Admin::Move(order(answer))));
         wait(shard, &answers)
     }
 
-    fn on_all<T>(&self, order: impl Fn(Sender<T>) -> MoveOrder) -> Result<Vec<T>, NoAnswer> {
+    pub(crate) fn on_all<T>(&self, order: impl Fn(Sender<T>) -> MoveOrder) -> Result<Vec<T>, NoAnswer> {
         self.shard_ids().map(|shard| self.on(shard, &order)).collect()
     }
 }
@@ -382,7 +321,7 @@ impl Shard {
                 let _ = done.send(());
             }
             MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
-                let _ = answer.send(self.take_snapshot(partitions, max_bytes, collecting));
+                let _ = answer.send(take_snapshot(&mut self.engine, now, partitions, max_bytes, collecting));
             }
             MoveOrder::BeginSettling { answer } => {
                 let _ = answer.send(self.engine.begin_settling(now));
@@ -407,8 +346,10 @@ impl Shard {
                 let partitions = images.iter().map(|image| image.partition).collect();
                 match (&arrived, collecting) {
                     (Ok(_), Collecting::FromNodes(id)) => self.engine.begin_coming(now, id, partitions),
-                    (Ok(_), Collecting::InPieces(id)) => self.engine.begin_awaiting(id, partitions),
-                    (Err(_), Collecting::InPieces(_)) => self.engine.collect_nothing(),
+                    (Ok(_), Collecting::InPieces(id)) => {
+                        OrchestratorMoves::of(&mut self.engine).begin_awaiting(id, partitions)
+                    }
+                    (Err(_), Collecting::InPieces(_)) => OrchestratorMoves::of(&mut self.engine).collect_nothing(),
                     _ => {}
                 }
                 self.answer_committed(answer, arrived);
@@ -430,36 +371,7 @@ impl Shard {
                 let delivered = self.engine.deliver_rest(now, partitions, &rest);
                 self.answer_committed(answer, delivered);
             }
-            MoveOrder::Piece(order) => self.take_piece_order(order),
-        }
-    }
-
-    fn take_snapshot(&mut self, partitions: Partitions, max_bytes: u64, collecting: Collecting) -> SnapshotAnswer {
-        let taken = self.engine.snapshot_partitions(self.now, partitions, max_bytes)?;
-        match (&taken, collecting) {
-            (Snapshot::Taken(_), Collecting::FromNodes(id)) => self.engine.begin_leaving(id, partitions),
-            (Snapshot::Taken(_), Collecting::InPieces(id)) => self.engine.begin_forwarding(id, partitions),
-            _ => {}
-        }
-        Ok(taken)
-    }
-
-    fn take_piece_order(&mut self, order: PieceOrder) {
-        match order {
-            PieceOrder::TakeForwarded { transfer, served_there, answer } => {
-                if served_there {
-                    self.engine.note_served_elsewhere(transfer);
-                }
-                let _ = answer.send(self.engine.take_forwarded(transfer));
-            }
-            PieceOrder::EndForwarding { transfer, done } => {
-                self.engine.end_forwarding(transfer);
-                let _ = done.send(());
-            }
-            PieceOrder::TakePiece { transfer, piece, behind, answer } => {
-                let taken = self.engine.take_piece(self.now, transfer, &piece, behind);
-                self.answer_committed(answer, taken);
-            }
+            MoveOrder::Piece(order) => order.carry_out(self),
         }
     }
 
@@ -484,6 +396,48 @@ impl Shard {
         self.committing = waiting;
         for it in done {
             (it.answer)();
+        }
+    }
+}
+
+/// Exports partitions, and begins to collect their later messages in the same turn.
+fn take_snapshot(
+    engine: &mut Engine,
+    now: Now,
+    partitions: Partitions,
+    max_bytes: u64,
+    collecting: Collecting,
+) -> SnapshotAnswer {
+    let taken = engine.snapshot_partitions(now, partitions, max_bytes)?;
+    match (&taken, collecting) {
+        (Snapshot::Taken(_), Collecting::FromNodes(id)) => engine.begin_leaving(id, partitions),
+        (Snapshot::Taken(_), Collecting::InPieces(id)) => {
+            OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
+        }
+        _ => {}
+    }
+    Ok(taken)
+}
+
+impl PieceOrder {
+    fn carry_out(self, shard: &mut Shard) {
+        let now = shard.now;
+        let mut moves = OrchestratorMoves::of(&mut shard.engine);
+        match self {
+            Self::TakeForwarded { transfer, served_there, answer } => {
+                if served_there {
+                    moves.note_served_elsewhere(transfer);
+                }
+                let _ = answer.send(moves.take_forwarded(transfer));
+            }
+            Self::EndForwarding { transfer, done } => {
+                moves.end_forwarding(transfer);
+                let _ = done.send(());
+            }
+            Self::TakePiece { transfer, piece, behind, answer } => {
+                let taken = moves.take_piece(now, transfer, &piece, behind);
+                shard.answer_committed(answer, taken);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! All nodes of a cluster are orchestrators, or none is: messages of orchestrators cross by brokers, those of other nodes
+//! All nodes of a cluster are orchestrators, or none is: messages of orchestrators cross by brokers, messages of other nodes
 //! by links.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use tidegate_cluster::{Advert, Follower, Table};
 use super::status::Shared;
 use super::watch;
 
-/// Ends the process where the members of the cluster are of another kind than this node, which is none of them yet.
+/// Ends the process if the members of the cluster are of another kind than this node, which is not a member yet.
 pub(super) fn check(
     shared: &Shared,
     follower: &Follower,

@@ -13,7 +13,7 @@ use tidegate_bus::{Bus, BusError};
 use tidegate_cluster::Former;
 use tidegate_engine::{PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of};
 use tidegate_mirror::{MirrorError, fetch, log_of};
-use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, bans_of, images_of};
+use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, OrchestratorMoves, bans_of, images_of};
 use tidegate_store::{Durability, RealDisk, Store, keep_all};
 
 use super::memory::{Memory, MemoryFile};
@@ -53,7 +53,7 @@ pub(super) struct Restored {
     pub(super) lost: Vec<u16>,
 }
 
-/// What was taken over from a dead node at once.
+/// The state taken over from a dead node in one step.
 #[derive(Debug)]
 pub(super) struct Inherited {
     /// The number under which it was taken in.
@@ -239,7 +239,7 @@ impl Restorer {
         restored.transfers.push(Inherited { transfer, of, partitions, had, elsewhere, uplinks });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
-        let arrived = self.node.arrive_from_orchestrator(images, transfer).map_err(|error| lasting(&error))?;
+        let arrived = OrchestratorMoves::of(&self.node).arrive(images, transfer).map_err(|error| lasting(&error))?;
         for (partition, owed) in arrived.owed {
             let after = without_retained(owed);
             if before.get(&partition) != Some(&after) {
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_of_the_dead_node_stands_for_each_broker() {
+    fn each_broker_belongs_to_a_partition_of_the_dead_node() {
         let none = Memory::default();
         assert_eq!(key_of_uplink(&none, "a"), None);
         let some = Memory { holdings: [(3, 1), (7, 1)].into(), arrived: [(9, 1)].into(), ..none };

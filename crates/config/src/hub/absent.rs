@@ -33,8 +33,8 @@ mod tests {
             "[[pipeline]]\nname = 'p'\nfrom = ['a']\nto = ['s']\n[[sink]]\nname = 's'\n[hub]\nbus = 'nats://h'\n";
         let file = FileText::new("tidegate.toml", text);
         let found = Config::load(Inputs { file: Some(file), ..Inputs::default() }).unwrap_err().to_string();
-        for (what, line) in [("[[pipeline]]", 2), ("[[sink]]", 6), ("hub.bus", 8)] {
-            let said = format!("{what} needs the feature `pipelines`, and this program was built without it");
+        for (key, line) in [("[[pipeline]]", 2), ("[[sink]]", 6), ("hub.bus", 8)] {
+            let said = format!("{key} needs the feature `pipelines`, and this program was built without it");
             assert!(found.contains(&said) && found.contains(&format!("tidegate.toml:{line}:")), "{found}");
         }
     }

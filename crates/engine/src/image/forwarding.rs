@@ -1,24 +1,24 @@
 //! Messages of brokers for partitions that have moved from one orchestrator of a cluster to another.
 //!
-//! A broker gives its messages to a connection, and does not know of partitions. So the old home still gets messages
-//! for sessions that have left. It notes them from the image on, and passes them on in pieces, until every broker has
-//! confirmed the filters of the new home and has brought all that it had before that. The new home serves the sessions
-//! from the image on. What its own brokers bring for these sessions it keeps back until the last piece, so that each
-//! topic keeps its order; the id of a message tells what has come both ways.
+//! A broker sends its messages to a connection, and does not know partitions. So the old home still receives messages
+//! for sessions that have left. It collects them from the image on, and forwards them in pieces, until every broker has
+//! confirmed the filters of the new home and has delivered all earlier messages. The new home serves the sessions from
+//! the image on. It keeps the messages of its own brokers for these sessions back until the last piece, so that each
+//! topic keeps its order. Message ids identify messages that arrive both ways.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rest::{AHEAD_MAX, put_noted};
+use super::noted::{AHEAD_MAX, put_noted};
 use crate::ids::Partitions;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
 
-/// Bytes that one move may have noted and not passed on. Beyond it the connections to brokers end, which keep what is
-/// not acknowledged.
+/// Bytes that one move may have collected and not forwarded. Beyond it the connections to brokers end; the brokers keep
+/// the unacknowledged messages.
 const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes of the messages that the new home keeps back for one move. Beyond it they are delivered at once, and those that
-/// the old home still passes on come behind them.
+/// Bytes of the messages that the new home keeps back for one move. Beyond it they are delivered at once, before the
+/// messages that the old home has still to forward.
 pub(crate) const KEPT_BACK_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 pub(crate) type Id = (u64, u64);
@@ -30,7 +30,7 @@ pub(crate) fn number_of(id: &MessageId) -> Id {
 /// Moves whose messages still come to the old home, by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Forwarding {
-    pub(crate) left: BTreeMap<u64, Left>,
+    pub(crate) left: BTreeMap<u64, Departed>,
     /// The transfer for which the connection at hand brings messages, as that of a dead old home.
     pub(crate) former: Option<u64>,
     pub(crate) come: BTreeMap<u64, Come>,
@@ -49,7 +49,7 @@ pub enum Behind {
 
 /// Partitions that have left.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct Departed {
     pub(crate) partitions: Partitions,
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get nothing any more, since they are served at the new home.

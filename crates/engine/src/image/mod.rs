@@ -11,6 +11,7 @@ mod export;
 pub(crate) mod forwarding;
 mod import;
 pub(crate) mod moving;
+pub(crate) mod noted;
 pub(crate) mod owed;
 pub(crate) mod read_session;
 pub(crate) mod rest;

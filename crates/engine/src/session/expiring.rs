@@ -3,6 +3,7 @@
 
 use crate::ids::SessionKey;
 use crate::now::Millis;
+use crate::session::Flow;
 use crate::session::table::Sessions;
 use crate::timers::Schedule;
 use crate::timers::Timer;
@@ -38,14 +39,18 @@ impl Sessions {
             timers.set(at, Timer::Expiry(to));
         }
     }
+}
 
-    /// A queue has run empty: nothing in it expires any more, and nothing has to wait behind it.
+impl Flow {
+    /// Cancels the expiry timer of a queue that has become empty, in memory and in the store. `to` is the session of the
+    /// queue.
     #[inline]
     pub(crate) fn end_waiting(&mut self, timers: &mut Schedule<Timer>, to: SessionKey) {
-        let flow = self.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        let Some(flow) = flow.filter(|flow| flow.queue.is_empty() && flow.tail.is_none()) else { return };
-        flow.keeps_qos0 &= flow.to_resend > 0;
-        if let Some(at) = flow.expiry_timer.take() {
+        if !self.queue.is_empty() || self.tail.is_some() {
+            return;
+        }
+        self.keeps_qos0 &= self.to_resend > 0;
+        if let Some(at) = self.expiry_timer.take() {
             timers.cancel(at, Timer::Expiry(to));
         }
     }

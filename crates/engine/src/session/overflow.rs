@@ -62,18 +62,16 @@ impl Session {
     }
 }
 
-impl Sessions {
-    /// Takes the oldest message of the least priority from a queue, if that is at most `priority`; it is owed no more.
+impl Session {
+    /// Removes the oldest message of the least priority from the queue, if that is at most `priority`.
     pub(crate) fn pop_least(
         &mut self,
         memory: &mut MemoryUse,
         journal: &mut Journal,
-        from: SessionKey,
         priority: u8,
     ) -> Option<Delivery> {
-        let session = self.get_mut(from.0)?;
-        let stored = session.stored;
-        let flow = session.flow.as_mut()?;
+        let stored = self.stored;
+        let flow = self.flow.as_mut()?;
         let least = flow.queue.pop_least(priority)?;
         let cost = least.cost();
         flow.queue_bytes -= cost;

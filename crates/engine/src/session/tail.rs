@@ -14,8 +14,8 @@ use crate::ids::{SessionKey, TenantId};
 use crate::journal::Journal;
 use crate::journal::keys::entries_from;
 use crate::memory::MemoryUse;
-use crate::session::Flow;
 use crate::session::table::Sessions;
+use crate::session::{Flow, Session};
 use runs::Runs;
 use std::collections::VecDeque;
 
@@ -70,28 +70,28 @@ impl Sessions {
 /// Bytes asked for at once from the end of a queue.
 const LOAD_BYTES: usize = 256 * 1024;
 
-impl Sessions {
-    /// Asks for the next part of a queue when little of it is left in memory; `share` is what a queue may hold there, bytes.
-    pub(crate) fn read_ahead(&mut self, share: u64, journal: &Journal, events: &mut VecDeque<Event>, to: SessionKey) {
-        let Some(session) = self.get(to.0) else { return };
-        let low = session.flow.as_ref().is_some_and(|flow| flow.queue_bytes <= share / 2);
-        if session.connection.is_some() && low {
-            self.load_tail(journal, events, to);
+impl Session {
+    /// Requests the next part of the queue when less than half of `share` is in memory: the bytes that a queue may hold
+    /// there.
+    #[inline]
+    pub(crate) fn read_ahead(&mut self, share: u64, journal: &Journal, events: &mut VecDeque<Event>) {
+        let low = self.flow.as_ref().is_some_and(|flow| flow.queue_bytes <= share / 2);
+        if self.connection.is_some() && low {
+            self.load_tail(journal, events);
         }
     }
 
-    /// Asks for the next part of a queue unless one is on its way.
-    pub(crate) fn load_tail(&mut self, journal: &Journal, events: &mut VecDeque<Event>, to: SessionKey) {
-        let Some(session) = self.get_mut(to.0) else { return };
-        let Some(stored) = session.stored else { return };
-        let Some(flow) = session.flow.as_mut() else { return };
+    /// Requests the next part of the queue, unless a request is pending.
+    pub(crate) fn load_tail(&mut self, journal: &Journal, events: &mut VecDeque<Event>) {
+        let Some(stored) = self.stored else { return };
+        let Some(flow) = self.flow.as_mut() else { return };
         let Some(tail) = flow.tail.as_mut().filter(|tail| !tail.loading) else { return };
         tail.loading = true;
         tail.seen = tail.batch <= journal.committed();
         let (from, to) = entries_from(stored, tail.first);
         let wanted = WantedQueue {
-            tenant: session.tenant,
-            client_id: session.client_id.to_string(),
+            tenant: self.tenant,
+            client_id: self.client_id.to_string(),
             session: stored.0.get(),
             from,
             to,
@@ -100,18 +100,11 @@ impl Sessions {
         events.push_back(Event::ReadQueue(wanted));
     }
 
-    /// Takes the messages that expired first out of the end of a queue, if any have; returns how many. They are
-    /// deleted unread: the caller counts them.
-    pub(crate) fn expire_in_tail(
-        &mut self,
-        memory: &mut MemoryUse,
-        journal: &mut Journal,
-        now: Millis,
-        to: SessionKey,
-    ) -> u64 {
-        let Some(session) = self.get_mut(to.0) else { return 0 };
-        let stored = session.stored;
-        let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return 0 };
+    /// Deletes the run of messages in the tail that expired first, and returns their number. They are deleted unread: the
+    /// caller counts them.
+    pub(crate) fn expire_in_tail(&mut self, memory: &mut MemoryUse, journal: &mut Journal, now: Millis) -> u64 {
+        let stored = self.stored;
+        let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return 0 };
         let Some(run) = tail.runs.pop_expired(now, tail.first) else { return 0 };
         tail.first = tail.runs.remove(&run, tail.first);
         let messages = (run.last - run.first + 1).min(tail.messages);
@@ -121,35 +114,34 @@ impl Sessions {
         let over = tail.messages == 0 && !tail.loading;
         memory.stored_messages -= messages;
         memory.stored_bytes -= bytes;
-        if over && let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.take()) {
+        if over && let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.take()) {
             memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         }
-        self.count_runs(memory, to);
+        self.count_runs(memory);
         for number in run.first..=run.last {
             journal.forget_stored(stored, number);
         }
         messages
     }
 
-    /// Asks again for a part of a queue, once what is being gathered is committed.
+    /// Ends the pending request for a part of the queue. `key` is the key of this session: the request is repeated once
+    /// the current batch of the journal is committed.
     pub(crate) fn read_later(
         &mut self,
         journal: &mut Journal,
         to_read: &mut VecDeque<(u64, SessionKey)>,
         key: SessionKey,
     ) {
-        let flow = self.get_mut(key.0).and_then(|session| session.flow.as_mut());
-        if let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) {
+        if let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) {
             tail.loading = false;
             let batch = journal.awaited_batch();
             to_read.push_back((batch, key));
         }
     }
 
-    /// Counts the memory of what is known of the end of a queue.
-    pub(crate) fn count_runs(&mut self, memory: &mut MemoryUse, to: SessionKey) {
-        let flow = self.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+    /// Counts the memory of the runs of the tail.
+    pub(crate) fn count_runs(&mut self, memory: &mut MemoryUse) {
+        let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return };
         let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
         memory.held = memory.held - before + tail.counted;
     }

@@ -153,7 +153,9 @@ impl ShardState {
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
             self.sessions.note_expiry(&mut self.timers, to, publication.expires_at);
-            self.sessions.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events, to);
+            if let Some(session) = self.sessions.get_mut(to.0) {
+                session.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events);
+            }
             return;
         }
         let Some(session) = self.sessions.get_mut(to.0) else { return };
@@ -307,13 +309,13 @@ impl ShardState {
                 flow.queue.is_empty()
             }
         };
-        if empty {
-            self.sessions.end_waiting(&mut self.timers, to);
+        if empty && let Some(flow) = session.flow.as_mut() {
+            flow.end_waiting(&mut self.timers, to);
         }
         if empty && fetching {
             self.hungry.push(to);
         }
-        self.sessions.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events, to);
+        session.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events);
     }
 }
 

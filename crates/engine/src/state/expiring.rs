@@ -40,7 +40,7 @@ impl ShardState {
         let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
         let Some(flow) = session.flow.as_mut() else { return 0 };
         let Some(delivery) = flow.queue.pop_expired(now) else {
-            let expired = self.sessions.expire_in_tail(&mut self.memory, &mut self.journal, now, to);
+            let expired = session.expire_in_tail(&mut self.memory, &mut self.journal, now);
             self.counters.dropped[Reason::MessageExpired.number()] += expired;
             return expired;
         };

@@ -41,7 +41,7 @@ impl ShardState {
         publication.wide = wide;
         self.memory.stored_messages += 1;
         self.memory.stored_bytes += cost;
-        self.sessions.count_runs(&mut self.memory, to);
+        session.count_runs(&mut self.memory);
         true
     }
 }
@@ -60,7 +60,9 @@ impl ShardState {
         while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {
             self.to_read.pop_front();
             let share = self.memory.queue_share();
-            self.sessions.read_ahead(share, &self.journal, &mut self.events, key);
+            if let Some(session) = self.sessions.get_mut(key.0) {
+                session.read_ahead(share, &self.journal, &mut self.events);
+            }
         }
     }
 }

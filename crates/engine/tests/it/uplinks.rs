@@ -16,6 +16,7 @@ mod routing;
 mod settled;
 mod settling;
 mod simulation;
+mod spreading;
 mod suspects;
 mod tenants;
 mod versions;

@@ -130,6 +130,7 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
         text_of(&level["wish"]),
         text_of(&level["reason"])
     );
+    show_skew(text, &level["skew"]);
     let details = &level["details"];
     if !details.is_null() {
         let _ = writeln!(
@@ -145,6 +146,20 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
         }
     }
     let _ = writeln!(text, "  did {}", text_of(&level["did"]));
+}
+
+/// The hottest resource of a level, as `status` and `explain` show it.
+pub(super) fn show_skew(text: &mut String, skew: &Value) {
+    if !skew.is_null() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  hottest {} with a load of {}, the mean is {}",
+            text_of(&skew["hottest"]),
+            percent(&skew["load"]),
+            percent(&skew["mean"])
+        );
+    }
 }
 
 #[cfg(test)]

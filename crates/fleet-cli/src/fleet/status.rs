@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
+use super::explain::show_skew;
 use crate::local::{FleetArgs, Known, ManagerState, text_of};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
@@ -89,6 +90,7 @@ fn show_level(text: &mut String, name: &str, level: &Value) {
         percent(&level["load"]),
         text_of(&level["reason"])
     );
+    show_skew(text, &level["skew"]);
     for resource in level["resources"].as_array().into_iter().flatten() {
         let _ = writeln!(
             text,

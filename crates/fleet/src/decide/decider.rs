@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::policy::{Gap, Guards, Policy, Proposal, Wait};
+use super::skew::Hottest;
 use super::{
     Change, Decision, Explanation, HeldBack, LevelObservation, PolicyName, Rule, Settings, SettingsError, Sla,
 };
@@ -54,6 +55,11 @@ impl Decider {
     /// Whose policy it is.
     pub fn name(&self) -> PolicyName {
         self.name
+    }
+
+    /// The hottest resource of a level, where the loads of two or more are known.
+    pub fn hottest(&self, seen: &LevelObservation<'_>) -> Option<Hottest> {
+        Hottest::of(&self.settings, seen.samples).filter(|hottest| hottest.mean.is_finite())
     }
 
     /// Notes that an action was in progress at `time`, such as one that ended just before a restart: cool-downs count

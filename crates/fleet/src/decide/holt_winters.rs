@@ -15,10 +15,9 @@ const AHEAD_MAX: usize = 240;
 /// A forecast is taken to be too high by so many of its usual errors.
 const ERRORS: f64 = 2.0;
 
-/// `default`, and what the forecast of the demand asks for by when a resource serves that is requested now. The
-/// forecast counts from the second season on, and only what it expects for longer than a peak: growth by a rise that
-/// no season has shown is the business of `default`. The lead time is the measured one (boot and subscriptions) as
-/// soon as there is one. The preview shows the forecast without acting on it.
+/// `default`, and growth ahead of the forecast of the demand at the end of the lead time. The forecast counts from the
+/// second season on, and only for demand that lasts longer than a peak: a rise that no season has shown is left to
+/// `default`. The lead time is the measured one (boot and subscriptions) as soon as there is one. The preview shows the forecast without acting on it.
 pub(super) struct Proactive {
     settings: Settings,
     preview: bool,
@@ -58,7 +57,7 @@ impl Proactive {
         Some(least.max(0.0))
     }
 
-    /// Growth to what is expected, where that is too much for the planned resources.
+    /// Growth to the expected demand, if that is too much for the planned resources.
     fn grow(&self, expected: f64, now: f64, proposal: &Proposal, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
         let forecast = self.reactive.resources_for(expected);
@@ -78,7 +77,7 @@ impl Proactive {
         Some(ahead)
     }
 
-    /// What is expected soon is not removed.
+    /// Keeps the resources that the demand expected soon needs.
     fn keep(&self, expected: f64, mut proposal: Proposal, seen: &LevelObservation<'_>) -> Proposal {
         let Change::Shrink(count) = proposal.change else { return proposal };
         let forecast = self.reactive.resources_for(expected);

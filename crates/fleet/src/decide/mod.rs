@@ -34,4 +34,5 @@ pub use observation::{Level, LevelObservation};
 pub use policy::{Guards, Policy, Proposal, Wait};
 pub use policy_name::{PolicyName, UnknownPolicy};
 pub use settings::{Settings, SettingsError};
+pub use skew::Hottest;
 pub use sla::{Bounds, Sla, SlaError};

@@ -91,7 +91,7 @@ impl PolicyName {
             Self::Live => "full aging against thresholds that follow the load's velocity",
             Self::Hpa => "Kubernetes' HPA: ceil(current * load / target), tolerance, 300 s stabilisation for shrinking",
             Self::HpaStabilised => "the same with a stabilisation window for growth that peaks fit into",
-            Self::HoltWinters => "default, and ahead of what a Holt-Winters forecast of the season expects to last",
+            Self::HoltWinters => "default, and growth ahead of a Holt-Winters forecast of the season",
             Self::HoltWintersPreview => "default; the forecast is shown in the reasons without effect",
             Self::Latency => "as few resources as keep messages from waiting longer than a target",
         }

@@ -16,11 +16,13 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(900);
 
 /// The hottest resource of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Hottest {
+pub struct Hottest {
+    /// Its place among the samples.
+    pub index: usize,
     /// Its load, 1 being full.
-    pub(super) load: f64,
+    pub load: f64,
     /// The mean load.
-    pub(super) mean: f64,
+    pub mean: f64,
     /// Messages that wait for it, or are lost, per second.
     lacks: bool,
 }
@@ -35,12 +37,14 @@ impl Hottest {
             let largest = settings.signals.read(std::slice::from_ref(sample), 1).largest();
             largest.map(|(_, load)| load)
         };
-        let loads: Vec<(f64, &Sample)> = samples.iter().filter_map(|sample| Some((load(sample)?, sample))).collect();
-        let (hottest, sample) = loads.iter().copied().max_by(|left, right| left.0.total_cmp(&right.0))?;
+        let loads: Vec<(f64, usize)> =
+            samples.iter().enumerate().filter_map(|(index, sample)| Some((load(sample)?, index))).collect();
+        let (hottest, index) = loads.iter().copied().max_by(|left, right| left.0.total_cmp(&right.0))?;
+        let sample = samples.get(index)?;
         #[expect(clippy::cast_precision_loss, reason = "a fleet has far fewer than 2^52 resources")]
         let mean = loads.iter().map(|(load, _)| load).sum::<f64>() / loads.len() as f64;
         let lacks = sample.sound_queued().unwrap_or(0.0) > 0.0 || sample.sound_drops().unwrap_or(0.0) > 0.0;
-        Some(Self { load: hottest, mean, lacks })
+        Some(Self { index, load: hottest, mean, lacks })
     }
 
     /// Whether it is full although the mean is not.
@@ -49,7 +53,7 @@ impl Hottest {
     }
 }
 
-/// How long a resource has been hot, and what was done about it.
+/// How long a resource has been hot, and the growths for it.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Skew {
     since: Option<Duration>,
@@ -57,7 +61,7 @@ pub(super) struct Skew {
     growths: u32,
 }
 
-/// What to do about a hot resource.
+/// The action for a hot resource.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Remedy {
     /// It has been hot for that time, which may be a peak.

@@ -73,8 +73,8 @@ impl Steady {
         ceil(demand / self.upper)
     }
 
-    /// Resources that work off what waits beside a demand in good time; no more than twice what serves the demand and
-    /// works it off at all.
+    /// Resources that serve a demand and clear the backlog in good time: at most twice the resources that serve the
+    /// demand and clear the backlog at all.
     pub(super) fn to_work_off(&self, demand: f64, waiting: f64) -> u32 {
         let soon = ceil(demand + waiting / self.settings.backlog_target.as_secs_f64());
         let at_all = ceil(demand + waiting / self.settings.backlog_limit.as_secs_f64());
@@ -354,8 +354,8 @@ impl Policy for Steady {
     }
 }
 
-/// The demand of a level. Drops of brokers are messages that the fleet did not take; those of orchestrators include
-/// what slow subscribers lose, and count where they are a signal.
+/// The demand of a level. Drops of brokers are messages that the fleet did not take. Drops of orchestrators include
+/// messages lost by slow subscribers, and count if drops are a signal.
 pub(super) fn observe(demand: &mut Demand, settings: &Settings, seen: &LevelObservation<'_>) -> Option<DemandReading> {
     let lossy = seen.level == Level::Broker || settings.signals.drops.is_some();
     demand.observe(seen.time, seen.serving, seen.samples, lossy)

@@ -1,9 +1,9 @@
-//! How many resources' worth of work is asked for, whatever the fleet can do.
+//! The demand on a fleet in resources, which may exceed its capacity.
 //!
 //! CPU alone does not show the demand: it ends at 100 %, and it stays there while a shrinking backlog is worked off.
 //! Message rate and backlog complete it. A message costs `used / rate`; more messages than are handled arrive at
-//! `growth of the backlog + drops`; the demand is `used + cost * (growth + drops)`. While much waits, or the backlog
-//! shrinks by more than is handled, it is not below what is used.
+//! `growth of the backlog + drops`; the demand is `used + cost * (growth + drops)`. While the backlog is long, or
+//! shrinks by more messages than are handled, the demand is at least `used`.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct Demand {
     cost: Option<Cost>,
 }
 
-/// What a message costs, as it was seen under load: an idle resource uses CPU, too, which few messages do not explain.
+/// The cost of a message, measured under load: an idle resource also uses CPU, which its few messages do not explain.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Cost {
     /// Resources that one message per second keeps busy.
@@ -71,7 +71,7 @@ impl Demand {
     }
 
     /// Processes the `samples` of `serving` resources at `time`. Resources without an answer count like the others.
-    /// Drops count where `lossy`: what a slow subscriber loses is not missed work. `None` when no signal is known.
+    /// Drops count if `lossy` is set: messages lost by a slow subscriber are not missed work. `None` when no signal is known.
     pub fn observe(&mut self, time: Duration, serving: u32, samples: &[Sample], lossy: bool) -> Option<DemandReading> {
         let totals = totals(samples, serving);
         let growth = self.growth(time, totals.queued);
@@ -101,7 +101,7 @@ impl Demand {
         Some(DemandReading { resources, load, waiting, signal })
     }
 
-    /// Takes in what a message costs now, unless it was seen under more load lately.
+    /// Updates the cost of a message, unless it was measured under more load recently.
     fn note_cost(&mut self, loads: &LevelLoads, totals: &Totals, resources: f64) {
         let works = |load: &&SignalLoad| matches!(load.signal, Signal::Cpu | Signal::MessageRate);
         let busy = loads.signals.iter().filter(works).filter_map(|load| load.load).fold(0.0_f64, f64::max);
@@ -230,13 +230,13 @@ mod tests {
         // The backlog shrinks by all that is handled, and 979 s of work are left.
         let reading = demand.observe(at(15), 1, &[sample(1.02, 100.0, 97_884.0)], true).unwrap();
         assert_eq!(reading.resources, 1.02);
-        // A backlog that shrinks by more than is handled was moved: nothing is known of what arrives.
+        // A backlog that shrinks by more messages than are handled was moved: the arrivals are unknown.
         let reading = demand.observe(at(30), 1, &[sample(0.9, 100.0, 1000.0)], true).unwrap();
         assert_eq!(reading.resources, 0.9);
     }
 
     #[test]
-    fn a_message_costs_what_it_does_under_load() {
+    fn the_cost_of_a_message_is_measured_under_load() {
         let mut demand = Demand::new(SignalSettings::default());
         demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)], true);
         // An idle broker uses 2 % for one message per second, which is no cost of 0.02 for each message.

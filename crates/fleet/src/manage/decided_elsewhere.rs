@@ -12,7 +12,7 @@ pub struct DecidedElsewhere;
 impl Judge for DecidedElsewhere {
     fn judge(&mut self, _: &LevelSeen) -> Verdict {
         let reason = "another controller decides their number".to_owned();
-        Verdict { wish: Wish::Hold, load: None, reason, details: json!({"rule": "decided-elsewhere"}) }
+        Verdict { wish: Wish::Hold, load: None, reason, details: json!({"rule": "decided-elsewhere"}), skew: None }
     }
 
     fn note_action(&mut self, _: Moment) {}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::action::{Action, Kind, Outcome, Step};
-use super::judge::Wish;
+use super::judge::{Skew, Wish};
 use super::machine::{Judged, Manager};
 use super::moment::Moment;
 use crate::level::Level;
@@ -49,6 +49,12 @@ pub(super) fn observation(manager: &Manager, now: Moment) -> Value {
     json!({"kind": "observation", "observation": manager.observation, "at_ms": now.0, "levels": levels})
 }
 
+/// How unevenly a level is loaded: its hottest member, and that one's load over the mean.
+pub(super) fn skew(skew: &Skew) -> Value {
+    let ratio = (skew.mean > 0.0).then(|| skew.load / skew.mean);
+    json!({"hottest": skew.hottest, "load": skew.load, "mean": skew.mean, "ratio": ratio})
+}
+
 /// The last decision about a level.
 pub(super) fn judged(judged: &Judged) -> Value {
     let (wish, count) = match judged.verdict.wish {
@@ -69,6 +75,7 @@ pub(super) fn judged(judged: &Judged) -> Value {
             "members": judged.seen.members.iter().map(member).collect::<Vec<_>>(),
         },
         "load": judged.verdict.load,
+        "skew": judged.verdict.skew.as_ref().map(skew),
         "wish": wish,
         "count": count,
         "reason": judged.verdict.reason,

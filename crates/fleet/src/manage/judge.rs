@@ -76,6 +76,17 @@ pub enum Wish {
     Shrink(u32),
 }
 
+/// How unevenly the members of a level are loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skew {
+    /// The member with the highest load.
+    pub hottest: ResourceName,
+    /// Its load, 1 being full.
+    pub load: f64,
+    /// The mean load of the members.
+    pub mean: f64,
+}
+
 /// The decision, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
@@ -87,6 +98,8 @@ pub struct Verdict {
     pub reason: String,
     /// Why, in parts.
     pub details: Value,
+    /// How unevenly the members are loaded, where the loads of two or more are known.
+    pub skew: Option<Skew>,
 }
 
 /// Decides about one level. It is asked once per observation, and its wish is carried out unless the level has an

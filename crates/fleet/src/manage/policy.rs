@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::judge::{Judge, LevelSeen, MemberSeen, Verdict, Wish};
+use super::judge::{Judge, LevelSeen, MemberSeen, Skew, Verdict, Wish};
 use super::moment::Moment;
 use crate::decide::{Change, Decider, LevelObservation, Sla};
 use crate::load::{Cpu, Sample};
@@ -36,6 +36,7 @@ impl Judge for PolicyJudge {
             lead_time: seen.lead_time,
             samples: &samples,
         };
+        let hottest = self.decider.hottest(&observation);
         let decision = self.decider.decide(&observation, &self.sla);
         Verdict {
             wish: match decision.change {
@@ -46,6 +47,10 @@ impl Judge for PolicyJudge {
             load: decision.explanation.value,
             details: decision.explanation.to_json(),
             reason: decision.reason,
+            skew: hottest.and_then(|hottest| {
+                let member = seen.members.get(hottest.index)?;
+                Some(Skew { hottest: member.name.clone(), load: hottest.load, mean: hottest.mean })
+            }),
         }
     }
 

@@ -56,6 +56,7 @@ impl Manager {
             "min": settings.map(|settings| settings.least),
             "max": settings.map(|settings| settings.most),
             "load": judged.and_then(|judged| judged.verdict.load),
+            "skew": judged.and_then(|judged| judged.verdict.skew.as_ref()).map(explain::skew),
             "reason": judged.map(|judged| &judged.verdict.reason),
             "resources": members
                 .into_iter()

@@ -90,7 +90,7 @@ fn drops_show_the_demand_beyond_a_full_queue() {
     let mut model = model(1, 1000);
     model.brokers.queue_limit = Some(50.0);
     let report = run(&trace, &model, PolicyName::Default).unwrap();
-    // Drops count although they are no signal: the first growth is to what is needed.
+    // Drops count although they are no signal: the first growth is to the needed resources.
     assert!(report.dropped < 60_000.0 && report.brokers_at_the_end >= 7, "{report:?}");
 }
 
@@ -295,7 +295,7 @@ fn the_tables_of_the_page_are_current() {
     check_page(["<!-- written by a test: UPDATE_DOCS=1 -->\n", "<!-- until here -->\n"], &suite::tables().unwrap());
 }
 
-/// Compares what is between two marks of the page with `written`, or replaces it.
+/// Compares the text between two marks of the page with `tables`, or replaces it.
 fn check_page(marks: [&str; 2], tables: &str) {
     static PAGE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one_writer = PAGE.lock().unwrap();

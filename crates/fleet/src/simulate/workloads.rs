@@ -15,7 +15,7 @@ const SIZES: [(f64, f64); 2] = [(0.5, 4.0), (5.0, 40.0)];
 /// Seconds from the request until a broker serves.
 const LEADS_S: [u64; 2] = [30, 90];
 
-/// The policies of the table; those of the study are in the other one.
+/// The policies of this table; the study's policies are in the other one.
 const COMPARED: [PolicyName; 5] =
     [PolicyName::Default, PolicyName::HoltWinters, PolicyName::Latency, PolicyName::Hpa, PolicyName::HpaStabilised];
 
@@ -32,7 +32,7 @@ pub enum Family {
     Squares,
     /// Three days of six hours each, with noise of 0, 3 and 10 percent.
     Days,
-    /// Three days of six hours each, of which work takes two: steps at the same time each day.
+    /// Three days of six hours each, with two hours of work: steps at the same time each day.
     WorkingDays,
 }
 
@@ -94,7 +94,7 @@ fn days(low: f64, high: f64, noise: f64) -> Result<Trace, ShapeError> {
     Ok(Trace::new(rows.collect())?)
 }
 
-/// What a policy has made of the loads of a family.
+/// The result of a policy for the loads of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkloadOutcome {
     /// Seconds in which a message that came waited longer than a second.

@@ -80,7 +80,7 @@ impl Judge for Wanted {
             there if there > wanted => Wish::Shrink(1),
             _ => Wish::Hold,
         };
-        Verdict { wish, load: None, reason: "the test says so".to_owned(), details: Value::Null }
+        Verdict { wish, load: None, reason: "the test says so".to_owned(), details: Value::Null, skew: None }
     }
 
     fn note_action(&mut self, _: Moment) {}

@@ -44,7 +44,7 @@ pub(super) struct Links {
     /// Somebody may wait to be accepted.
     knocking: bool,
     pub(super) oneself: Oneself,
-    /// Whether shards exchange messages with those of other nodes.
+    /// Whether shards exchange messages with shards of other nodes.
     pub(super) carries_messages: bool,
     tls: Option<LinkTls>,
     pub(super) limits: LinkLimits,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, Now, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Sweep, Takers,
-    UplinkImage,
+    Engine, Now, OrchestratorMoves, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings,
+    Snapshot, Sweep, Takers, UplinkImage,
 };
 use tidegate_store::Store;
 
@@ -82,7 +82,7 @@ pub fn images_of(
     engine.finish_restore(now).map_err(DurableError::from)?;
     engine.hold_partitions(now, partitions, None);
     match engine.snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
-        Snapshot::Taken(images) => Ok((images, engine.uplink_images(now))),
+        Snapshot::Taken(images) => Ok((images, OrchestratorMoves::of(&mut engine).uplink_images(now))),
         Snapshot::Loading => Err(PlaceError::TooLong),
     }
 }

@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a broker is, and whether TLS is spoken there.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub(super) at: HostPort,
     pub(super) tls: Option<UplinkTls>,
 }
@@ -66,7 +66,7 @@ impl Dialer {
     }
 
     /// Connects to brokers from now on, but for these.
-    pub(super) fn release(&self, but: BTreeSet<String>) {
+    pub(crate) fn release(&self, but: BTreeSet<String>) {
         *self.hold() = if but.is_empty() { Hold::Nothing } else { Hold::Some(but) };
         self.released.notify_all();
     }
@@ -82,7 +82,7 @@ impl Dialer {
     }
 
     /// Notes where a broker is.
-    pub(super) fn know(&self, name: &str, place: Place) {
+    pub(crate) fn know(&self, name: &str, place: Place) {
         self.places().insert(name.to_owned(), place);
     }
 
@@ -92,7 +92,7 @@ impl Dialer {
     }
 
     /// Where a broker is.
-    pub(super) fn place(&self, name: &str) -> Option<Place> {
+    pub(crate) fn place(&self, name: &str) -> Option<Place> {
         self.places().get(name).cloned()
     }
 

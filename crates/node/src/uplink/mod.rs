@@ -1,17 +1,15 @@
 //! Connections to the brokers of a fleet: dialed on threads of their own, then served by a shard like any other.
 
-mod adopted;
 mod ask;
 mod brokers;
 mod dialer;
 mod tls;
 
-use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
-    AdoptError, AdoptedUplink, Brought, DialAttempt, Evicted, ListenerId, Settling, ShardId, UplinkError, UplinkImage,
-    UplinkOptions, UplinkReport,
+    AdoptError, Brought, DialAttempt, Evicted, ListenerId, OrchestratorMoves, Settling, ShardId, UplinkError,
+    UplinkImage, UplinkOptions, UplinkReport,
 };
 
 use crate::address::HostPort;
@@ -22,7 +20,6 @@ use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 use crate::transport::Transport;
 
-pub use adopted::AdoptedBroker;
 pub use ask::{BrokerWord, Question};
 pub use brokers::Brokers;
 pub(crate) use dialer::Dialer;
@@ -98,7 +95,7 @@ pub(crate) enum FleetOrder {
     Set { name: String, options: UplinkOptions, done: Sender<Result<(), UplinkError>> },
     /// Drain a broker: give it no more messages.
     Drain { name: String, done: Sender<Result<(), UplinkError>> },
-    /// Connect to a broker as a dead orchestrator; answers with the name under which that is done.
+    /// Connect to a broker with the session of a dead orchestrator; answers with the name of that connection.
     Adopt {
         of: String,
         uplink: Box<UplinkImage>,
@@ -106,11 +103,11 @@ pub(crate) enum FleetOrder {
         options: UplinkOptions,
         answer: Sender<Result<String, AdoptError>>,
     },
-    /// Say whether a broker has brought what it had; the first time it is asked.
+    /// Say whether all messages have arrived that a broker sent before the first such order.
     Settle { name: String, settling: Option<Settling>, answer: Sender<Option<Settling>> },
-    /// Give out what the connection of a dead orchestrator has brought.
+    /// Give out the messages that the connection of a dead orchestrator has delivered.
     TakeBrought { name: String, answer: Sender<Brought> },
-    /// The other members have so many of its messages.
+    /// Other members have stored so many of its messages.
     ConfirmBrought { name: String, messages: usize },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
@@ -167,12 +164,6 @@ impl NodeHandle {
             identities.drain_broker(name);
         }
         Ok(())
-    }
-
-    /// A member of a cluster connects to its brokers from now on, but for those whose connections another member still
-    /// works off.
-    pub fn release_brokers(&self, but: BTreeSet<String>) {
-        self.dialer().release(but);
     }
 
     /// Removes a broker from the fleet. With `force` others get its pending messages.
@@ -273,18 +264,20 @@ impl Shard {
                 let _ = done.send(self.engine.drain_uplink(now, &name));
             }
             FleetOrder::Adopt { of, uplink, transfer, options, answer } => {
-                let _ = answer.send(self.engine.adopt_uplink(now, &of, &uplink, transfer, options));
+                let _ = answer
+                    .send(OrchestratorMoves::of(&mut self.engine).adopt_uplink(now, &of, &uplink, transfer, options));
             }
             FleetOrder::Settle { name, settling, answer } => {
-                let mut settling = settling.unwrap_or_else(|| self.engine.begin_settling_of(now, &name));
+                let mut settling =
+                    settling.unwrap_or_else(|| OrchestratorMoves::of(&mut self.engine).begin_settling_of(now, &name));
                 let settled = self.engine.settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }
             FleetOrder::TakeBrought { name, answer } => {
-                let _ = answer.send(AdoptedUplink::new(&mut self.engine, &name).take_brought());
+                let _ = answer.send(OrchestratorMoves::of(&mut self.engine).take_brought(&name));
             }
             FleetOrder::ConfirmBrought { name, messages } => {
-                AdoptedUplink::new(&mut self.engine, &name).confirm_brought(now, messages);
+                OrchestratorMoves::of(&mut self.engine).confirm_brought(now, &name, messages);
             }
             FleetOrder::Remove { name, force, done } => {
                 let _ = done.send(self.engine.remove_uplink(now, &name, force));

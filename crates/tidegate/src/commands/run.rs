@@ -102,11 +102,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     status.set_tenancy(tenancy.clone());
     let entrances = (authentication.clone(), door.clone(), Visitors::default());
     let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
-    settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
-    if let Some(joining) = &joining {
-        settings.cluster = Some(joining.settings());
-        settings.homes = Some(joining.homes_at_start());
-    }
+    place_node(&mut settings, homes.as_ref(), joining.as_ref());
     let node = start_node(config, settings, store, &status)?;
     let keeper = homes.clone();
     let mut placement = orchestrate(homes, config, &node, &tenancy, &status);
@@ -144,6 +140,15 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     leave(cluster.as_ref(), config, end);
     let exit = stop(node, metering, console, mirrored, config, end)?;
     if end == End::Astray { Err(astray(cluster.as_ref()).into()) } else { Ok(exit) }
+}
+
+/// Sets the node's links in the cluster, and the homes of the clients. In a cluster these are the homes of the cluster.
+fn place_node(settings: &mut NodeSettings, homes: Option<&Arc<HomesKeeper>>, joining: Option<&Joining>) {
+    settings.homes = homes.and_then(|homes| homes.at_start());
+    if let Some(joining) = joining {
+        settings.cluster = Some(joining.settings());
+        settings.homes = Some(joining.homes_at_start());
+    }
 }
 
 /// Ends the membership in the cluster.

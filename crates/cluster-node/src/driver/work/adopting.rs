@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{PartitionId, Partitions, Settling, UplinkImage};
-use tidegate_node::{AdoptedBroker, MoveError, NodeName};
+use tidegate_node::{MoveError, NodeName, OrchestratorMoves};
 
 use super::Worker;
 use super::brokers::BACK_LIMIT;
 use super::inheriting::InheritedPart;
-use super::passing::{ENDS_MOVE, ENDS_PIECE, Verdict, brokers_know, parts_of};
+use super::passing::{ENDS_MOVE, ENDS_PIECE, PartVerdict, brokers_know, parts_of};
 use crate::driver::restore::Inherited;
 
 /// Pause between two looks whether a broker has brought anything.
@@ -37,7 +37,7 @@ pub(super) struct Adopted {
     unanswered: usize,
     /// Since when the dead one is back, which connects to the broker when this is over.
     back_since: Option<Instant>,
-    stage: Stage,
+    stage: SettleStage,
 }
 
 /// A member that has taken over partitions of a dead one.
@@ -51,7 +51,7 @@ struct Heir {
     brokers_know: bool,
 }
 
-enum Stage {
+enum SettleStage {
     Begun,
     Settling(Settling),
     /// All that the broker had has come, and the other members are told so.
@@ -80,7 +80,7 @@ impl Worker {
             (of, broker) = (former.to_owned(), at.to_owned());
             uplink.broker.clone_from(&broker);
         }
-        match AdoptedBroker::adopt(&self.node, &of, uplink, inherited.transfer) {
+        match OrchestratorMoves::of(&self.node).adopt_broker(&of, uplink, inherited.transfer) {
             Ok(name) => {
                 tracing::info!(
                     node = of,
@@ -88,7 +88,7 @@ impl Worker {
                     "working off what a dead orchestrator and a broker had for each other"
                 );
                 let (transfer, had, heirs) = (inherited.transfer, inherited.had, BTreeMap::new());
-                let stage = Stage::Begun;
+                let stage = SettleStage::Begun;
                 self.adopted.push(Adopted {
                     of,
                     broker,
@@ -134,7 +134,7 @@ impl Worker {
             let is_over = match adopted.is_worked_off(self) {
                 Ok(is_over) => is_over,
                 Err(error) => {
-                    adopted.stage = Stage::Begun;
+                    adopted.stage = SettleStage::Begun;
                     self.complain(&error, "it is not known whether a broker has brought everything");
                     false
                 }
@@ -162,28 +162,28 @@ impl Adopted {
     fn is_worked_off(&mut self, worker: &Worker) -> Result<bool, MoveError> {
         if self.pass_on_brought(worker)? {
             // A broker that waits for acknowledgements has more.
-            if !matches!(self.stage, Stage::Settled) {
-                self.stage = Stage::Begun;
+            if !matches!(self.stage, SettleStage::Settled) {
+                self.stage = SettleStage::Begun;
             }
             return Ok(false);
         }
-        let settling = match std::mem::replace(&mut self.stage, Stage::Begun) {
-            Stage::Settled => {
-                self.stage = Stage::Settled;
+        let settling = match std::mem::replace(&mut self.stage, SettleStage::Begun) {
+            SettleStage::Settled => {
+                self.stage = SettleStage::Settled;
                 return Ok(true);
             }
-            Stage::Begun if !self.all_brokers_know(worker) => return Ok(false),
-            Stage::Begun => None,
-            Stage::Settling(settling) => Some(settling),
+            SettleStage::Begun if !self.all_brokers_know(worker) => return Ok(false),
+            SettleStage::Begun => None,
+            SettleStage::Settling(settling) => Some(settling),
         };
-        if let Some(left) = AdoptedBroker::new(&worker.node, &self.name).settle(settling)? {
-            self.stage = Stage::Settling(left);
+        if let Some(left) = OrchestratorMoves::of(&worker.node).settle_broker(&self.name, settling)? {
+            self.stage = SettleStage::Settling(left);
             return Ok(false);
         }
         if self.pass_on_brought(worker)? {
             return Ok(false);
         }
-        self.stage = Stage::Settled;
+        self.stage = SettleStage::Settled;
         for heir in self.heirs.values_mut() {
             heir.parts.push_back((Vec::new(), ENDS_PIECE | ENDS_MOVE));
         }
@@ -195,7 +195,7 @@ impl Adopted {
         self.look_for_heirs(worker);
         let mut has_come = self.heirs.values().any(|heir| !heir.parts.is_empty());
         if !has_come {
-            let brought = AdoptedBroker::new(&worker.node, &self.name).take_brought()?;
+            let brought = OrchestratorMoves::of(&worker.node).take_brought(&self.name)?;
             has_come = brought.for_members.is_some();
             self.unanswered = brought.unanswered;
             for heir in self.heirs.values_mut().filter(|heir| has_come || !heir.brokers_know) {
@@ -208,7 +208,7 @@ impl Adopted {
         }
         let unanswered = std::mem::take(&mut self.unanswered);
         if unanswered > 0 {
-            AdoptedBroker::new(&worker.node, &self.name).confirm_brought(unanswered);
+            OrchestratorMoves::of(&worker.node).confirm_brought(&self.name, unanswered);
         }
         Ok(has_come)
     }
@@ -243,12 +243,12 @@ impl Adopted {
             while let Some((part, ends)) = heir.parts.front() {
                 let part = InheritedPart { stream, of, broker, partitions, number: heir.number, ends: *ends, part };
                 match worker.ask(name, &part.write()) {
-                    Some(verdict @ (Verdict::Taken | Verdict::BrokersKnow)) => {
-                        heir.brokers_know = verdict == Verdict::BrokersKnow;
+                    Some(verdict @ (PartVerdict::Taken | PartVerdict::BrokersKnow)) => {
+                        heir.brokers_know = verdict == PartVerdict::BrokersKnow;
                         heir.number += 1;
                         heir.parts.pop_front();
                     }
-                    Some(Verdict::Unwanted | Verdict::Failed) | None => {
+                    Some(PartVerdict::Unwanted | PartVerdict::Failed) | None => {
                         all = false;
                         break;
                     }

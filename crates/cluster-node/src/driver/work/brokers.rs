@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tidegate_administration::FORMER_LIFE;
-use tidegate_node::NodeName;
+use tidegate_node::{NodeName, OrchestratorMoves};
 
 use super::Worker;
 use super::passing::ANSWER_TIMEOUT;
@@ -56,7 +56,7 @@ impl Worker {
             BTreeSet::new()
         };
         self.brokers.is_over = held.is_empty();
-        self.node.release_brokers(held);
+        OrchestratorMoves::of(&self.node).release_brokers(held);
     }
 
     /// The brokers whose connections of this member's last life others work off; `None` while that is not known.

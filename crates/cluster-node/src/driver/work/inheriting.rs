@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use tidegate_administration::INHERITED;
 use tidegate_engine::{Behind, PartitionId, Partitions};
-use tidegate_node::{MoveError, NodeHandle};
+use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
 use super::adopting::ORDER_LIMIT;
 use super::brokers::BACK_LIMIT;
-use super::passing::{ENDS_MOVE, Verdict, brokers_know};
+use super::passing::{ENDS_MOVE, PartVerdict, brokers_know};
 use crate::driver::restore::Inherited;
 
 /// A part of what the connection of a dead orchestrator to a broker has brought.
@@ -163,12 +163,12 @@ impl Inheriting {
         let ended: Vec<u64> = state.transfers.iter().filter(|(id, it)| over(it, **id)).map(|(id, _)| *id).collect();
         for id in ended {
             state.transfers.remove(&id);
-            node.take_piece(id, &[], Behind::Nothing)?;
+            OrchestratorMoves::of(node).take_piece(id, &[], Behind::Nothing)?;
         }
         for (id, transfer) in &mut state.transfers {
             if !transfer.is_late && transfer.since.elapsed() >= ORDER_LIMIT {
                 transfer.is_late = true;
-                node.take_piece(*id, &[], Behind::LatePieces)?;
+                OrchestratorMoves::of(node).take_piece(*id, &[], Behind::LatePieces)?;
             }
         }
         Ok(())
@@ -183,13 +183,13 @@ impl Inheriting {
         served: Partitions,
     ) -> Vec<u8> {
         let part = InheritedPart::read(question);
-        vec![part.map_or(Verdict::Failed, |part| self.take_part(node, from, &part, served)) as u8]
+        vec![part.map_or(PartVerdict::Failed, |part| self.take_part(node, from, &part, served)) as u8]
     }
 
-    fn take_part(&self, node: &NodeHandle, from: &str, part: &InheritedPart<'_>, served: Partitions) -> Verdict {
+    fn take_part(&self, node: &NodeHandle, from: &str, part: &InheritedPart<'_>, served: Partitions) -> PartVerdict {
         if !part.partitions.without(served).is_empty() {
             // They are on their way here, or away.
-            return Verdict::Failed;
+            return PartVerdict::Failed;
         }
         let mut state = self.state();
         let State { transfers, streams, .. } = &mut *state;
@@ -203,7 +203,7 @@ impl Inheriting {
                 let meant = |it: &Transfer| part.partitions.without(it.partitions) != part.partitions;
                 for (id, transfer) in transfers.iter_mut().filter(|(_, transfer)| meant(transfer)) {
                     let behind = if transfer.is_late { Behind::LatePieces } else { Behind::Pieces };
-                    if let Err(error) = node.take_piece(*id, &piece, behind) {
+                    if let Err(error) = OrchestratorMoves::of(node).take_piece(*id, &piece, behind) {
                         tracing::error!(%error, from, "what a broker kept for a dead orchestrator is not taken in");
                     }
                 }
@@ -215,7 +215,7 @@ impl Inheriting {
             }
         }
         drop(state);
-        if brokers_know(node) { Verdict::BrokersKnow } else { Verdict::Taken }
+        if brokers_know(node) { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
 use tidegate_homes::owed_entry;
 use tidegate_homes::parcel::Parcel;
+use tidegate_node::OrchestratorMoves;
 
 /// How long queues may take that are read from the store.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -99,7 +100,7 @@ impl Worker {
         loop {
             let max_bytes = parts::MAX_BYTES as u64;
             let images = if self.shared.is_orchestrator {
-                self.node.snapshot_for_orchestrator(partitions, max_bytes, id)
+                OrchestratorMoves::of(&self.node).snapshot(partitions, max_bytes, id)
             } else {
                 self.node.snapshot_for_node(partitions, max_bytes, id)
             };
@@ -193,7 +194,7 @@ impl Worker {
         let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
         let arrived = if self.shared.is_orchestrator {
             self.receiving.begin(id, expected, parcel.head.get("from").and_then(Value::as_str).unwrap_or_default());
-            self.node.arrive_from_orchestrator(images.collect(), id)?
+            OrchestratorMoves::of(&self.node).arrive(images.collect(), id)?
         } else {
             self.node.arrive_from_node(images.collect(), id)?
         };

@@ -1,5 +1,5 @@
-//! Messages of brokers for partitions that have moved from one orchestrator to another: the old home passes them on in
-//! pieces over the link, until the brokers of the new home know its filters and have brought all that they had before.
+//! Messages of brokers for partitions that have moved from one orchestrator to another. The old home forwards them in
+//! pieces over the link, until the brokers of the new home know its filters and have delivered all earlier messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 
 use tidegate_administration::PIECE;
 use tidegate_engine::{Behind, Partitions, Settling, UplinkState};
-use tidegate_node::{MoveError, NodeHandle, NodeName};
+use tidegate_node::{MoveError, NodeHandle, NodeName, OrchestratorMoves};
 
 use super::Worker;
 use crate::driver::error::PartitionMoveError;
 
-/// Bytes in front of the part: the kind, the move, the number of the part, and what it ends.
+/// Bytes in front of the part: the kind, the move, the number of the part, and a mark of the last parts.
 const HEAD: usize = 1 + 8 + 8 + 1;
 /// It is the last part of its piece.
 pub(super) const ENDS_PIECE: u8 = 1;
 /// It is the last part of the last piece.
 pub(super) const ENDS_MOVE: u8 = 2;
-/// Longest part, bytes: a small part of what a question may have.
+/// Longest part, bytes: much shorter than the longest question.
 const PART: usize = 1024 * 1024;
 /// How long the new home may take to answer.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two pieces, and before a part is sent once more.
 const PIECE_PAUSE: Duration = Duration::from_millis(10);
 
-/// What the new home says to a part.
+/// The new home's answer to a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Verdict {
+pub(super) enum PartVerdict {
     /// It has the part, or had it before.
     Taken = 1,
     /// The same, and its brokers know all filters.
@@ -39,19 +39,19 @@ pub(super) enum Verdict {
     Failed = 4,
 }
 
-impl Verdict {
+impl PartVerdict {
     pub(super) fn read(answer: &[u8]) -> Option<Self> {
         [Self::Taken, Self::BrokersKnow, Self::Unwanted, Self::Failed].into_iter().find(|it| answer == [*it as u8])
     }
 }
 
-/// Partitions of which brokers may still bring messages here.
+/// Partitions that have left, and for which brokers may still deliver messages here.
 pub(super) struct Passing {
     partitions: Partitions,
     to: String,
     /// Whether the new home serves them.
     served_there: bool,
-    /// Parts that the new home has not taken, with what they end.
+    /// Parts that the new home has not taken, each with its mark.
     parts: Vec<(Vec<u8>, u8)>,
     /// The number of the first of them.
     number: u64,
@@ -68,13 +68,13 @@ impl Passing {
 enum Stage {
     /// The brokers of the new home do not know all filters.
     Unknown,
-    /// They do: what the own brokers had before is still to come.
+    /// They know all filters. Earlier messages of the own brokers have still to arrive.
     Settling(Settling),
     /// The last piece is among the parts.
     Ending,
 }
 
-/// Partitions that have come, and for which the old home passes messages on.
+/// Partitions that have arrived, and for which the old home forwards messages.
 #[derive(Default)]
 pub(in crate::driver) struct Receiving(Mutex<BTreeMap<u64, Coming>>);
 
@@ -91,37 +91,37 @@ impl Receiving {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These partitions have come from a node.
+    /// These partitions have arrived from a node.
     pub(super) fn begin(&self, id: u64, partitions: Partitions, from: &str) {
         let coming = Coming { partitions, from: from.to_owned(), number: 0, piece: Vec::new() };
         self.moves().insert(id, coming);
     }
 
-    /// The moves that these are true of bring nothing more: what was kept back for them is delivered.
+    /// Ends the moves for which `is_meant` is true, and delivers the messages kept back for them.
     pub(super) fn end(&self, node: &NodeHandle, is_meant: impl Fn(Partitions, &str) -> bool) -> Result<(), MoveError> {
         let mut moves = self.moves();
         let ended: Vec<u64> =
             moves.iter().filter(|(_, it)| is_meant(it.partitions, &it.from)).map(|(id, _)| *id).collect();
         for id in ended {
             moves.remove(&id);
-            node.take_piece(id, &[], Behind::Nothing)?;
+            OrchestratorMoves::of(node).take_piece(id, &[], Behind::Nothing)?;
         }
         Ok(())
     }
 
     /// Takes the part in a question of the node `from`, and answers.
     pub(in crate::driver) fn take(&self, node: &NodeHandle, from: &str, question: &[u8]) -> Vec<u8> {
-        vec![self.take_part(node, from, question).unwrap_or(Verdict::Failed) as u8]
+        vec![self.take_part(node, from, question).unwrap_or(PartVerdict::Failed) as u8]
     }
 
-    fn take_part(&self, node: &NodeHandle, from: &str, question: &[u8]) -> Option<Verdict> {
+    fn take_part(&self, node: &NodeHandle, from: &str, question: &[u8]) -> Option<PartVerdict> {
         let (head, part) = question.split_at_checked(HEAD)?;
         let number_at = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
         let (id, number, ends) = (number_at(1)?, number_at(9)?, *head.last()?);
         // One part after the other, so that pieces are delivered in their order.
         let mut moves = self.moves();
         let Some(coming) = moves.get_mut(&id).filter(|coming| coming.from == from) else {
-            return Some(Verdict::Unwanted);
+            return Some(PartVerdict::Unwanted);
         };
         if number == coming.number {
             coming.piece.extend_from_slice(part);
@@ -129,7 +129,7 @@ impl Receiving {
             if ends != 0 {
                 let piece = std::mem::take(&mut coming.piece);
                 let behind = if ends & ENDS_MOVE != 0 { Behind::Nothing } else { Behind::Pieces };
-                if let Err(error) = node.take_piece(id, &piece, behind) {
+                if let Err(error) = OrchestratorMoves::of(node).take_piece(id, &piece, behind) {
                     tracing::error!(%error, from, "messages for partitions that have moved here could not be taken in");
                 }
             }
@@ -138,7 +138,7 @@ impl Receiving {
             }
         }
         drop(moves);
-        Some(if brokers_know(node) { Verdict::BrokersKnow } else { Verdict::Taken })
+        Some(if brokers_know(node) { PartVerdict::BrokersKnow } else { PartVerdict::Taken })
     }
 }
 
@@ -146,7 +146,7 @@ impl Receiving {
 pub(super) fn brokers_know(node: &NodeHandle) -> bool {
     let Ok(fleet) = node.fleet() else { return false };
     fleet.brokers.iter().map(|broker| &broker.uplink).all(|uplink| match uplink.state {
-        // One that has been tried in vain gives nothing to anybody here.
+        // A broker that cannot be reached delivers nothing here.
         UplinkState::Connecting => !uplink.last_error.is_empty(),
         UplinkState::Subscribing => false,
         UplinkState::Down => true,
@@ -155,7 +155,7 @@ pub(super) fn brokers_know(node: &NodeHandle) -> bool {
 }
 
 impl Worker {
-    /// Messages of brokers for these partitions are passed on from the moment on in which their images were taken.
+    /// Begins to forward the messages that brokers deliver for these partitions after their images were taken.
     pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions, to: &str) {
         let passing = Passing {
             partitions,
@@ -175,8 +175,8 @@ impl Worker {
         self.passing.values().fold(Partitions::NONE, |all, passing| all.with(passing.partitions))
     }
 
-    /// These partitions are served elsewhere. Returns those that are to be forgotten at once: for the others messages
-    /// are passed on.
+    /// These partitions are served elsewhere. Returns the partitions to forget at once: messages are forwarded for the
+    /// others.
     pub(super) fn pass_on(&mut self, partitions: Partitions) -> Partitions {
         let mut left = partitions;
         for passing in self.passing.values_mut() {
@@ -188,12 +188,12 @@ impl Worker {
         left
     }
 
-    /// Nothing is passed on any more for the moves of these partitions.
+    /// Ends the forwarding for the moves of these partitions.
     pub(super) fn end_passing_of(&mut self, partitions: Partitions) {
         let ids = self.passing.iter().filter(|(_, it)| it.partitions.without(partitions) != it.partitions);
         for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.passing.remove(&id);
-            if let Err(error) = self.node.end_forwarding(id) {
+            if let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id) {
                 self.complain(&error, "messages of brokers are still collected for partitions that have moved");
             }
         }
@@ -206,7 +206,7 @@ impl Worker {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Passes on what has come for partitions that are served elsewhere.
+    /// Forwards the messages that have arrived for partitions that are served elsewhere.
     pub(super) fn pass_pieces(&mut self) {
         let now = Instant::now();
         let due = self.passing.iter().filter(|(_, it)| it.served_there && it.next <= now);
@@ -228,7 +228,7 @@ impl Worker {
     }
 
     fn forget_passed(&mut self, id: u64, passing: &Passing) {
-        if let Err(error) = self.node.end_forwarding(id) {
+        if let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id) {
             self.complain(&error, "messages of brokers are still collected for partitions that have moved");
         }
         self.forget(passing.partitions);
@@ -238,7 +238,7 @@ impl Worker {
         tracing::debug!(to = passing.to, "the brokers bring nothing more for partitions that have moved");
     }
 
-    /// Says whether the new home has the last piece, or wants none.
+    /// Forwards the next piece. Returns whether the new home has the last piece, or takes no pieces.
     fn pass_piece(&self, id: u64, passing: &mut Passing) -> Result<bool, PartitionMoveError> {
         if !self.lives.contains(&passing.to) {
             return Ok(true);
@@ -258,15 +258,15 @@ impl Worker {
                     None => true,
                 },
             };
-            let piece = self.node.take_forwarded(id, true)?.unwrap_or_default();
+            let piece = OrchestratorMoves::of(&self.node).take_forwarded(id, true)?.unwrap_or_default();
             passing.parts = parts_of(&piece, if is_settled { ENDS_PIECE | ENDS_MOVE } else { ENDS_PIECE });
         }
         while let Some((part, ends)) = passing.parts.first() {
             match self.ask(&passing.to, &question(id, passing.number, *ends, part)) {
-                Some(Verdict::Unwanted) => return Ok(true),
-                Some(Verdict::Failed) | None => return Ok(false),
+                Some(PartVerdict::Unwanted) => return Ok(true),
+                Some(PartVerdict::Failed) | None => return Ok(false),
                 Some(verdict) => {
-                    if verdict == Verdict::BrokersKnow && matches!(passing.stage, Stage::Unknown) {
+                    if verdict == PartVerdict::BrokersKnow && matches!(passing.stage, Stage::Unknown) {
                         passing.stage = Stage::Settling(self.node.begin_settling()?);
                     }
                     passing.number += 1;
@@ -277,9 +277,9 @@ impl Worker {
         Ok(matches!(passing.stage, Stage::Ending))
     }
 
-    pub(super) fn ask(&self, to: &str, question: &[u8]) -> Option<Verdict> {
+    pub(super) fn ask(&self, to: &str, question: &[u8]) -> Option<PartVerdict> {
         let answer = self.node.ask_node(&NodeName::new(to).ok()?, question.to_vec()).ok()?;
-        Verdict::read(&answer.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?)
+        PartVerdict::read(&answer.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?)
     }
 
     /// What partitions that came still wait for ends where the old home is gone.

@@ -1,12 +1,11 @@
-//! The connections of a dead orchestrator to brokers, which another one works off.
+//! Connections to brokers with the session of a dead orchestrator.
 //!
-//! A broker keeps messages for the session of the dead orchestrator, and the store of that one has messages that no
-//! broker has. So the orchestrator that takes over connects to the broker as the dead one, with the state of its
-//! session. It gives the broker what was owed, and nothing else, and takes what the broker has for the sessions that
-//! were taken over.
+//! A broker keeps messages for the session of the dead orchestrator, and the store of the dead orchestrator has messages
+//! that no broker has. The orchestrator that takes over connects to the broker with that session. It sends the pending
+//! messages of the session and no others, and delivers the broker's messages to the sessions that it took over.
 
 use crate::cluster::transfer::error::ImageError;
-use crate::engine::Engine;
+use crate::engine::image::forwarding::OrchestratorMoves;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
 use crate::flows::publish::answering::answering;
@@ -16,21 +15,21 @@ use crate::image::{begin, open, seal};
 use crate::now::Now;
 use crate::settings::uplinks::{UplinkError, UplinkOptions};
 
-/// The session of a dead orchestrator at a broker.
+/// The image of a dead orchestrator's session at a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UplinkImage {
     /// The name of the broker.
     pub broker: String,
-    /// The session.
+    /// The image of the session.
     pub image: Vec<u8>,
 }
 
-/// What the connection of a dead orchestrator has brought.
+/// Messages that the connection of a dead orchestrator has delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Brought {
-    /// For the members that have taken over its other partitions, for [`Engine::take_piece`].
+    /// For the members that have taken over its other partitions ([`OrchestratorMoves::take_piece`]).
     pub for_members: Option<Vec<u8>>,
-    /// For the other shards of this process, for [`Engine::deliver_rest`].
+    /// For the other shards of this process ([`crate::Engine::deliver_rest`]).
     pub for_shards: Option<Vec<u8>>,
     /// The partitions that this process has taken over.
     pub partitions: Partitions,
@@ -38,36 +37,38 @@ pub struct Brought {
     pub unanswered: usize,
 }
 
-/// Why the session of a dead orchestrator at a broker is not worked off.
+/// Why an orchestrator cannot connect with the session of a dead one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
     /// The image cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The broker is not in the fleet here.
+    /// The broker is not in the fleet of this orchestrator.
     #[error(transparent)]
     Uplink(#[from] UplinkError),
 }
 
-impl Engine {
-    /// The sessions at brokers, of an engine that has taken in the store of a dead node.
+impl OrchestratorMoves<'_> {
+    /// Images of the sessions at brokers, for an engine that was restored from the store of a dead orchestrator.
     pub fn uplink_images(&self, now: Now) -> Vec<UplinkImage> {
-        let uplinks = self.state.sessions.iter().filter(|(_, session)| session.is_uplink());
+        let engine = &*self.engine;
+        let uplinks = engine.state.sessions.iter().filter(|(_, session)| session.is_uplink());
         let images = uplinks.filter_map(|(key, session)| {
             let broker = session.client_id.strip_prefix(UPLINK_PREFIX)?;
             let mut image = begin();
-            imaging!(self).put_session(&mut image, now, SessionKey(key), session);
+            imaging!(engine).put_session(&mut image, now, SessionKey(key), session);
             Some(UplinkImage { broker: broker.to_owned(), image: seal(image) })
         });
         images.collect()
     }
 
-    /// Connects to a broker as the dead orchestrator `of`, under another name, which is returned. What the broker has goes
-    /// to the sessions that were taken over by the transfer `id` ([`Engine::begin_awaiting`]), like what an old home passes
-    /// on, and to all others that have not got it. Nothing but what was owed is given to it.
+    /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in the
+    /// fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
+    /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers
+    /// that have not got them.
     ///
     /// # Errors
-    /// When the image cannot be read, or there is no other broker here.
+    /// When the image cannot be read, or the fleet has no other broker.
     pub fn adopt_uplink(
         &mut self,
         now: Now,
@@ -76,42 +77,29 @@ impl Engine {
         id: u64,
         options: UplinkOptions,
     ) -> Result<String, AdoptError> {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let name = format!("{}@{of}", uplink.broker);
         let mut reader = open(&uplink.image)?;
         let mut image = SessionImage::read(&mut reader, now).map_err(ImageError::from)?;
         let client_id = format!("{UPLINK_PREFIX}{name}");
-        if self.state.sessions.find_session(image.session.tenant, &client_id).is_none() {
+        if self.engine.state.sessions.find_session(image.session.tenant, &client_id).is_none() {
             image.session.client_id = client_id.into();
             image.subscriptions.clear();
-            moving!(self).adopt_session(now, image);
+            let engine = &mut *self.engine;
+            moving!(engine).adopt_session(now, image);
         }
-        self.set_uplink(now, &name, options)?;
+        self.engine.set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
-        self.uplinks.brokers.note_adopted(&name, client_id, id);
-        self.drain_uplink(now, &name)?;
+        self.engine.uplinks.brokers.note_adopted(&name, client_id, id);
+        self.engine.drain_uplink(now, &name)?;
         Ok(name)
     }
-}
 
-/// The connection of a dead orchestrator to a broker, by the name that [`Engine::adopt_uplink`] has returned.
-#[derive(Debug)]
-pub struct AdoptedUplink<'a> {
-    engine: &'a mut Engine,
-    name: &'a str,
-}
-
-impl<'a> AdoptedUplink<'a> {
-    /// The one with this name. If there is none, it brings nothing.
-    pub fn new(engine: &'a mut Engine, name: &'a str) -> Self {
-        Self { engine, name }
-    }
-
-    /// What the connection of a dead orchestrator has brought since the last call. [`AdoptedUplink::confirm_brought`] says that
-    /// the other members have it: until then it is not acknowledged.
-    pub fn take_brought(&mut self) -> Brought {
+    /// The messages that the connection of a dead orchestrator has delivered since the last call. They are acknowledged
+    /// after [`OrchestratorMoves::confirm_brought`].
+    pub fn take_brought(&mut self, name: &str) -> Brought {
         let engine = &mut *self.engine;
-        let adopted = engine.uplinks.brokers.adopted_named(self.name).and_then(Option::as_mut);
+        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
         let Some(adopted) = adopted else { return Brought::default() };
         let take = |noted: &mut Vec<u8>| Some(std::mem::take(noted)).filter(|noted| !noted.is_empty()).map(seal);
         let (for_members, for_shards) = (take(&mut adopted.for_members), take(&mut adopted.for_shards));
@@ -119,11 +107,11 @@ impl<'a> AdoptedUplink<'a> {
         Brought { for_members, for_shards, partitions, unanswered: adopted.unanswered.len() }
     }
 
-    /// The other members have so many messages that the connection of a dead orchestrator has brought.
-    pub fn confirm_brought(&mut self, now: Now, messages: usize) {
+    /// The other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
+    pub fn confirm_brought(&mut self, now: Now, name: &str, messages: usize) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
-        let adopted = engine.uplinks.brokers.adopted_named(self.name).and_then(Option::as_mut);
+        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
         let Some(adopted) = adopted else { return };
         let confirmed: Vec<_> = adopted.unanswered.drain(..messages.min(adopted.unanswered.len())).collect();
         for ticket in confirmed {

@@ -1,4 +1,4 @@
-//! Partitions that have moved between orchestrators, and messages that are passed on for them: calls of the engine.
+//! Moves of partitions between orchestrators, and the messages that the old home forwards for them: calls of the engine.
 
 use std::collections::BTreeSet;
 
@@ -6,70 +6,76 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
 use crate::ids::Partitions;
-use crate::image::forwarding::{Behind, Come, Forwarding, KeptBack, Left};
-use crate::image::rest::{each_noted, put_noted};
+use crate::image::forwarding::{Behind, Come, Departed, Forwarding, KeptBack};
+use crate::image::noted::{each_noted, put_noted};
 use crate::image::{begin, open, seal};
 use crate::now::Now;
 
-impl Engine {
-    /// Begins to note the messages of brokers for partitions whose images this shard has just given out, in the same
-    /// turn; `id` is that of the move.
-    pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
-        self.handover.rest = None;
-        let left = Left { partitions, noted: begin(), is_over: false };
-        self.handover.forwarding.left.insert(id, left);
+/// The calls of an engine for moves of partitions between orchestrators, and for takeovers from a dead one.
+#[derive(Debug)]
+pub struct OrchestratorMoves<'e> {
+    pub(crate) engine: &'e mut Engine,
+}
+
+impl<'e> OrchestratorMoves<'e> {
+    /// The calls of this engine.
+    pub const fn of(engine: &'e mut Engine) -> Self {
+        Self { engine }
     }
 
-    /// The new home serves the partitions of a move: their sessions here get nothing any more.
+    /// Begins to collect the brokers' messages for partitions that leave. It is called in the turn in which this shard
+    /// exported their images; `id` is the id of the move.
+    pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
+        self.engine.handover.rest = None;
+        let left = Departed { partitions, noted: begin(), is_over: false };
+        self.engine.handover.forwarding.left.insert(id, left);
+    }
+
+    /// The new home serves the partitions of a move: their sessions on this shard receive no more messages.
     pub fn note_served_elsewhere(&mut self, id: u64) {
-        if let Some(left) = self.handover.forwarding.left.get_mut(&id) {
+        if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
             left.is_over = true;
         }
     }
 
-    /// What was noted for a move since the last piece; `None` where that is nothing.
+    /// The messages collected for a move since the last piece; `None` if there are none.
     pub fn take_forwarded(&mut self, id: u64) -> Option<Vec<u8>> {
         let empty = begin();
-        let left = self.handover.forwarding.left.get_mut(&id).filter(|left| left.noted.len() > empty.len())?;
+        let left = self.engine.handover.forwarding.left.get_mut(&id).filter(|left| left.noted.len() > empty.len())?;
         Some(seal(std::mem::replace(&mut left.noted, empty)))
     }
 
-    /// Nothing is noted for a move any more.
+    /// Ends the collection of messages for a move.
     pub fn end_forwarding(&mut self, id: u64) {
-        self.handover.forwarding.left.remove(&id);
+        self.engine.handover.forwarding.left.remove(&id);
     }
 
-    /// Partitions have come by a move: their old home passes on what brokers still bring there. In the turn in which
-    /// the images were taken in, on the shard of the brokers as the last one.
+    /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
+    /// which the images were imported, and last on the shard that has the uplinks.
     pub fn begin_awaiting(&mut self, id: u64, partitions: Partitions) {
         self.collect_nothing();
-        if !self.uplinks.brokers.config.has_uplinks_here() {
+        if !self.engine.uplinks.brokers.config.has_uplinks_here() {
             return;
         }
-        // Sessions of other shards are passed over by no record.
-        let keeps_back = self.place.shards == 1;
+        // A shard cannot keep messages back from the sessions of other shards.
+        let keeps_back = self.engine.place.shards == 1;
         let kept_back = KeptBack { noted: begin(), alone: BTreeSet::default(), delivered: BTreeSet::default() };
-        let before = self.uplinks.settlement.seen_now();
+        let before = self.engine.uplinks.settlement.seen_now();
         let come = Come { partitions, before, kept_back: keeps_back.then_some(kept_back), ahead: BTreeSet::default() };
-        self.handover.forwarding.come.insert(id, come);
+        self.engine.handover.forwarding.come.insert(id, come);
     }
 
-    /// Nothing comes behind the images that were taken in.
+    /// The images that were imported are complete: no later messages are collected for them.
     pub fn collect_nothing(&mut self) {
-        (self.handover.rest, self.handover.arrived) = (None, None);
+        (self.engine.handover.rest, self.engine.handover.arrived) = (None, None);
     }
 
-    /// Whether the old home still passes messages on that come by this move.
-    pub fn awaits_pieces(&self, id: u64) -> bool {
-        self.handover.forwarding.come.contains_key(&id)
-    }
-
-    /// Takes a piece that the old home has passed on, and delivers it to the sessions of this shard. With
-    /// [`Behind::LatePieces`] and the last one also what was kept back. On the shard of the brokers; returns what the other shards have to deliver by
-    /// [`Engine::deliver_rest`], and to whom.
+    /// Delivers a piece of forwarded messages to the sessions of this shard, which has the uplinks. With
+    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
+    /// ([`Engine::deliver_rest`]), and the partitions of their receivers.
     ///
     /// # Errors
-    /// When the bytes are no piece.
+    /// When the bytes cannot be read.
     pub fn take_piece(
         &mut self,
         now: Now,
@@ -77,17 +83,17 @@ impl Engine {
         piece: &[u8],
         behind: Behind,
     ) -> Result<(Partitions, Vec<u8>), ImageError> {
-        self.state.journal.now = now;
-        let is_whole = self.place.shards == 1;
+        self.engine.state.journal.now = now;
+        let is_whole = self.engine.place.shards == 1;
         let mut out = begin();
-        let Forwarding { left, come, .. } = &mut self.handover.forwarding;
+        let Forwarding { left, come, .. } = &mut self.engine.handover.forwarding;
         let Some(come) = come.get_mut(&id) else { return Ok((Partitions::NONE, seal(out))) };
         let partitions = come.partitions;
         if !piece.is_empty() {
-            let settlement = &self.uplinks.settlement;
-            // Some of them may have left again.
+            let settlement = &self.engine.uplinks.settlement;
+            // Some of the partitions may have left again.
             let gone_on = left.values_mut().filter(|left| left.partitions.without(partitions) != left.partitions);
-            let mut gone_on: Vec<&mut Left> = gone_on.collect();
+            let mut gone_on: Vec<&mut Departed> = gone_on.collect();
             each_noted(now, piece, |id, message| {
                 for left in &mut gone_on {
                     put_noted(&mut left.noted, now, id, message);
@@ -98,9 +104,10 @@ impl Engine {
             })?;
         }
         let mut out = seal(out);
-        self.deliver_rest(now, partitions, &out)?;
+        self.engine.deliver_rest(now, partitions, &out)?;
         if behind != Behind::Pieces {
-            let kept_back = moving!(self).deliver_kept_back(now, id)?;
+            let engine = &mut *self.engine;
+            let kept_back = moving!(engine).deliver_kept_back(now, id)?;
             let mut both = begin();
             for part in [out, seal(kept_back)] {
                 both.extend_from_slice(open(&part)?.rest());
@@ -109,14 +116,14 @@ impl Engine {
             if behind == Behind::Nothing {
                 self.end_awaiting(id);
             }
-            self.after_frame(now);
+            self.engine.after_frame(now);
         }
         Ok((partitions, out))
     }
 
-    /// Those that a broker has yet to bring are remembered beyond the move.
+    /// Ends the wait for pieces. The ids of messages that a broker has still to deliver outlast the move.
     fn end_awaiting(&mut self, id: u64) {
-        let Some(come) = self.handover.forwarding.come.remove(&id) else { return };
-        self.handover.ahead.add(come.partitions, come.ahead);
+        let Some(come) = self.engine.handover.forwarding.come.remove(&id) else { return };
+        self.engine.handover.ahead.add(come.partitions, come.ahead);
     }
 }

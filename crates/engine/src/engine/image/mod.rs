@@ -2,7 +2,7 @@
 
 pub(crate) mod adopting;
 mod export;
-mod forwarding;
+pub(crate) mod forwarding;
 mod import;
 mod moving;
 mod owed;

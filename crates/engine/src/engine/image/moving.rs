@@ -91,7 +91,9 @@ impl Engine {
         }
         if loading {
             for key in sessions {
-                self.state.sessions.load_tail(&self.state.journal, &mut self.state.events, key);
+                if let Some(session) = self.state.sessions.get_mut(key.0) {
+                    session.load_tail(&self.state.journal, &mut self.state.events);
+                }
             }
             return Ok(Snapshot::Loading);
         }

@@ -4,17 +4,18 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
 use crate::ids::Partitions;
-use crate::image::rest::{AHEAD_MAX, REST_MAX_BYTES, each_noted, put_noted};
+use crate::image::noted::{AHEAD_MAX, each_noted, put_noted};
+use crate::image::rest::REST_MAX_BYTES;
 use crate::image::{begin, seal};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
 use std::collections::BTreeSet;
 
-/// What is put together for those who came.
+/// The messages for the sessions that have arrived.
 struct Sift {
     out: Vec<u8>,
-    /// Ids of what is in it.
+    /// The ids of these messages.
     known: BTreeSet<(u64, u64)>,
     /// Of these, what no broker has brought here yet.
     ahead: BTreeSet<(u64, u64)>,
@@ -30,12 +31,12 @@ impl Sift {
 }
 
 impl Engine {
-    /// Stops noting and gives out what was noted; `None` when it was too much, or nothing was to be noted.
+    /// Ends the collection and returns the collected messages; `None` if they were too many, or none were to be collected.
     pub fn take_rest(&mut self) -> Option<Vec<u8>> {
         self.handover.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
     }
 
-    /// What those who came are to get now, for [`Engine::deliver_rest`]: a rest, and what was noted here and is not in
+    /// The messages for the sessions that have arrived, for [`Engine::deliver_rest`]: a rest, and the messages collected here that are not in
     /// it. On the shard of the uplinks.
     ///
     /// # Errors

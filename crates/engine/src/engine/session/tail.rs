@@ -25,7 +25,9 @@ impl Engine {
                 }
             }
         }
-        self.state.sessions.count_runs(&mut self.state.memory, key);
+        if let Some(session) = self.state.sessions.get_mut(key.0) {
+            session.count_runs(&mut self.state.memory);
+        }
         self.go_on_after_read(now, key, taken);
     }
 
@@ -33,7 +35,7 @@ impl Engine {
     pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
         let Some(key) = self.state.sessions.wanted_by(tenant, client_id, session) else { return };
         match failure {
-            ReadFailure::Busy => self.state.sessions.read_later(&mut self.state.journal, &mut self.state.to_read, key),
+            ReadFailure::Busy => reading!(self).read_later(key),
             ReadFailure::Lost => reading!(self).give_up_tail(key),
         }
         self.after_frame(now);
@@ -51,7 +53,7 @@ impl Engine {
             // Everything is committed, and there is less than was written.
             reading!(self).give_up_tail(key);
         } else if taken == 0 {
-            self.state.sessions.read_later(&mut self.state.journal, &mut self.state.to_read, key);
+            reading!(self).read_later(key);
         }
         self.state.refill(now.monotonic, &mut self.layouts, key);
         self.after_frame(now);

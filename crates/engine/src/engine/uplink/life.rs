@@ -9,6 +9,7 @@ use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::copies::LastMessage;
 use crate::orchestrator::uplink::packet_limits::PacketLimit;
+use crate::orchestrator::uplink::spread::Spread;
 use crate::orchestrator::uplink::{
     DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, Uplink, UplinkCounters, UplinkError, UplinkOptions,
 };
@@ -57,6 +58,7 @@ impl Engine {
             released: released as u64,
             pause: Pause::default(),
             hold: Hold::default(),
+            spread: Spread::default(),
             suspicion: Suspicion::default(),
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
@@ -141,6 +143,7 @@ impl Engine {
             }
             Stage::Resting(_) | Stage::Dialing(_) => {}
         }
+        dealing!(self).spread_piece(now, key);
         self.uplinks.brokers.end_long_hold(now, &mut self.state, &mut self.layouts, key);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         if uplink.reassign_at <= now.monotonic {

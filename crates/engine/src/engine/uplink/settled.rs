@@ -1,14 +1,15 @@
-//! A settling of brokers begins and ends.
+//! The check whether brokers have delivered all messages that they sent before a moment.
 
 use crate::engine::Engine;
+use crate::engine::image::forwarding::OrchestratorMoves;
 use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::Stage;
-use crate::orchestrator::uplink::settled::Settling;
+use crate::orchestrator::uplink::settled::{Awaited, Settling};
 
 impl Engine {
-    /// Begins to find out whether all has come that brokers gave out before now. Brokers that are away are left out:
-    /// what they have comes, if at all, on another connection.
+    /// Begins to check whether all messages have arrived that brokers sent before now. Disconnected brokers are left
+    /// out: their messages come on another connection, if at all.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         self.state.journal.now = now;
         let open: Vec<UplinkKey> = self
@@ -19,30 +20,39 @@ impl Engine {
             .filter(|(_, uplink)| uplink.stage == Stage::Open)
             .map(|(key, _)| *key)
             .collect();
-        let awaited =
-            open.into_iter().filter_map(|key| self.uplinks.brokers.await_uplink(now, &mut self.state, key)).collect();
+        let awaited = open
+            .into_iter()
+            .filter_map(|key| Awaited::begin(&mut self.uplinks.brokers, now, &mut self.state, key))
+            .collect();
         self.after_frame(now);
         Settling { awaited }
     }
 
-    /// The same for one broker, which is waited for where it is away.
-    pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
-        self.state.journal.now = now;
-        let key = self.uplinks.brokers.find(broker);
-        let asked = key.and_then(|key| self.uplinks.brokers.await_uplink_or_its_connection(now, &mut self.state, key));
-        self.after_frame(now);
-        Settling { awaited: asked.into_iter().collect() }
-    }
-
-    /// Whether all of it has come. Brokers that have said all are not asked again.
+    /// Whether all of these messages have arrived. A broker whose messages have all arrived is not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
         self.state.journal.now = now;
         let awaited = std::mem::take(&mut settling.awaited);
         settling.awaited = awaited
             .into_iter()
-            .filter_map(|awaited| self.uplinks.brokers.still_awaited(now, &mut self.state, awaited))
+            .filter_map(|awaited| awaited.remaining(&mut self.uplinks.brokers, now, &mut self.state))
             .collect();
         self.after_frame(now);
         settling.awaited.is_empty()
+    }
+}
+
+impl OrchestratorMoves<'_> {
+    /// Begins to check one broker like [`Engine::begin_settling`]. A disconnected broker is waited for.
+    pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
+        self.engine.state.journal.now = now;
+        let key = self.engine.uplinks.brokers.find(broker);
+        let brokers = &mut self.engine.uplinks.brokers;
+        let awaited = key.map(|key| {
+            let is_open = brokers.all.get(&key).is_some_and(|uplink| uplink.stage == Stage::Open);
+            let awaited = is_open.then(|| Awaited::begin(brokers, now, &mut self.engine.state, key));
+            awaited.flatten().unwrap_or_else(|| Awaited::of_disconnected(key))
+        });
+        self.engine.after_frame(now);
+        Settling { awaited: awaited.into_iter().collect() }
     }
 }

@@ -223,10 +223,10 @@ impl Restoration {
         flow.note_taken_in();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
+        session.count_runs(&mut state.memory);
         state.memory.queued_messages += waiting;
         state.memory.queued_bytes += queue_bytes;
         state.memory.held += queue_bytes + inflight_bytes;
-        state.sessions.count_runs(&mut state.memory, restoring.key);
         state.sessions.watch_expiry(&mut state.timers, restoring.key);
         missing
     }

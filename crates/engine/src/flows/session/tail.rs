@@ -50,6 +50,13 @@ impl Reading<'_> {
         1
     }
 
+    /// Repeats the read of the tail after the next commit.
+    pub(crate) fn read_later(&mut self, key: SessionKey) {
+        if let Some(session) = self.state.sessions.get_mut(key.0) {
+            session.read_later(&mut self.state.journal, &mut self.state.to_read, key);
+        }
+    }
+
     pub(crate) fn give_up_tail(&mut self, key: SessionKey) {
         if let Some(tail) = self.drop_tail(key) {
             self.state.counters.dropped[Reason::QueueLost.number()] += tail.messages;

@@ -6,7 +6,7 @@ use crate::flows::image::leaving::moving;
 use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::{ConnectionKey, TenantId, UplinkKey};
 use crate::image::begin;
-use crate::image::rest::put_noted;
+use crate::image::noted::put_noted;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::{MessageId, PROPERTY};

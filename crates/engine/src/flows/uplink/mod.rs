@@ -13,5 +13,6 @@ pub(crate) mod refusal;
 pub(crate) mod removals;
 pub(crate) mod route;
 pub(crate) mod settle;
+pub(crate) mod spread;
 pub(crate) mod suspects;
 pub(crate) mod uplinking;

@@ -44,6 +44,7 @@ impl Brokers {
             uplink.begin_steady_time(now);
         }
         self.await_former_uplinks(now, state);
+        self.begin_spread(now, state);
     }
 
     /// Tells the log that a broker serves, if it has heard last that it is away.
@@ -75,6 +76,7 @@ impl Brokers {
             .min(of_filters)
             .min(uplink.pause.until)
             .min(uplink.hold.until)
+            .min(uplink.spread.at)
             .min(uplink.suspicion.steady_at);
         if due == uplink.timer {
             return;

@@ -18,8 +18,9 @@
 //!   deny are refused for a while.
 //! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is
 //!   not asked for.
-//! - `settled.rs`: whether all has come that brokers gave out before a moment.
-//! - `order.rs`: a topic's messages keep their order while its broker changes.
+//! - `settled.rs`: whether all messages have arrived that brokers sent before a moment.
+//! - `order.rs`: a topic's messages keep their order while its broker changes. `spread.rs`: without such an order, long
+//!   queues are dealt anew when a broker begins to serve.
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for
@@ -49,6 +50,7 @@ mod report;
 pub(crate) mod route;
 pub(crate) mod settle;
 pub(crate) mod settled;
+pub(crate) mod spread;
 pub(crate) mod suspects;
 
 use crate::hash::hash_bytes;
@@ -196,6 +198,8 @@ pub(crate) struct Uplink {
     pub(crate) pause: Pause,
     /// What others have to settle before it is given anything.
     pub(crate) hold: Hold,
+    /// What is still to be dealt anew of its queue.
+    pub(crate) spread: spread::Spread,
     /// What is known of the connections that it has closed.
     pub(crate) suspicion: Suspicion,
     /// Acknowledged and not come back.
@@ -216,7 +220,7 @@ pub(crate) struct Uplink {
     /// The last message that had no id.
     pub(crate) last: LastMessage,
     pub(crate) kept: KeptIds,
-    /// What is known of the dead orchestrator whose connection this goes on with.
+    /// The dead orchestrator whose session this connection uses.
     pub(crate) adopted: Option<Box<Adopted>>,
     pub(crate) counters: UplinkCounters,
     pub(crate) last_error: String,

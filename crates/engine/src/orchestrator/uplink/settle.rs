@@ -184,6 +184,15 @@ pub(crate) fn take_queue(sessions: &mut Sessions, session: SessionKey) -> Sessio
     })
 }
 
+/// Takes up to `most` messages that wait for a broker, in the order in which it would get them; `deal_queue` has to get
+/// them.
+pub(crate) fn take_front(sessions: &mut Sessions, session: SessionKey, most: usize, share: u16) -> Vec<Delivery> {
+    let Some(flow) = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else { return Vec::new() };
+    let taken: Vec<Delivery> = std::iter::from_fn(|| flow.queue.pop_front(share, true)).take(most).collect();
+    flow.queue_bytes -= taken.iter().map(Delivery::cost).sum::<u64>();
+    taken
+}
+
 pub(crate) fn keep_in_flight(sessions: &mut Sessions, session: SessionKey, entry: InflightEntry<InFlight>) {
     if let Some(flow) = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
         flow.inflight.push_entry(entry);

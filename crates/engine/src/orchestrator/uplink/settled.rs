@@ -1,8 +1,9 @@
-//! Whether all has come that brokers gave out before a moment: what a move of partitions waits for.
+//! Whether all messages have arrived that brokers sent before a moment. A move of partitions waits for this.
 //!
-//! A broker hands its messages out in order. So whatever it had written for this process has come once it has answered
-//! a PINGREQ that was sent behind that moment, unless it holds more than it may have unacknowledged; and whatever this
-//! process had given it has come once all of that is acknowledged and has come back.
+//! A broker sends its messages in order. The messages that it had written for this process have therefore arrived once
+//! it has answered a PINGREQ that was sent after the moment, unless it holds more messages than it may have
+//! unacknowledged. The messages that this process had sent to it have arrived once all of them are acknowledged and have
+//! been received back.
 
 use super::copies::RECEIVE_MAXIMUM;
 use super::id::MessageId;
@@ -13,34 +14,40 @@ use crate::now::Now;
 use crate::orchestrator::uplink::Brokers;
 use crate::state::ShardState;
 
-/// So many messages within one round trip may mean that the broker has held more of them back.
+/// With this many messages within one round trip, the broker may have held more of them back.
 const BUSY: u64 = RECEIVE_MAXIMUM as u64 / 2;
 
-/// What is still to come from brokers, for [`Engine::settle`].
+/// The messages of brokers that have still to arrive, for [`Engine::settle`].
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
     pub(crate) awaited: Vec<Awaited>,
 }
 
-/// What one broker has to say.
+/// The messages of one broker that have still to arrive.
 #[derive(Clone, Debug)]
 pub(crate) struct Awaited {
     key: UplinkKey,
     connection: ConnectionKey,
-    /// The answer to a PINGREQ that was sent behind the moment.
+    /// The number of answered PINGREQs that shows that one sent after the moment is answered.
     answers_wanted: u64,
-    /// What had come then.
+    /// Messages received before the moment.
     received: u64,
-    /// What the broker had been given then, acknowledged or not.
+    /// Messages sent to the broker before the moment, acknowledged or not.
     sent: u64,
-    /// What had not come back when all of that was acknowledged; `None` until it is.
+    /// Messages that had not been received back when all sent ones were acknowledged; `None` until then.
     unreturned: Option<Vec<MessageId>>,
 }
 
-impl Brokers {
-    /// What an uplink has to say from now on; `None` when it is away.
-    pub(crate) fn await_uplink(&mut self, now: Now, state: &mut ShardState, key: UplinkKey) -> Option<Awaited> {
-        let uplink = self.all.get_mut(&key)?;
+impl Awaited {
+    /// All messages of a broker that is disconnected: they arrive on its next connection.
+    pub(crate) fn of_disconnected(key: UplinkKey) -> Self {
+        let connection = ConnectionKey { index: u32::MAX, generation: 0 };
+        Self { key, connection, answers_wanted: u64::MAX, received: 0, sent: 0, unreturned: None }
+    }
+
+    /// The messages that a broker has sent before now; `None` when it is disconnected.
+    pub(crate) fn begin(brokers: &mut Brokers, now: Now, state: &mut ShardState, key: UplinkKey) -> Option<Self> {
+        let uplink = brokers.all.get_mut(&key)?;
         let connection = uplink.connection?;
         uplink.probe.next = now.monotonic;
         // One answer may be under way to a PINGREQ that was sent before.
@@ -50,49 +57,37 @@ impl Brokers {
         let released = uplink.released;
         let (_, in_flight) = state.sessions.owed_by(session);
         let sent = acknowledged + in_flight.saturating_sub(released);
-        self.set_uplink_timer(state, key);
-        Some(Awaited { key, connection, answers_wanted, received, sent, unreturned: None })
+        brokers.set_uplink_timer(state, key);
+        Some(Self { key, connection, answers_wanted, received, sent, unreturned: None })
     }
 
-    /// The same for one that may be away: it is waited for.
-    pub(crate) fn await_uplink_or_its_connection(
-        &mut self,
-        now: Now,
-        state: &mut ShardState,
-        key: UplinkKey,
-    ) -> Option<Awaited> {
-        if self.all.get(&key)?.stage == Stage::Open {
-            return self.await_uplink(now, state, key);
-        }
-        let connection = ConnectionKey { index: u32::MAX, generation: 0 };
-        Some(Awaited { key, connection, answers_wanted: u64::MAX, received: 0, sent: 0, unreturned: None })
-    }
-
-    pub(crate) fn still_awaited(&mut self, now: Now, state: &mut ShardState, mut awaited: Awaited) -> Option<Awaited> {
-        // One that was taken out gives nothing any more.
-        let uplink = self.all.get(&awaited.key)?;
+    /// The messages of a broker that have still to arrive; `None` when all have.
+    pub(crate) fn remaining(mut self, brokers: &mut Brokers, now: Now, state: &mut ShardState) -> Option<Self> {
+        // A removed broker sends nothing more.
+        let uplink = brokers.all.get(&self.key)?;
         let (_, in_flight) = state.sessions.owed_by(uplink.session);
-        let reconnected = uplink.connection.is_some_and(|connection| connection != awaited.connection);
+        let reconnected = uplink.connection.is_some_and(|connection| connection != self.connection);
         if uplink.stage != Stage::Open {
-            return Some(awaited);
+            return Some(self);
         }
         if reconnected
-            || (has_answered(uplink, &awaited) && uplink.counters.received.saturating_sub(awaited.received) >= BUSY)
+            || (has_answered(uplink, &self) && uplink.counters.received.saturating_sub(self.received) >= BUSY)
         {
-            return self.await_uplink(now, state, awaited.key);
+            return Self::begin(brokers, now, state, self.key);
         }
         // What a broker has refused is neither acknowledged nor in flight.
-        let acknowledged = uplink.counters.acknowledged >= awaited.sent || in_flight == 0;
-        if !has_answered(uplink, &awaited) || !acknowledged {
-            return Some(awaited);
+        let acknowledged = uplink.counters.acknowledged >= self.sent || in_flight == 0;
+        if !has_answered(uplink, &self) || !acknowledged {
+            return Some(self);
         }
-        let mut left = match awaited.unreturned.take() {
+        let mut left = match self.unreturned.take() {
             None => uplink.unreturned.keys().copied().collect(),
             Some(left) => left,
         };
         left.retain(|id| uplink.unreturned.contains_key(id));
-        awaited.unreturned = Some(left);
-        awaited.unreturned.as_ref().is_some_and(|left| !left.is_empty()).then_some(awaited)
+        let is_over = left.is_empty();
+        self.unreturned = Some(left);
+        (!is_over).then_some(self)
     }
 }
 

@@ -16,15 +16,14 @@ impl ShardState {
         }
         let (reserved, reserved_bytes) = self.reservations.of(to);
         loop {
-            let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else {
-                return false;
-            };
+            let Some(session) = self.sessions.get_mut(to.0) else { return false };
+            let Some(flow) = session.flow.as_ref() else { return false };
             let (waiting, waiting_bytes) = flow.waiting();
             if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
                 return true;
             }
             let priority = delivery.message.priority;
-            let Some(older) = self.sessions.pop_least(&mut self.memory, &mut self.journal, to, priority) else {
+            let Some(older) = session.pop_least(&mut self.memory, &mut self.journal, priority) else {
                 self.reports().discard_arriving(Reason::QueueFullNewest, arriving);
                 return false;
             };

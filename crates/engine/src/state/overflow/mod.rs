@@ -41,14 +41,16 @@ impl ShardState {
     #[cold]
     fn make_room_in_shard(&mut self, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
-        let flow = self.sessions.get(to.0).and_then(|session| session.flow.as_ref());
+        let mut session = self.sessions.get_mut(to.0);
+        let flow = session.as_ref().and_then(|session| session.flow.as_ref());
         if flow.is_some_and(|flow| flow.queue.replaceable(delivery).is_some()) {
             return true;
         }
         let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
-        let older = exchanges
-            .then(|| self.sessions.pop_least(&mut self.memory, &mut self.journal, to, delivery.message.priority));
-        let older = older.flatten();
+        let older = session
+            .as_mut()
+            .filter(|_| exchanges)
+            .and_then(|session| session.pop_least(&mut self.memory, &mut self.journal, delivery.message.priority));
         match &older {
             Some(older) => self.reports().discard_for(Reason::MemoryCeiling, to, &older.message),
             None => self.reports().discard_arriving(Reason::MemoryCeiling, arriving),

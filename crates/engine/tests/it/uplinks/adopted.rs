@@ -1,7 +1,7 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
 use tidegate_engine::{
-    AdoptedUplink, Behind, Brought, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, UplinkState,
+    Behind, Brought, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, UplinkState,
     partition_of,
 };
 use tidegate_mqtt::QoS::ExactlyOnce;
@@ -13,20 +13,21 @@ fn world() -> World {
 }
 
 #[test]
-fn what_a_dead_orchestrator_owed_is_given_to_a_broker() {
+fn pending_messages_of_a_dead_orchestrator_reach_a_broker() {
     let dead = world();
     let broker = dead.broker("a");
     broker.now(|ways| ways.withholds_acknowledgements = true);
     dead.connect(v5("publisher")).publish(message("t", "1").qos1());
     assert_eq!(dead.owed(), 1);
-    let images = dead.engine(0, |engine, now| engine.uplink_images(now));
+    let images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).uplink_images(now));
     let [image] = &images[..] else { panic!("one broker") };
     assert_eq!(image.broker, "a");
 
     let heir = world();
     let own = heir.broker("b");
     let left = heir.broker_unknown("a@dead", Ways::default());
-    let name = heir.engine(0, |engine, now| engine.adopt_uplink(now, "dead", image, 1, fleet::lasting()));
+    let name = heir
+        .engine(0, |engine, now| OrchestratorMoves::of(engine).adopt_uplink(now, "dead", image, 1, fleet::lasting()));
     assert_eq!(name.as_deref(), Ok("a@dead"));
     heir.run();
     let report = left.report();
@@ -37,7 +38,7 @@ fn what_a_dead_orchestrator_owed_is_given_to_a_broker() {
     heir.connect(v5("publisher")).publish(message("t", "2").qos1());
     heir.run();
     assert_eq!((taken(&own) + taken(&left), taken(&left)), (2, before), "nothing else is given to it");
-    let mut settling = heir.engine(0, |engine, now| engine.begin_settling_of(now, "a@dead"));
+    let mut settling = heir.engine(0, |engine, now| OrchestratorMoves::of(engine).begin_settling_of(now, "a@dead"));
     heir.run();
     assert!(heir.engine(0, |engine, now| engine.settle(now, &mut settling)), "it has brought all that it had");
     heir.engine(0, |engine, now| engine.remove_uplink(now, "a@dead", false)).expect("it owes nothing");
@@ -75,7 +76,7 @@ fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
     for shard in (0..shards).rev() {
         heir.engine(shard, |engine, now| {
             engine.arrive(now, &images).expect("images as they were given out");
-            engine.begin_awaiting(DEATH, partition(client));
+            OrchestratorMoves::of(engine).begin_awaiting(DEATH, partition(client));
             engine.release_partitions(now, partition(client));
         });
     }
@@ -86,8 +87,10 @@ fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
 fn connect_as_dead(heir: &World, dead: &World) -> Broker {
     let left = heir.broker_unknown("a@dead", Ways::default());
     left.with(|broker| broker.keep_session("dead-a", "t"));
-    let images = dead.engine(0, |engine, now| engine.uplink_images(now));
-    let adopted = heir.engine(0, |engine, now| engine.adopt_uplink(now, "dead", &images[0], DEATH, fleet::lasting()));
+    let images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).uplink_images(now));
+    let adopted = heir.engine(0, |engine, now| {
+        OrchestratorMoves::of(engine).adopt_uplink(now, "dead", &images[0], DEATH, fleet::lasting())
+    });
     assert_eq!(adopted.as_deref(), Ok("a@dead"));
     heir.run();
     left
@@ -106,7 +109,7 @@ fn with_ids<const N: usize>(payloads: [&str; N]) -> [Carried; N] {
 
 fn take_brought(heir: &World) -> Brought {
     heir.run();
-    heir.engine(0, |engine, _| AdoptedUplink::new(engine, "a@dead").take_brought())
+    heir.engine(0, |engine, _| OrchestratorMoves::of(engine).take_brought("a@dead"))
 }
 
 #[test]
@@ -127,9 +130,11 @@ fn kept_messages_wait_until_all_heirs_have_them() {
     assert_eq!(brought.unanswered, 1);
     assert_eq!(left.with(|broker| broker.owes()), 1, "not before the other heir has it");
     let piece = brought.for_members.expect("the message");
-    second.engine(0, |engine, now| engine.take_piece(now, DEATH, &piece, Behind::Pieces)).expect("a piece");
+    second
+        .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, &piece, Behind::Pieces))
+        .expect("a piece");
     two.expect_publish("t", "1");
-    first.engine(0, |engine, now| AdoptedUplink::new(engine, "a@dead").confirm_brought(now, brought.unanswered));
+    first.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", brought.unanswered));
     first.run();
     assert_eq!((left.with(|broker| broker.owes()), take_brought(&first).for_members), (0, None));
 }
@@ -154,7 +159,9 @@ fn kept_messages_come_once_though_an_heir_has_got_them() {
     }
     let piece = take_brought(&first).for_members.expect("the messages");
     let take = |piece: &[u8], behind| {
-        second.engine(0, |engine, now| engine.take_piece(now, DEATH, piece, behind)).expect("a piece");
+        second
+            .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, piece, behind))
+            .expect("a piece");
         second.run();
     };
     take(&piece, Behind::LatePieces);
@@ -180,7 +187,7 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
     for shard in [1, 0] {
         heir.engine(shard, |engine, now| {
             engine.arrive(now, &images).expect("images as they were given out");
-            engine.begin_awaiting(DEATH, all);
+            OrchestratorMoves::of(engine).begin_awaiting(DEATH, all);
             engine.release_partitions(now, all);
         });
     }

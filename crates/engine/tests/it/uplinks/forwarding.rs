@@ -1,6 +1,8 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another.
 
-use tidegate_engine::{Behind, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of};
+use tidegate_engine::{
+    Behind, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
+};
 use tidegate_mqtt::QoS::AtLeastOnce;
 
 use crate::harness::*;
@@ -27,19 +29,19 @@ impl World {
             let Ok(Snapshot::Taken(images)) = engine.snapshot_partitions(now, partitions, u64::MAX) else {
                 panic!("all of it is in memory");
             };
-            engine.begin_forwarding(MOVE, partitions);
+            OrchestratorMoves::of(engine).begin_forwarding(MOVE, partitions);
             images
         });
         self.run();
         images
     }
 
-    /// What was noted is given out, and the partition forgotten.
+    /// Takes the collected messages, and forgets the partition.
     fn forget(&self, client: &str) -> Option<Vec<u8>> {
         self.run();
-        let piece = self.engine(0, |engine, _| engine.take_forwarded(MOVE));
+        let piece = self.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE));
         self.engine(0, |engine, now| {
-            engine.end_forwarding(MOVE);
+            OrchestratorMoves::of(engine).end_forwarding(MOVE);
             engine.forget_partitions(now, partitions_of(client));
         });
         piece
@@ -49,14 +51,15 @@ impl World {
     fn come(&self, client: &str, images: &[PartitionImage]) {
         self.engine(0, |engine, now| {
             engine.arrive(now, images).expect("images as they were given out");
-            engine.begin_awaiting(MOVE, partitions_of(client));
+            OrchestratorMoves::of(engine).begin_awaiting(MOVE, partitions_of(client));
             engine.release_partitions(now, partitions_of(client));
         });
         self.run();
     }
 
     fn take(&self, piece: &[u8], behind: Behind) {
-        self.engine(0, |engine, now| engine.take_piece(now, MOVE, piece, behind)).expect("a piece");
+        self.engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, MOVE, piece, behind))
+            .expect("a piece");
         self.run();
     }
 }
@@ -75,12 +78,12 @@ fn each_message_is_passed_on_once_and_copies_get_none() {
         publisher.publish(message("t", "1").qos1());
         publisher.publish(message("other", "2").qos1());
         world.run();
-        let take = || world.engine(0, |engine, _| engine.take_forwarded(MOVE));
+        let take = || world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE));
         assert!(take().is_some_and(|piece| piece.ends_with(b"1")), "the message");
         assert_eq!(take(), None, "nothing more has come");
         let owed = || world.engine(0, |engine, _| engine.owed(partition_of(TenantId::DEFAULT, "keeper")).queued);
         assert_eq!(owed(), 1, "the move may be called off");
-        world.engine(0, |engine, _| engine.note_served_elsewhere(MOVE));
+        world.engine(0, |engine, _| OrchestratorMoves::of(engine).note_served_elsewhere(MOVE));
         publisher.publish(message("t", "3").qos1());
         world.run();
         assert!(take().is_some_and(|piece| piece.ends_with(b"3")));
@@ -113,9 +116,9 @@ fn what_the_old_home_passes_on_comes_first() {
 }
 
 #[test]
-fn what_comes_by_both_ways_comes_once() {
+fn a_message_that_arrives_both_ways_is_delivered_once() {
     story(|world, _| {
-        // One that stays has the same subscription, so that what comes for it can be passed on to the other one.
+        // A client that stays has the same subscription, so that its messages can be forwarded to the other one.
         for name in ["keeper", "stays"] {
             world.connect(v5(name).lasting()).subscribe("t", AtLeastOnce);
         }
@@ -124,10 +127,11 @@ fn what_comes_by_both_ways_comes_once() {
         assert_eq!(world.forget("keeper"), None);
         world.come("keeper", &images);
         let keeper = world.connect(self::keeper());
-        world.engine(0, |engine, _| engine.begin_forwarding(MOVE + 1, partitions_of("stays")));
+        world.engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(MOVE + 1, partitions_of("stays")));
         publisher.publish(message("t", "1").qos1());
         world.run();
-        let piece = world.engine(0, |engine, _| engine.take_forwarded(MOVE + 1)).expect("a message");
+        let piece =
+            world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE + 1)).expect("a message");
         keeper.expect_nothing();
         world.take(&piece, Behind::Pieces);
         keeper.expect_publish("t", "1");

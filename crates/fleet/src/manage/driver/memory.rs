@@ -17,23 +17,28 @@ const MAX_MEMORY: u64 = 16 * 1024 * 1024;
 /// Time between two writings: a fleet that is observed more often forgets so much when its manager is killed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Restores the memory of an earlier manager. A malformed file only costs the memory.
+/// Restores the memory of an earlier manager. A malformed file, or one of another version, only costs the memory.
 pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), DriverError> {
+    if let Some(problem) = restore(manager, directory)? {
+        tracing::warn!(problem, "the memory of policies was not restored: their observations start again");
+    }
+    Ok(())
+}
+
+/// Restores what can be restored; returns a description of the rest, if there is any.
+fn restore(manager: &mut Manager, directory: &Path) -> Result<Option<String>, DriverError> {
     let path = directory.join(MEMORY_FILE);
     let file = match File::open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(io_at("open", &path))?,
     };
     let mut text = String::new();
     let read = file.take(MAX_MEMORY).read_to_string(&mut text).map_err(|error| error.to_string());
     let problems = match read.and_then(|_| serde_json::from_str::<Value>(&text).map_err(|error| error.to_string())) {
         Ok(memory) => manager.recall(&memory),
-        Err(error) => vec![format!("{}: {error}; all observations start again", path.display())],
+        Err(error) => vec![format!("{}: {error}", path.display())],
     };
-    for problem in problems {
-        tracing::warn!(problem, "the memory of a policy was not restored");
-    }
-    Ok(())
+    Ok((!problems.is_empty()).then(|| problems.join("; ")))
 }
 
 impl Driver {
@@ -70,6 +75,27 @@ mod tests {
         write(&directory.join(MEMORY_FILE), &serde_json::json!({"broker": {"lead_time_ms": 1500}})).unwrap();
         recall(&mut manager, &directory).unwrap();
         assert_eq!(manager.lead_times.get(&Level::Broker), Some(&Duration::from_millis(1500)));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_memory_of_an_older_version_is_one_line_and_starts_again() {
+        let directory = std::env::temp_dir().join(format!("tidegate-older-memory-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        for policy in [PolicyName::Default, PolicyName::HoltWinters, PolicyName::Latency] {
+            let fresh = manager(policy).memory();
+            let mut older = fresh.clone();
+            for level in Level::ALL {
+                // Earlier versions remembered fewer parts.
+                older[level.name()]["policy"]["remembered"] = serde_json::json!([null]);
+            }
+            write(&directory.join(MEMORY_FILE), &older).unwrap();
+            let mut next = manager(policy);
+            let problem = restore(&mut next, &directory).unwrap().unwrap();
+            assert!(problem.contains("level broker") && problem.contains("level orchestrator"), "{problem}");
+            assert!(!problem.contains('\n'), "{problem}");
+            assert_eq!(next.memory(), fresh);
+        }
         fs::remove_dir_all(&directory).unwrap();
     }
 }

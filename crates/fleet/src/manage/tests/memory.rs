@@ -53,3 +53,40 @@ fn the_next_manager_counts_on() {
         assert!(manager(PolicyName::Brokel).recall(&strange).len() <= 1);
     }
 }
+
+#[test]
+fn the_hottest_member_is_named() {
+    let mut manager = manager(PolicyName::Default);
+    let member = |name: &str, cpu: f64| MemberSeen {
+        name: name.parse().unwrap(),
+        cpu: Some(cpu),
+        cores: 1.0,
+        rate: None,
+        queued: None,
+        loop_lag_ms: None,
+        drops: None,
+        memory: None,
+    };
+    let level = Level::Broker;
+    let mut seen = LevelSeen {
+        at: Moment(0),
+        level,
+        serving: 3,
+        pending: 0,
+        leaving: 0,
+        elsewhere: 1,
+        lead_time: None,
+        members: vec![member("broker-1", 0.0), member("broker-2", 0.9), member("broker-3", 0.0)],
+    };
+    let judge = manager.judges.get_mut(&level).unwrap();
+    let skew = judge.judge(&seen).skew.unwrap();
+    assert_eq!(skew.hottest, "broker-2".parse().unwrap());
+    assert!((skew.load - 0.9).abs() < 1e-9 && (skew.mean - 0.3).abs() < 1e-9, "{skew:?}");
+    let shown = super::super::explain::skew(&skew);
+    assert_eq!(shown["hottest"], json!("broker-2"));
+    assert!((shown["ratio"].as_f64().unwrap() - 3.0).abs() < 1e-9, "{shown}");
+    // A single member is not skewed.
+    (seen.serving, seen.at) = (1, Moment(15_000));
+    seen.members.truncate(1);
+    assert_eq!(judge.judge(&seen).skew, None);
+}

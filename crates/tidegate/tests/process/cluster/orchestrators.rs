@@ -62,8 +62,8 @@ fn kill_the_second_of(nodes: usize) {
         let publishing = scope.spawn(|| publisher.run(&stop));
         let stopping = Stop(&stop);
         pause(300);
-        let (_, anew) = failover::kill(cluster, B);
-        assert_eq!(anew, 0, "all partitions were on the bus");
+        let (_, repeated) = failover::kill(cluster, B);
+        assert_eq!(repeated, 0, "all partitions were on the bus");
         pause(300);
         drop(stopping);
         publishing.join().unwrap()

@@ -1,0 +1,41 @@
+//! Lists of messages as bytes, each with the id by which its broker delivers it: the messages collected for a partition
+//! that moves.
+
+use super::open;
+use crate::cluster::transfer::error::ImageError;
+use crate::ids::TenantId;
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::orchestrator::uplink::id::MessageId;
+use crate::records::image::{put_message, read_message};
+use crate::wire::WireWrite;
+
+/// Message ids kept at most: messages that were delivered here and may still come from a broker.
+pub(crate) const AHEAD_MAX: usize = 1 << 16;
+
+/// Appends a message and its id to a list.
+pub(crate) fn put_noted(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+    out.put_u64(id.map_or(0, |id| id.origin));
+    out.put_u64(id.map_or(0, |id| id.number));
+    put_message(out, now, message);
+}
+
+/// Calls `take` for each message of a list.
+///
+/// # Errors
+/// When the bytes cannot be read; the messages before the damage were taken.
+pub(crate) fn each_noted(
+    now: Now,
+    bytes: &[u8],
+    mut take: impl FnMut(Option<&MessageId>, &MessageRef),
+) -> Result<(), ImageError> {
+    let mut reader = open(bytes)?;
+    while !reader.is_empty() {
+        let (origin, number) = (reader.u64("an origin")?, reader.u64("a number of an origin")?);
+        let message = read_message(&mut reader, now, TenantId::DEFAULT)?;
+        let id = MessageId { origin, number, entered: 0, publisher: 0, retain: false };
+        // Numbers begin with 1; a message of a broker that brings no ids has none.
+        take(Some(&id).filter(|_| number != 0), &message);
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Which queues are dealt anew when a broker begins to serve.
+//!
+//! Where topics decide about the broker, `order.rs` moves what waits. With the other policies a queue that is longer
+//! than the brokers' mean is dealt anew by the policy, piece by piece.
+
+use crate::ids::{SessionKey, UplinkKey};
+use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::{Brokers, RoutingPolicy, Stage};
+use crate::session::table::Sessions;
+use crate::state::ShardState;
+
+/// What is still to be dealt anew of a broker's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    /// When the next piece is dealt; [`Millis::NEVER`] if nothing is left.
+    pub(crate) at: Millis,
+    /// Messages at the front of the queue that are not dealt anew yet. What is dealt to the same broker again waits
+    /// behind them.
+    pub(crate) left: usize,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self { at: Millis::NEVER, left: 0 }
+    }
+}
+
+impl Brokers {
+    /// A broker has begun to serve: queues that are longer than the mean are dealt anew from now on.
+    pub(super) fn begin_spread(&mut self, now: Now, state: &mut ShardState) {
+        if !self.config.settings().is_some_and(|settings| settings.policy != RoutingPolicy::TopicHash) {
+            return;
+        }
+        let queues: Vec<(UplinkKey, usize)> = self
+            .all
+            .iter()
+            .filter(|(_, uplink)| uplink.stage == Stage::Open && uplink.draining.is_none())
+            .map(|(key, uplink)| (*key, queue_len(&state.sessions, uplink.session)))
+            .collect();
+        let total: usize = queues.iter().map(|(_, queued)| queued).sum();
+        let mean = total.div_ceil(queues.len().max(1));
+        for (key, queued) in queues {
+            let Some(uplink) = self.all.get_mut(&key).filter(|_| queued > mean) else { continue };
+            uplink.spread = Spread { at: now.monotonic, left: queued };
+            self.set_uplink_timer(state, key);
+        }
+    }
+}
+
+/// Messages that wait for a broker and were not sent to it.
+fn queue_len(sessions: &Sessions, session: SessionKey) -> usize {
+    sessions.get(session.0).and_then(|session| session.flow.as_ref()).map_or(0, |flow| flow.queue.len())
+}

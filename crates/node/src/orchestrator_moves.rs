@@ -1,0 +1,153 @@
+//! Moves of partitions between the orchestrators of a cluster, and takeovers from a dead orchestrator: the control
+//! plane's steps on the shards.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use tidegate_engine::{
+    AdoptError, Behind, Brought, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
+};
+
+use crate::handle::{NoAnswer, NodeHandle};
+use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, PieceOrder};
+use crate::shard::inbox::{Admin, ToShard};
+use crate::uplink::FleetOrder;
+
+/// The shard that has all uplinks: the home of partition 0.
+const UPLINK_SHARD: ShardId = ShardId(0);
+
+/// The steps of a move between orchestrators.
+#[derive(Clone, Copy, Debug)]
+pub struct OrchestratorMoves<'n> {
+    node: &'n NodeHandle,
+}
+
+impl<'n> OrchestratorMoves<'n> {
+    /// The steps on this node.
+    pub const fn of(node: &'n NodeHandle) -> Self {
+        Self { node }
+    }
+
+    /// Exports held partitions like [`NodeHandle::snapshot_partitions`]. Messages that brokers deliver later are collected
+    /// for [`OrchestratorMoves::take_forwarded`].
+    ///
+    /// # Errors
+    /// When they are too large, or a shard does not answer.
+    pub fn snapshot(
+        &self,
+        partitions: Partitions,
+        max_bytes: u64,
+        transfer: u64,
+    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
+        self.node.snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
+    }
+
+    /// The messages that brokers have delivered for the partitions of a move since the last piece; `None` if there are
+    /// none. `served_there` says that the new home serves the partitions.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Vec<u8>>, NoAnswer> {
+        self.node
+            .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
+    }
+
+    /// Ends the collection of messages for a move.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn end_forwarding(&self, transfer: u64) -> Result<(), NoAnswer> {
+        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
+    }
+
+    /// Delivers a piece of messages that the old home has forwarded, and the messages that were kept back here unless
+    /// more pieces come before them. Returns when they are in the store.
+    ///
+    /// # Errors
+    /// When the piece cannot be read, or a shard does not answer.
+    pub fn take_piece(&self, transfer: u64, piece: &[u8], behind: Behind) -> Result<(), MoveError> {
+        let piece: Arc<[u8]> = piece.into();
+        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, behind, answer });
+        let (partitions, rest) = self.node.on(UPLINK_SHARD, order)??;
+        self.deliver_on_other_shards(partitions, &rest)
+    }
+
+    /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
+    fn deliver_on_other_shards(&self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
+        for shard in self.node.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
+            let rest: Arc<[u8]> = messages.into();
+            self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+        }
+        Ok(())
+    }
+
+    /// The messages that the connection of a dead orchestrator has delivered since the last call. Other shards of this
+    /// process have got their part. The broker keeps the messages until [`OrchestratorMoves::confirm_brought`].
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn take_brought(&self, name: &str) -> Result<Brought, MoveError> {
+        let (answer, answers) = channel();
+        let order = FleetOrder::TakeBrought { name: name.to_owned(), answer };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        let brought: Brought = crate::handle::wait(UPLINK_SHARD, &answers)?;
+        if let Some(messages) = &brought.for_shards {
+            self.deliver_on_other_shards(brought.partitions, messages)?;
+        }
+        Ok(brought)
+    }
+
+    /// Other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
+    pub fn confirm_brought(&self, name: &str, messages: usize) {
+        let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+    }
+
+    /// Connects to the brokers from now on, but for these: another member still works off the connections that this one
+    /// had to them in its last life.
+    pub fn release_brokers(&self, but: BTreeSet<String>) {
+        self.node.dialer().release(but);
+    }
+
+    /// Imports images like [`NodeHandle::arrive`]. The old home forwards later messages in pieces:
+    /// [`OrchestratorMoves::take_piece`].
+    ///
+    /// # Errors
+    /// When an image is refused, or a shard does not answer.
+    pub fn arrive(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
+        self.node.take_in(images, Collecting::InPieces(transfer))
+    }
+
+    /// Connects to a broker with the session of the dead orchestrator `of`, so that the pending messages of both are
+    /// delivered; returns the name of this connection in the fleet. `transfer` is the id under which the partitions of
+    /// the dead orchestrator arrived ([`OrchestratorMoves::arrive`]). [`OrchestratorMoves::settle_broker`] says when all
+    /// messages are delivered, and [`NodeHandle::remove_broker`] ends the connection.
+    ///
+    /// # Errors
+    /// When the broker is unknown here, or the image cannot be read.
+    pub fn adopt_broker(&self, of: &str, uplink: UplinkImage, transfer: u64) -> Result<String, AdoptError> {
+        let unknown = || UplinkError::Unknown(uplink.broker.clone());
+        let place = self.node.dialer().place(&uplink.broker).ok_or_else(unknown)?;
+        let known = self.node.brokers().list().into_iter().find(|known| known.broker.name == uplink.broker);
+        let options = known.ok_or_else(unknown)?.broker.options;
+        self.node.dialer().know(&format!("{}@{of}", uplink.broker), place);
+        let (answer, answers) = channel();
+        let (of, uplink) = (of.to_owned(), Box::new(uplink));
+        let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
+    }
+
+    /// Checks whether all messages have arrived that a broker sent before the first call, which has no `settling`. Returns
+    /// the messages that have still to arrive; `None` when all have.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub fn settle_broker(&self, name: &str, settling: Option<Settling>) -> Result<Option<Settling>, NoAnswer> {
+        let (answer, answers) = channel();
+        let order = FleetOrder::Settle { name: name.to_owned(), settling, answer };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        crate::handle::wait(UPLINK_SHARD, &answers)
+    }
+}
