@@ -219,7 +219,9 @@ impl Place {
         let (orders, waiting) = mpsc::channel(MAX_ORDERS);
         let run = RandomState::new().hash_one(&self.id.name);
         let mut task = Keeper { session, shelf: Shelf::new(run), poll: None };
-        early.iter().for_each(|message| task.put(message));
+        for message in &early {
+            task.put(message);
+        }
         *keeper = Some(Known { access, orders: orders.clone() });
         let place = Arc::clone(&self);
         tokio::spawn(async move {
@@ -374,7 +376,9 @@ impl Keeper {
             }
             Order::Subscribe(filters, answer) => {
                 let (early, granted) = subscribe(&mut self.session, filters, QoS::AtLeastOnce).await;
-                early.iter().for_each(|message| self.put(message));
+                for message in &early {
+                    self.put(message);
+                }
                 let _ = answer.send(granted);
             }
             Order::Delete(_) | Order::Leave(_) => {}
