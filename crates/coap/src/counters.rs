@@ -1,8 +1,8 @@
-//! What a listener has counted.
+//! The numbers of a listener.
 
 use crate::message::Code;
 
-/// What a listener has counted, and what it holds now.
+/// The numbers of a listener: counts, and the present clients and sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams from clients.

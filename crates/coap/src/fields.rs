@@ -146,6 +146,17 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// Bytes that its fields take up in memory.
+    pub(crate) fn size(&self) -> usize {
+        let properties = &self.properties;
+        let pairs = properties.user_properties.iter();
+        let pairs: usize = pairs.map(|(name, value)| size_of::<(String, String)>() + name.len() + value.len()).sum();
+        let texts = properties.content_type.as_deref().map_or(0, str::len)
+            + properties.response_topic.as_ref().map_or(0, |topic| topic.as_str().len())
+            + properties.correlation_data.as_deref().map_or(0, <[u8]>::len);
+        size_of::<Self>() + self.topic.len() + self.payload.len() + texts + pairs
+    }
+
     /// All fields as JSON, like the data of an event over HTTP.
     pub(crate) fn event(&self) -> Vec<u8> {
         let properties = &self.properties;

@@ -27,6 +27,11 @@ pub(crate) const SESSION_IDLE: Millis = 120_000;
 pub(crate) const MAX_OBSERVATIONS: usize = 32;
 /// Messages of QoS 0 that wait for an observer; beyond them the oldest is left out.
 pub(crate) const MAX_WAITING: usize = 16;
+/// Bytes of all messages that wait for the observers of a client: more than the broker sends to a session without an
+/// acknowledgement.
+pub(crate) const MAX_WAITING_BYTES_OF_PEER: usize = 16 << 20;
+/// Bytes of all messages that wait for observers of a listener.
+pub(crate) const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Notifications that are not confirmable between two that are.
 pub(crate) const UNCONFIRMED: u8 = 15;
 /// Bodies that a client sends in blocks at once.

@@ -13,7 +13,7 @@ use tidegate_client::{Delivery, Event, Message, QoS, RetainHandling, TopicFilter
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::counters::Held as HeldQueue;
+use crate::counters::HeldCount;
 use crate::message_json::object;
 use crate::session::{Credentials, Failure, Opening, Outcome, Session};
 use crate::shelf::{Page, Shelf};
@@ -204,7 +204,7 @@ impl Place {
         self: Arc<Self>,
         (access, opening): (Access, Opening),
         filters: Vec<TopicFilterBuf>,
-        (counted, stop): (HeldQueue, watch::Receiver<bool>),
+        (counted, stop): (HeldCount, watch::Receiver<bool>),
     ) -> Result<mpsc::Sender<Order>, QueueError> {
         let mut keeper = self.keeper.lock().await;
         if let Some(known) = keeper.as_ref().filter(|known| known.access == access && !known.orders.is_closed()) {

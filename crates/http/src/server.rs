@@ -87,7 +87,7 @@ impl Running {
         &self.addresses
     }
 
-    /// What its listeners have counted.
+    /// The numbers of its listeners.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }

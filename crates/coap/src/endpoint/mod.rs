@@ -1,8 +1,8 @@
 //! A listener without I/O: datagrams, events of the broker and the time go in, and [`Action`]s come out.
 //!
 //! `requests` reads requests and makes jobs of them, `sessions` has the sessions at the broker, `uploads` puts bodies in
-//! blocks together, `observing` has the observers and their notifications, `sending` answers and repeats, `sweeping`
-//! ends overdue work, and `peer` has the state of a client.
+//! blocks together, `observing` has the observers and their notifications, `waiting` bounds the messages that wait for
+//! them, `sending` answers and repeats, `sweeping` ends overdue work, and `peer` has the state of a client.
 
 mod observing;
 mod peer;
@@ -13,6 +13,7 @@ mod sweeping;
 #[cfg(test)]
 mod tests;
 mod uploads;
+mod waiting;
 mod wire;
 
 use std::collections::HashMap;
@@ -169,15 +170,6 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Longest body of a request, bytes.
     pub max_body: usize,
-    /// Whether the broker asks who clients are, so that credentials that it accepts prove an address.
-    pub authenticates: bool,
-}
-
-impl Settings {
-    /// Whether credentials that the broker accepts prove an address.
-    const fn proves(&self, credentials: &Credentials) -> bool {
-        self.authenticates && credentials.password.is_some()
-    }
 }
 
 /// A request that is under way.
@@ -296,7 +288,7 @@ impl Endpoint {
         }
     }
 
-    /// What it has counted, and what it holds now.
+    /// Its numbers.
     pub fn counters(&self) -> Counters {
         let (clients, sessions) = (self.wire.peers.len() as u64, self.sessions.len() as u64);
         Counters { clients, sessions, ..self.wire.counters }

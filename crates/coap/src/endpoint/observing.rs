@@ -7,13 +7,14 @@ use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf};
 
 use super::peer::Sending;
 use super::sessions::Subscription;
+use super::waiting::Waiting;
 use super::{Action, Endpoint, Job, JobId, PeerId, Reading, SessionId, What};
 use crate::answer::{self, Answer, Body};
 use crate::block::Block;
 use crate::fields::{Parameters, Shown};
-use crate::limits::{MAX_OBSERVATIONS, MAX_WAITING, UNCONFIRMED};
+use crate::limits::{MAX_OBSERVATIONS, UNCONFIRMED};
 use crate::message::{Code, Kind, Token, option, shortest};
-use crate::{Failure, ReadError};
+use crate::{Failure, Outcome, ReadError, ReasonCode};
 
 /// Names an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,24 +25,17 @@ pub(super) struct ObservationId(u64);
 pub(super) struct Observation {
     id: ObservationId,
     token: Token,
-    session: SessionId,
+    pub(super) session: SessionId,
     subscription: u32,
     event: bool,
     /// The size of blocks that the client wants.
     block: Option<Block>,
     /// Whether its first answer has been sent.
     active: bool,
-    waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<Waiting>,
     unconfirmed: u8,
     /// The id of its last notification, which a reset may name.
     last_id: Option<u16>,
-}
-
-/// A message that waits for an observer.
-#[derive(Debug)]
-struct Waiting {
-    message: Arc<Shown>,
-    delivery: Option<u64>,
 }
 
 /// How a client names an observation.
@@ -49,7 +43,7 @@ struct Waiting {
 pub(super) enum Named {
     /// By the token of its request.
     Token(Token),
-    /// By the id of its last notification.
+    /// By the id of its last notification, or of the one that is not acknowledged yet.
     Notification(u16),
 }
 
@@ -201,21 +195,18 @@ impl Endpoint {
         let Some(peer) = self.sessions.get(&session).map(|it| it.peer) else { return };
         let message = Arc::new(message);
         let mut count = 0;
-        let mut released = Vec::new();
         for it in self.wire.peers.get_mut(&peer).into_iter().flat_map(|known| &mut known.observations) {
             if it.session != session || !subscriptions.contains(&it.subscription) {
                 continue;
             }
-            count += usize::from(delivery.is_some());
+            count += 1;
             it.waiting.push_back(Waiting { message: Arc::clone(&message), delivery });
-            let unacknowledged = it.waiting.iter().filter(|one| one.delivery.is_none()).count();
-            if unacknowledged > MAX_WAITING
-                && let Some(at) = it.waiting.iter().position(|one| one.delivery.is_none())
-            {
-                released.extend(it.waiting.remove(at));
-                self.wire.counters.left_out += 1;
-            }
         }
+        if count > 0 {
+            self.hold(peer, &message);
+        }
+        // From here on only the observers share it.
+        drop(message);
         if let Some(number) = delivery {
             if count == 0 {
                 self.wire.actions.push_back(Action::Acknowledge { session, delivery: number });
@@ -224,6 +215,7 @@ impl Endpoint {
             }
         }
         self.advance(peer);
+        self.bound_waiting(peer);
     }
 
     /// Sends the notifications of a client that may leave: confirmable ones one at a time.
@@ -255,7 +247,7 @@ impl Endpoint {
         it.last_id = Some(id);
         let (token, session, observation, subscription) = (it.token, it.session, it.id, it.subscription);
         let (event, block) = (it.event, it.block.map(Block::first));
-        let body = Arc::new(Body::of(Arc::unwrap_or_clone(waiting.message), event));
+        let body = Arc::new(Body::of(self.let_go(peer, waiting.message), event));
         let answer = body.answer(block, &[]).with(option::OBSERVE, shortest(sequence));
         if has_more(&answer) {
             let filter = self.sessions.get(&session).and_then(|it| it.subscriptions.get(&subscription));
@@ -297,9 +289,10 @@ impl Endpoint {
     /// The client no longer observes: it has said so, or has refused a notification [RFC 7641, 3.6].
     pub(super) fn stop_observing(&mut self, peer: PeerId, named: Named) {
         let Some(known) = self.wire.peers.get(&peer) else { return };
+        let notified = |id| known.sending.get(&id).and_then(|sent| sent.notifies).map(|(observation, _)| observation);
         let is_named = |it: &&Observation| match named {
             Named::Token(token) => it.token == token,
-            Named::Notification(id) => it.last_id == Some(id),
+            Named::Notification(id) => it.last_id == Some(id) || notified(id) == Some(it.id),
         };
         if let Some(id) = known.observations.iter().find(is_named).map(|it| it.id) {
             self.end_observation(peer, id);
@@ -318,8 +311,11 @@ impl Endpoint {
         {
             known.sending.remove(&sent_id);
         }
-        let waiting = ended.waiting.iter().filter_map(|one| one.delivery);
-        let deliveries: Vec<u64> = sent.and_then(|(_, delivery)| delivery).into_iter().chain(waiting).collect();
+        let mut deliveries: Vec<u64> = sent.and_then(|(_, delivery)| delivery).into_iter().collect();
+        for one in ended.waiting {
+            deliveries.extend(one.delivery);
+            self.let_go(peer, one.message);
+        }
         for delivery in deliveries {
             self.release_delivery(ended.session, delivery);
         }
@@ -339,23 +335,22 @@ impl Endpoint {
         }
     }
 
-    /// A client does not answer: its observations end [RFC 7641, 4.5], and the broker counts its waiting messages.
+    /// A client does not answer: its observations end [RFC 7641, 4.5], and so do their sessions, also where requests
+    /// wait. None of the messages, sent or waiting, is acknowledged to the broker, which counts them.
     pub(super) fn lose_observer(&mut self, peer: PeerId) {
         let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         known.confirming = None;
         let observations = std::mem::take(&mut known.observations);
         let mut sessions: Vec<SessionId> = observations.iter().map(|it| it.session).collect();
+        sessions.sort();
         sessions.dedup();
-        for session in sessions {
-            if self.sessions.get(&session).is_some_and(|it| it.jobs == 0) {
-                self.close(session);
-            }
+        for waiting in observations.into_iter().flat_map(|it| it.waiting) {
+            self.let_go(peer, waiting.message);
         }
-        for it in observations {
-            for delivery in it.waiting.iter().filter_map(|one| one.delivery) {
-                self.release_delivery(it.session, delivery);
-            }
-            self.release_subscription(it.session, it.subscription);
+        let why = Some("the client has not acknowledged a notification".to_owned());
+        let failure = Failure::Refused(Outcome { code: ReasonCode::ServerUnavailable, why });
+        for session in sessions {
+            self.give_up(session, &failure);
         }
     }
 
@@ -365,13 +360,16 @@ impl Endpoint {
         let Some(known) = self.wire.peers.get_mut(&peer) else { return };
         let of_session = |it: &mut Observation| it.session == session;
         let ended: Vec<Observation> = known.observations.extract_if(.., of_session).collect();
-        if let Some(id) = known.confirming
-            && !known.observations.iter().any(|it| it.last_id == Some(id))
+        let notified = known.confirming.and_then(|id| known.sending.get(&id)).and_then(|sent| sent.notifies);
+        if notified.is_some_and(|(observation, _)| ended.iter().any(|it| it.id == observation))
+            && let Some(id) = known.confirming.take()
         {
             known.sending.remove(&id);
-            known.confirming = None;
         }
         for it in ended {
+            for waiting in it.waiting {
+                self.let_go(peer, waiting.message);
+            }
             let Some(known) = self.wire.peers.get_mut(&peer) else { return };
             let id = known.take_id();
             let datagram = answer::failure(failure).message(Kind::Confirmable, id, it.token).encode();

@@ -29,6 +29,8 @@ pub(super) struct Peer {
     /// The confirmable notification that it has not acknowledged: one at a time (`NSTART`).
     pub(super) confirming: Option<u16>,
     pub(super) observations: Vec<Observation>,
+    /// Bytes of the messages that wait for them.
+    pub(super) waiting_bytes: usize,
     /// The observation that comes next.
     pub(super) turn: usize,
     pub(super) uploads: Vec<Upload>,
@@ -93,6 +95,7 @@ impl Peer {
             sending: HashMap::new(),
             confirming: None,
             observations: Vec::new(),
+            waiting_bytes: 0,
             turn: 0,
             uploads: Vec::new(),
             transfers: Vec::new(),

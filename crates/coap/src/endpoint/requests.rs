@@ -32,7 +32,10 @@ impl Endpoint {
         match decoded {
             Ok(message) => match message.kind {
                 Kind::Acknowledgement => self.acknowledged(peer, message.id),
-                Kind::Reset => self.refused(peer, message.id),
+                Kind::Reset => {
+                    self.stop_observing(peer, Named::Notification(message.id));
+                    self.acknowledged(peer, message.id);
+                }
                 Kind::Confirmable | Kind::NonConfirmable if message.code.is_request() => {
                     self.handle_request(peer, &message);
                 }
@@ -122,7 +125,7 @@ impl Endpoint {
             }
             _ => return refuse(Code::NOT_ALLOWED, "GET, PUT and POST are known"),
         };
-        if matches!(what, What::Observe(_)) && !self.wire.is_proven(peer) && !self.settings.proves(&credentials) {
+        if matches!(what, What::Observe(_)) && !self.wire.is_proven(peer) {
             return Err(Box::new(self.wire.challenge(peer)));
         }
         let session = self.session_for(peer, credentials)?;

@@ -61,12 +61,4 @@ impl Endpoint {
             self.notified(peer, &sent);
         }
     }
-
-    /// A client has refused a message.
-    pub(super) fn refused(&mut self, peer: PeerId, id: u16) {
-        self.stop_observing(peer, super::observing::Named::Notification(id));
-        if let Some(sent) = self.wire.take_sent(peer, id) {
-            self.notified(peer, &sent);
-        }
-    }
 }

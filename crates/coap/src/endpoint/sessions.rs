@@ -64,7 +64,7 @@ impl Endpoint {
             return Ok(*session);
         }
         let half = self.sessions.len() * 2 >= self.settings.max_sessions;
-        if half && !self.wire.is_proven(peer) && !self.settings.proves(&credentials) {
+        if half && !self.wire.is_proven(peer) {
             return Err(Box::new(self.wire.challenge(peer)));
         }
         if ours.len() >= MAX_SESSIONS_OF_PEER && !self.close_idle(Some(peer)) {
@@ -141,12 +141,7 @@ impl Endpoint {
     pub(super) fn opened(&mut self, session: SessionId) {
         let Some(it) = self.sessions.get_mut(&session) else { return };
         it.open = true;
-        let (waiting, peer) = (std::mem::take(&mut it.waiting), it.peer);
-        let proves = self.settings.proves(&it.credentials);
-        if let Some(known) = self.wire.peers.get_mut(&peer) {
-            known.proven |= proves;
-        }
-        for job in waiting {
+        for job in std::mem::take(&mut it.waiting) {
             self.carry_out(job);
         }
     }

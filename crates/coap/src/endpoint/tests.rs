@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::Outcomes;
 use crate::limits::{
-    ACKNOWLEDGE_AFTER, ANSWER_TIMEOUT, MAX_JOBS, MAX_OBSERVATIONS, MAX_PEERS, MAX_WAITING, PEER_IDLE, SESSION_IDLE,
-    UNCONFIRMED,
+    ACKNOWLEDGE_AFTER, ANSWER_TIMEOUT, MAX_JOBS, MAX_OBSERVATIONS, MAX_PEERS, MAX_WAITING, MAX_WAITING_BYTES,
+    MAX_WAITING_BYTES_OF_PEER, PEER_IDLE, SESSION_IDLE, UNCONFIRMED,
 };
 use crate::message::{Message, number, option, shortest};
 use tidegate_client::{MessageProperties, ReasonCode};
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn new() -> Self {
-        Self::with(Settings { max_sessions: 8, max_body: 4_000, authenticates: false })
+        Self::with(Settings { max_sessions: 8, max_body: 4_000 })
     }
 
     fn collect(&mut self) {
@@ -478,6 +478,129 @@ fn a_lost_observer_is_given_up() {
 }
 
 #[test]
+fn a_lost_observer_ends_its_session_beside_a_request() {
+    let mut world = World::new();
+    let observation = world.observe(LOCAL, &get(1, "topics/a", &[(option::OBSERVE, b"")]), None);
+    world.sent();
+    world.message(observation, Some(1), b"sent");
+    world.message(observation, Some(2), b"waits");
+    world.wait(60_000);
+    world.hear(LOCAL, &put(2, "topics/b", &[], b"x"));
+    assert!(matches!(world.asked()[..], [Action::Publish { .. }]), "the session has a request");
+    world.wait(60_000);
+    assert_eq!(world.asked(), [Action::Close { session: observation.0 }], "and no acknowledgement");
+    let answer = world.sent().into_iter().find(|it| it.token == Token::new(&[0, 2]) && it.code != Code::EMPTY).unwrap();
+    assert_eq!(
+        (answer.code, &answer.payload[..]),
+        (Code::UNAVAILABLE, &b"the client has not acknowledged a notification"[..])
+    );
+    assert_eq!((world.endpoint.sessions.len(), world.endpoint.jobs.len()), (0, 0));
+    assert_eq!(world.endpoint.wire.waiting_bytes, 0);
+    world.observe(LOCAL, &get(3, "topics/a", &[(option::OBSERVE, b"")]), None);
+}
+
+#[test]
+fn a_reset_of_an_earlier_notification_ends_it() {
+    let mut world = World::new();
+    let observation = world.observe(LOCAL, &get(1, "topics/a", &[(option::OBSERVE, b"")]), None);
+    world.sent();
+    world.message(observation, Some(1), b"confirmable");
+    world.message(observation, None, b"not confirmable");
+    let sent = world.sent();
+    let [first, _] = &sent[..] else { panic!("{sent:?}") };
+    world.hear(LOCAL, &Message::empty(Kind::Reset, first.id));
+    let (session, filter) = (observation.0, TopicFilterBuf::new("a").unwrap());
+    assert_eq!(world.asked(), [Action::Acknowledge { session, delivery: 1 }, Action::Unsubscribe { session, filter }]);
+}
+
+#[test]
+fn the_end_of_one_session_keeps_deliveries_of_another() {
+    let mut world = World::new();
+    let ann = world.observe(LOCAL, &get(1, "topics/a?username=ann&password=x", &[(option::OBSERVE, b"")]), None);
+    let bob = world.observe(LOCAL, &get(2, "topics/a?username=bob&password=x", &[(option::OBSERVE, b"")]), None);
+    world.sent();
+    world.message(ann, Some(1), b"confirmable");
+    world.message(ann, None, b"not confirmable");
+    let id = world.sent()[0].id;
+    world.event(Event::Ended { session: bob.0, failure: Failure::Closed });
+    world.acknowledge(LOCAL, id);
+    assert_eq!(world.asked(), [Action::Acknowledge { session: ann.0, delivery: 1 }]);
+}
+
+/// A message with a payload of 1 MiB.
+fn mebibyte(number: u8) -> Vec<u8> {
+    vec![number; 1 << 20]
+}
+
+#[test]
+fn waiting_messages_of_a_client_are_bounded_in_bytes() {
+    let mut world = World::new();
+    let observed: Vec<_> = (1..=3)
+        .map(|id| world.observe(LOCAL, &get(id, &format!("topics/{id}"), &[(option::OBSERVE, b"")]), None))
+        .collect();
+    world.message(observed[0], Some(1), b"keeps confirmable ones waiting");
+    for number in 0..MAX_WAITING as u8 {
+        for one in &observed {
+            world.message(*one, None, &mebibyte(number));
+        }
+    }
+    let bytes = world.endpoint.wire.waiting_bytes;
+    assert!((15 << 20..=MAX_WAITING_BYTES_OF_PEER).contains(&bytes), "{bytes}");
+    assert_eq!(world.asked(), [], "the session goes on");
+    world.message(observed[1], None, &mebibyte(99));
+    let known = &world.endpoint.wire.peers[&at(LOCAL)];
+    let newest: Vec<u8> =
+        known.observations.iter().filter_map(|it| it.waiting.back()).map(|it| it.message.payload[0]).collect();
+    assert!(newest.contains(&99), "the oldest are left out: {newest:?}");
+}
+
+#[test]
+fn too_many_bytes_of_qos_1_end_a_session() {
+    let mut world = World::new();
+    let observe = |world: &mut World, id: u16, user: &str| {
+        world.observe(LOCAL, &get(id, &format!("topics/a?username={user}&password=x"), &[(option::OBSERVE, b"")]), None)
+    };
+    let (ann, bob) = (observe(&mut world, 1, "ann"), observe(&mut world, 2, "bob"));
+    world.sent();
+    for delivery in 1..=8 {
+        world.message(ann, Some(delivery), &mebibyte(1));
+        world.message(bob, Some(delivery), &mebibyte(2));
+    }
+    assert_eq!(world.asked(), [], "one of them was sent");
+    world.message(bob, Some(9), &mebibyte(2));
+    assert_eq!(world.asked(), [Action::Close { session: bob.0 }], "without an acknowledgement");
+    let end = world.sent().pop().unwrap();
+    assert_eq!((end.code, &end.payload[..]), (Code::TOO_MANY, &b"too many bytes wait for this observer"[..]));
+    assert!(world.endpoint.wire.waiting_bytes <= 8 << 20);
+}
+
+#[test]
+fn waiting_messages_of_a_listener_are_bounded_in_bytes() {
+    let mut world = World::new();
+    let froms: Vec<String> = (0..6).map(|client| format!("127.0.0.1:{}", 4_000 + client)).collect();
+    for (number, from) in froms.iter().enumerate() {
+        let observed = world.observe(from, &get(1, "topics/a", &[(option::OBSERVE, b"")]), None);
+        world.message(observed, None, b"confirmable");
+        for _ in 0..usize::from(UNCONFIRMED) {
+            world.message(observed, None, b"not confirmable");
+        }
+        // The last clients have only little.
+        let (count, payload) = if number < 5 { (14, mebibyte(1)) } else { (1, vec![1; 100]) };
+        for _ in 0..count {
+            world.message(observed, None, &payload);
+        }
+    }
+    let wire = &world.endpoint.wire;
+    assert!(
+        (MAX_WAITING_BYTES - (2 << 20)..=MAX_WAITING_BYTES).contains(&wire.waiting_bytes),
+        "{}",
+        wire.waiting_bytes
+    );
+    assert!(wire.peers[&at(&froms[5])].waiting_bytes > 0, "the fullest client loses messages");
+    assert_eq!(wire.waiting_bytes, wire.peers.values().map(|it| it.waiting_bytes).sum::<usize>());
+}
+
+#[test]
 fn qos_0_is_confirmed_now_and_then_and_bounded() {
     let mut world = World::new();
     let observation = world.observe(LOCAL, &get(1, "topics/a", &[(option::OBSERVE, b"")]), None);
@@ -591,12 +714,31 @@ fn requests_datagrams_and_refusals_are_counted() {
 }
 
 #[test]
-fn accepted_credentials_prove_an_address() {
-    let settings = Settings { max_sessions: 8, max_body: 4_000, authenticates: true };
-    let mut world = World::with(settings);
-    let observe = get(1, "topics/a?username=ann&password=x", &[(option::OBSERVE, b"")]);
-    world.observe(REMOTE, &observe, Some(shown(&[0; 500])));
+fn accepted_credentials_do_not_prove_an_address() {
+    let mut world = World::new();
+    let known = "topics/a?username=ann&password=x";
+    world.hear(REMOTE, &get(1, known, &[(option::OBSERVE, b"")]));
+    assert_eq!(world.asked(), [], "notifications need an address that is proven");
+    let proof = value(&world.one(), option::ECHO).unwrap();
+    let read = get(2, known, &[]);
+    world.hear(REMOTE, &read);
+    world.give(Ok(Some(shown(&[0; 500]))));
+    let answer = world.one();
+    assert_eq!((answer.code, value(&answer, option::ECHO)), (Code::UNAUTHORIZED, Some(proof.clone())));
+    assert!(answer.encode().len() <= 3 * read.encode().len(), "the sender may be another one");
+    world.observe(REMOTE, &get(3, known, &[(option::OBSERVE, b""), (option::ECHO, &proof)]), Some(shown(&[0; 500])));
     assert_eq!(world.one().payload.len(), 500);
+}
+
+#[test]
+fn credentials_do_not_take_the_room_of_proven_addresses() {
+    let mut world = World::new();
+    for client in 0..12_u16 {
+        let from = format!("192.0.2.1:{}", 1_000 + client);
+        world.hear(&from, &put(client, "topics/a?username=ann&password=wrong", &[], b"x"));
+    }
+    assert_eq!(world.asked().len(), 4, "half of the sessions");
+    assert!(world.sent().iter().all(|answer| value(answer, option::ECHO).is_some()));
 }
 
 #[test]
@@ -713,6 +855,14 @@ fn take_step(world: &mut World, pending: &mut Vec<Action>, step: Step) -> usize 
     len
 }
 
+/// The bytes of the messages that wait for the observers of a client, each counted once.
+fn waiting_bytes(known: &super::peer::Peer) -> usize {
+    let waiting = known.observations.iter().flat_map(|it| &it.waiting);
+    let messages: HashMap<_, usize> =
+        waiting.map(|one| (std::sync::Arc::as_ptr(&one.message), one.message.size())).collect();
+    messages.values().sum()
+}
+
 proptest! {
     #[test]
     fn no_client_breaks_an_endpoint_or_its_bounds(steps in steps()) {
@@ -726,6 +876,9 @@ proptest! {
             let transfers: usize = all.clone().flat_map(|it| &it.transfers).map(|it| it.body.bytes.len()).sum();
             prop_assert_eq!((uploads, transfers), (world.endpoint.wire.upload_bytes, world.endpoint.wire.transfer_bytes));
             prop_assert!(all.clone().all(|it| it.jobs <= MAX_JOBS && it.observations.len() <= MAX_OBSERVATIONS));
+            let waiting: usize = all.clone().map(waiting_bytes).sum();
+            prop_assert_eq!(waiting, world.endpoint.wire.waiting_bytes);
+            prop_assert_eq!(waiting, all.clone().map(|it| it.waiting_bytes).sum::<usize>());
             let jobs: usize = world.endpoint.sessions.values().map(|it| it.jobs).sum();
             prop_assert_eq!(jobs, world.endpoint.jobs.len());
         }

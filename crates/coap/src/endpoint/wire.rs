@@ -35,6 +35,8 @@ pub(super) struct Wire {
     next: u64,
     pub(super) upload_bytes: usize,
     pub(super) transfer_bytes: usize,
+    /// Bytes of the messages that wait for observers.
+    pub(super) waiting_bytes: usize,
     pub(super) timers: BTreeSet<(Millis, Timer)>,
     /// Whether a sweep is among the timers.
     pub(super) sweeps: bool,
@@ -53,6 +55,7 @@ impl Wire {
             next: 0,
             upload_bytes: 0,
             transfer_bytes: 0,
+            waiting_bytes: 0,
             timers: BTreeSet::new(),
             sweeps: false,
             actions: VecDeque::new(),

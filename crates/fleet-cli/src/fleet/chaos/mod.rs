@@ -3,13 +3,13 @@
 mod books;
 mod plan;
 mod probe;
+mod process;
 
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tidegate_client::{TopicFilterBuf, TopicNameBuf};
 use tidegate_process::signals::BrokerSignals;
@@ -19,6 +19,7 @@ use crate::local::{FleetArgs, ManagerState, text_of};
 use books::Sums;
 use plan::{Bounds, Chooser, Fault, Member, Strike};
 use probe::{Load, Probe};
+use process::Held;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -29,7 +30,7 @@ Examples:
 It kills, stops (SIGSTOP, later SIGCONT) and slows processes of a fleet that runs on this machine, one at a time, and publishes and
 receives numbered messages of QoS 1 meanwhile. A message that was acknowledged and does not come counts as lost. The next strike waits
 until the fleet has recovered from the one before. The same seed draws the same strikes from the same members.
-Exit codes: 0 nothing was lost and the fleet has recovered each time, 1 otherwise, 2 the command line is wrong.
+Exit codes: 0 processes were struck, nothing was lost, and the fleet has recovered each time; 1 otherwise; 2 the command line is wrong.
 More: docs/manager.md.";
 
 /// How often the fleet is looked at.
@@ -125,10 +126,16 @@ fn strike_all(args: &ChaosArgs) -> Result<(String, bool), String> {
     let sums = probe.shared.books().sums();
     probe.stop();
     let struck = struck?;
-    let well = settled && sums.lost == 0 && struck.iter().all(|it| it.carried.is_some() && it.healed.is_some());
+    let well = is_well(&struck, sums, settled);
     let text =
         if args.json { format!("{}\n", as_json(seed, &struck, sums, settled)) } else { shown(seed, &struck, sums) };
     Ok((text, well))
+}
+
+/// Whether the fleet has stood the strikes. Without a strike nothing is known of it.
+fn is_well(struck: &[Struck], sums: Sums, settled: bool) -> bool {
+    let is_stood = |it: &Struck| it.carried.is_some() && it.healed.is_some();
+    !struck.is_empty() && settled && sums.lost == 0 && struck.iter().all(is_stood)
 }
 
 fn load(args: &ChaosArgs, seed: u64) -> Result<Load, String> {
@@ -206,9 +213,16 @@ fn strike_for(
         if Instant::now() + strike.pause >= end || !pause(strike.pause, signals) {
             break;
         }
+        // The process may have ended during the pause, and its id may be that of another one. What is held is the
+        // member if the status names it still.
+        let held = Held::open(&strike.member)?;
+        now = status(args)?;
+        let Some(held) = held.filter(|_| members(&now).contains(&strike.member)) else { continue };
         let at = shared.now();
         shared.books().expect_news();
-        carry_out(&strike, signals)?;
+        if !held.strike(&strike, signals)? {
+            continue;
+        }
         let (mut carried, mut healed) = (None, None);
         let limit = Instant::now() + args.recovery;
         while (carried.is_none() || healed.is_none()) && Instant::now() < limit && !signals.stop_is_asked() {
@@ -242,49 +256,6 @@ fn pause(length: Duration, signals: &mut BrokerSignals) -> bool {
         rest(LOOK.min(end.saturating_duration_since(Instant::now())));
     }
     !signals.stop_is_asked()
-}
-
-/// A stopped process, which continues in any case.
-struct Stopped(Pid);
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // A process that has ended cannot go on.
-        let _ = kill_process(self.0, Signal::CONT);
-    }
-}
-
-fn carry_out(strike: &Strike, signals: &mut BrokerSignals) -> Result<(), String> {
-    let Some(pid) = Pid::from_raw(strike.member.pid) else { return Ok(()) };
-    let cannot = |error| format!("cannot signal {} (process {}): {error}", strike.member.name, strike.member.pid);
-    let stop = || match kill_process(pid, Signal::STOP) {
-        Ok(()) => Ok(Some(Stopped(pid))),
-        // Its manager has ended it meanwhile.
-        Err(rustix::io::Errno::SRCH) => Ok(None),
-        Err(error) => Err(cannot(error)),
-    };
-    match strike.fault {
-        Fault::Kill => match kill_process(pid, Signal::KILL) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(error) => Err(cannot(error)),
-        },
-        Fault::Stop => {
-            let stopped = stop()?;
-            pause(strike.length, signals);
-            drop(stopped);
-            Ok(())
-        }
-        Fault::Slow => {
-            let end = Instant::now() + strike.length;
-            while Instant::now() < end && !signals.stop_is_asked() {
-                let stopped = stop()?;
-                rest(SLICE * 9 / 10);
-                drop(stopped);
-                rest(SLICE / 10);
-            }
-            Ok(())
-        }
-    }
 }
 
 fn millis(length: Duration) -> u64 {
@@ -323,6 +294,9 @@ fn shown(seed: u64, struck: &[Struck], sums: Sums) -> String {
             time(*healed)
         );
     }
+    if struck.is_empty() {
+        text.push_str("no process was struck: let it run for longer (--for), or strike more often (--every)\n");
+    }
     let Sums { sent, acknowledged, received, twice, lost, longest_silence } = sums;
     let _ = writeln!(
         text,
@@ -331,4 +305,45 @@ fn shown(seed: u64, struck: &[Struck], sums: Sums) -> String {
         millis(longest_silence)
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, pid: i32) -> Member {
+        Member { name: name.to_owned(), level: "broker".to_owned(), pid }
+    }
+
+    fn struck(healed: Option<Duration>) -> Struck {
+        let pause = Duration::ZERO;
+        let strike = Strike { pause, member: member("broker-1", 7), fault: Fault::Kill, length: pause };
+        Struck { strike, at: pause, carried: Some(pause), healed }
+    }
+
+    #[test]
+    fn a_member_is_known_by_its_name_and_its_process() {
+        let status =
+            |name: &str, pid: i32| json!({ "levels": { "broker": { "resources": [{ "name": name, "pid": pid }] } } });
+        let chosen = member("broker-1", 7);
+        assert!(members(&status("broker-1", 7)).contains(&chosen));
+        assert!(!members(&status("broker-1", 8)).contains(&chosen), "it was replaced during the pause");
+        assert!(!members(&status("broker-2", 7)).contains(&chosen));
+        assert!(!members(&json!({})).contains(&chosen));
+    }
+
+    #[test]
+    fn a_run_without_a_strike_does_not_go_well() {
+        let mut books = books::Books::default();
+        let number = books.send();
+        books.acknowledge(number);
+        let lost = books.sums();
+        books.receive(number, Duration::ZERO);
+        let sums = books.sums();
+        let well = [struck(Some(Duration::ZERO))];
+        assert!(is_well(&well, sums, true));
+        assert!(!is_well(&[], sums, true));
+        assert!(!is_well(&well, sums, false) && !is_well(&well, lost, true) && !is_well(&[struck(None)], sums, true));
+        assert!(shown(1, &[], sums).contains("no process was struck"));
+    }
 }

@@ -106,7 +106,6 @@ impl CoapListeners {
             let settings = Settings {
                 max_sessions: usize::try_from(sessions).unwrap_or(usize::MAX),
                 max_body: usize::try_from(listener.max_packet_size.0).unwrap_or(usize::MAX).min(MAX_BODY),
-                authenticates: config.asks_who(listener),
             };
             doors.push(DoorSettings { listener: number, name: listener.name.clone(), addresses, settings });
         }
