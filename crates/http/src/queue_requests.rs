@@ -17,8 +17,9 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, bad, empty, json, json_text, length, not_allowed, not_let_in, outcome, wrong};
 use crate::counters::Way;
-use crate::queue::{Access, Cursor, MAX_PAGE, Order, Place, Poll, QueueError, QueueId, ask, subscribe};
+use crate::queue::{Access, MAX_PAGE, Order, Place, Poll, QueueError, QueueId, ask, subscribe};
 use crate::session::{Session, Term};
+use crate::shelf::{Cursor, CursorError};
 use crate::socket::{self, Subscription};
 use crate::visitor::{Visitor, query};
 use crate::watch::wait_of;
@@ -238,8 +239,10 @@ fn refusal(error: QueueError) -> Box<Answer> {
             return Box::new(json(status, &value));
         }
         QueueError::Missing => (StatusCode::NOT_FOUND, "there is no such queue: make it with a `filter`"),
-        QueueError::Stale => (StatusCode::CONFLICT, "the cursor has ended; its messages come again"),
-        QueueError::Unknown => (StatusCode::BAD_REQUEST, "no message has this cursor"),
+        QueueError::Cursor(CursorError::Stale) => {
+            (StatusCode::CONFLICT, "the cursor has ended; its messages come again")
+        }
+        QueueError::Cursor(CursorError::Unknown) => (StatusCode::BAD_REQUEST, "no message has this cursor"),
         QueueError::Full => (StatusCode::SERVICE_UNAVAILABLE, "too many queues are read at once"),
         QueueError::Gone => (StatusCode::SERVICE_UNAVAILABLE, "the session of the queue has ended: ask again"),
     };
