@@ -57,8 +57,8 @@ impl Drop for Wanted {
     }
 }
 
-/// Reads on a thread for blocking work, within a permit that lasts as long as the work. The work is told when nothing
-/// waits for it any more. `None` when it has failed.
+/// Reads on a thread for blocking work, within a permit that lasts as long as the work. The argument of `read` says
+/// whether the request lasts. `None` when the work has failed.
 async fn reading<T: Send + 'static>(
     readings: Arc<Semaphore>,
     read: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
@@ -115,7 +115,7 @@ mod tests {
         assert!(is_begun.await.unwrap());
         request.abort();
         assert!(request.await.unwrap_err().is_cancelled());
-        assert_eq!(readings.available_permits(), 0, "the work still goes on");
+        assert_eq!(readings.available_permits(), 0, "the work has not ended");
         go_on.send(()).unwrap();
         assert!(!told.await.unwrap());
         drop(readings.acquire().await.unwrap());

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 /// Bytes of messages that are held for a queue. While they are held, no more are read from the broker.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Messages of QoS 0 that are held for a queue. Beyond it the oldest one is dropped. Those of QoS 1 are bounded by what
-/// the broker sends before the first is acknowledged.
+/// Messages of QoS 0 that are held for a queue. Beyond it the oldest one is dropped. The Receive Maximum of the session
+/// bounds those of QoS 1.
 const MAX_HELD_OF_QOS_0: usize = 100;
 /// Bytes that a message takes beside its JSON.
 const COST: usize = 128;
@@ -56,7 +56,7 @@ pub(crate) struct Shelf<D> {
 struct Held<D> {
     number: u64,
     json: String,
-    /// What is acknowledged to the broker; nothing for QoS 0.
+    /// The key of the acknowledgement; `None` for QoS 0.
     delivery: Option<D>,
 }
 

@@ -36,7 +36,7 @@ fn places_are_bounded_for_a_user_and_for_a_tenant() {
     assert!(queues.places.lock().unwrap().is_empty());
 }
 
-/// What a client has sent to the broker.
+/// A packet of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packet {
     Connect,
