@@ -105,18 +105,18 @@ mod tests {
     async fn a_reading_without_a_request_ends_and_keeps_its_permit() {
         let readings = Arc::new(Semaphore::new(1));
         let (begun, is_begun) = tokio::sync::oneshot::channel();
-        let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+        let (resume, resumed) = std::sync::mpsc::channel::<()>();
         let (tell, told) = tokio::sync::oneshot::channel();
         let request = tokio::spawn(reading(Arc::clone(&readings), move |is_wanted: &dyn Fn() -> bool| {
             begun.send(is_wanted()).unwrap();
-            goes_on.recv().unwrap();
+            resumed.recv().unwrap();
             tell.send(is_wanted()).unwrap();
         }));
         assert!(is_begun.await.unwrap());
         request.abort();
         assert!(request.await.unwrap_err().is_cancelled());
         assert_eq!(readings.available_permits(), 0, "the work has not ended");
-        go_on.send(()).unwrap();
+        resume.send(()).unwrap();
         assert!(!told.await.unwrap());
         drop(readings.acquire().await.unwrap());
     }

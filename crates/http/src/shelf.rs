@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Bytes of messages that are held for a queue. While they are held, no more are read from the broker.
 const MAX_HELD_BYTES: usize = 4 << 20;
 /// Messages of QoS 0 that are held for a queue. Beyond it the oldest one is dropped. The Receive Maximum of the session
-/// bounds those of QoS 1.
+/// bounds the others.
 const MAX_HELD_OF_QOS_0: usize = 100;
 /// Bytes that a message takes beside its JSON.
 const COST: usize = 128;
