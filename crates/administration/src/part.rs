@@ -33,6 +33,12 @@ pub trait ClusterPart: Part {
 /// The first byte of such a question. Other questions are JSON texts, which do not begin with it.
 pub const PIECE: u8 = 1;
 
+/// The same for messages that the connection of a dead orchestrator to a broker has brought.
+pub const INHERITED: u8 = 2;
+
+/// The same for the question which connections of the asking member's last life are worked off.
+pub const FORMER_LIFE: u8 = 3;
+
 /// The fleet of an orchestrator.
 pub trait FleetPart: Part {
     /// The configuration of the orchestrator.

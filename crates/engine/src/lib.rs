@@ -131,13 +131,14 @@ pub use connection::close::Evicted;
 pub use connection::output::Output;
 pub use durable::{RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
-pub use engine::image::adopting::{AdoptError, UplinkImage};
+pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place, PrincipalId,
     ShardId, TenantId, partition_of,
 };
+pub use image::forwarding::Behind;
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use limits::usage::Usage;

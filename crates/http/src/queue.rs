@@ -13,7 +13,7 @@ use tidegate_client::{Delivery, Event, Message, QoS, RetainHandling, TopicFilter
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::counters::HeldCount;
+use crate::counters::OpenCount;
 use crate::message_json::object;
 use crate::session::{Credentials, Failure, Opening, Outcome, Session};
 use crate::shelf::{Cursor, CursorError, Page, Shelf};
@@ -181,7 +181,7 @@ impl Place {
         self: Arc<Self>,
         (access, opening): (Access, Opening),
         filters: Vec<TopicFilterBuf>,
-        (counted, stop): (HeldCount, watch::Receiver<bool>),
+        (counted, stop): (OpenCount, watch::Receiver<bool>),
     ) -> Result<mpsc::Sender<Order>, QueueError> {
         let mut keeper = self.keeper.lock().await;
         if let Some(known) = keeper.as_ref().filter(|known| known.access == access && !known.orders.is_closed()) {
@@ -196,7 +196,9 @@ impl Place {
         let (orders, waiting) = mpsc::channel(MAX_ORDERS);
         let run = RandomState::new().hash_one(&self.id.name);
         let mut task = Keeper { session, shelf: Shelf::new(run), poll: None };
-        early.iter().for_each(|message| task.put(message));
+        for message in &early {
+            task.put(message);
+        }
         *keeper = Some(Known { access, orders: orders.clone() });
         let place = Arc::clone(&self);
         tokio::spawn(async move {
@@ -351,7 +353,9 @@ impl Keeper {
             }
             Order::Subscribe(filters, answer) => {
                 let (early, granted) = subscribe(&mut self.session, filters, QoS::AtLeastOnce).await;
-                early.iter().for_each(|message| self.put(message));
+                for message in &early {
+                    self.put(message);
+                }
                 let _ = answer.send(granted);
             }
             Order::Delete(_) | Order::Leave(_) => {}

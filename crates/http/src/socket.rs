@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::counters::{HeldCount, Way};
+use crate::counters::{OpenCount, Way};
 use crate::message_json::object;
 use crate::session::Session;
 use crate::websocket::{CloseCode, Decoder, Frame, Opcode, put, put_close};
@@ -126,7 +126,7 @@ pub(crate) async fn serve(
     stream: impl AsyncRead + AsyncWrite,
     mut session: Session,
     early: Vec<Message>,
-    (mut subscription, held): (Subscription<Delivery>, &HeldCount),
+    (mut subscription, held): (Subscription<Delivery>, &OpenCount),
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -184,7 +184,7 @@ pub(crate) async fn serve(
     writer.shutdown().await
 }
 
-fn hand_on(session: &mut Session, subscription: &mut Subscription<Delivery>, message: &Message, held: &HeldCount) {
+fn hand_on(session: &mut Session, subscription: &mut Subscription<Delivery>, message: &Message, held: &OpenCount) {
     let before = subscription.out.len();
     if let Some(delivery) = subscription.put(object(message), message.delivery) {
         session.acknowledge(delivery);

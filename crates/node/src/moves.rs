@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Engine, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId,
-    Snapshot,
+    Behind, Engine, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions, Settling,
+    ShardId, Snapshot,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
@@ -87,7 +87,7 @@ pub(crate) enum MoveOrder {
 pub(crate) enum PieceOrder {
     TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Vec<u8>>> },
     EndForwarding { transfer: u64, done: Sender<()> },
-    TakePiece { transfer: u64, piece: Arc<[u8]>, is_last: bool, answer: Sender<PieceAnswer> },
+    TakePiece { transfer: u64, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
 }
 
 /// An answer that waits until earlier writes are committed.
@@ -434,8 +434,8 @@ impl PieceOrder {
                 moves.end_forwarding(transfer);
                 let _ = done.send(());
             }
-            Self::TakePiece { transfer, piece, is_last, answer } => {
-                let taken = moves.take_piece(now, transfer, &piece, is_last);
+            Self::TakePiece { transfer, piece, behind, answer } => {
+                let taken = moves.take_piece(now, transfer, &piece, behind);
                 shard.answer_committed(answer, taken);
             }
         }

@@ -159,7 +159,9 @@ impl Node {
     fn begin(settings: NodeSettings, ground: Ground, store: Option<Store>) -> Result<Self, StartError> {
         let Ground { family, listening: Listening { acceptors, quic, addresses, owners }, watch, links } = ground;
         let (event_loops, senders) = event_loops(settings.shards)?;
-        let dialer = Arc::new(Dialer::default());
+        // Another member of the cluster may work off the connections of this one's last life.
+        let is_member = settings.cluster.as_ref().is_some_and(|cluster| !cluster.carries_messages);
+        let dialer = Arc::new(if is_member { Dialer::held() } else { Dialer::default() });
         let identities = settings.identities;
         let fleet = Fleet {
             dialer: Arc::clone(&dialer),

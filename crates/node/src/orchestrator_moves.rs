@@ -1,10 +1,13 @@
 //! Moves of partitions between the orchestrators of a cluster, and takeovers from a dead orchestrator: the control
 //! plane's steps on the shards.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use tidegate_engine::{AdoptError, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage};
+use tidegate_engine::{
+    AdoptError, Behind, Brought, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
+};
 
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, PieceOrder};
@@ -58,21 +61,53 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
     }
 
-    /// Delivers a piece of messages that the old home has forwarded, and with the last piece the messages that were kept
-    /// back here. Returns when they are in the store.
+    /// Delivers a piece of messages that the old home has forwarded, and the messages that were kept back here unless
+    /// more pieces come before them. Returns when they are in the store.
     ///
     /// # Errors
     /// When the piece cannot be read, or a shard does not answer.
-    pub fn take_piece(&self, transfer: u64, piece: &[u8], is_last: bool) -> Result<(), MoveError> {
+    pub fn take_piece(&self, transfer: u64, piece: &[u8], behind: Behind) -> Result<(), MoveError> {
         let piece: Arc<[u8]> = piece.into();
-        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, is_last, answer });
+        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, behind, answer });
         let (partitions, rest) = self.node.on(UPLINK_SHARD, order)??;
-        let rest: Arc<[u8]> = rest.into();
+        self.deliver_on_other_shards(partitions, &rest)
+    }
+
+    /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
+    fn deliver_on_other_shards(&self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
         for shard in self.node.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
-            let rest = Arc::clone(&rest);
+            let rest: Arc<[u8]> = messages.into();
             self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
         }
         Ok(())
+    }
+
+    /// The messages that the connection of a dead orchestrator has delivered since the last call. Other shards of this
+    /// process have got their part. The broker keeps the messages until [`OrchestratorMoves::confirm_brought`].
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn take_brought(&self, name: &str) -> Result<Brought, MoveError> {
+        let (answer, answers) = channel();
+        let order = FleetOrder::TakeBrought { name: name.to_owned(), answer };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        let brought: Brought = crate::handle::wait(UPLINK_SHARD, &answers)?;
+        if let Some(messages) = &brought.for_shards {
+            self.deliver_on_other_shards(brought.partitions, messages)?;
+        }
+        Ok(brought)
+    }
+
+    /// Other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
+    pub fn confirm_brought(&self, name: &str, messages: usize) {
+        let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+    }
+
+    /// Connects to the brokers from now on, but for these: another member still works off the connections that this one
+    /// had to them in its last life.
+    pub fn release_brokers(&self, but: BTreeSet<String>) {
+        self.node.dialer().release(but);
     }
 
     /// Imports images like [`NodeHandle::arrive`]. The old home forwards later messages in pieces:

@@ -10,7 +10,7 @@ use tidegate_console::Operations;
 use tidegate_console::api::{Control, Members, answer_member};
 use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion};
 
-use crate::part::PIECE;
+use crate::part::{FORMER_LIFE, INHERITED, PIECE};
 use crate::status::BrokerStatus;
 
 /// Questions that give a node the bans of this one, with those that it was too busy for: a minute of pauses.
@@ -138,7 +138,7 @@ fn pause() {
 }
 
 fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question: PeerQuestion) {
-    if question.body.first() == Some(&PIECE) {
+    if matches!(question.body.first(), Some(&(PIECE | INHERITED | FORMER_LIFE))) {
         let cluster = status.parts().cluster();
         let answer = cluster.map(|cluster| cluster.take_piece(question.from.as_str(), &question.body));
         return question.answer(answer.unwrap_or_default());

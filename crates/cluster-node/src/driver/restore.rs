@@ -59,6 +59,11 @@ pub(super) struct Inherited {
     /// The number under which it was taken in.
     pub(super) transfer: u64,
     pub(super) of: String,
+    /// The partitions that were taken in, and all that it had.
+    pub(super) partitions: Partitions,
+    pub(super) had: Partitions,
+    /// The brokers whose sessions of it other members work off.
+    pub(super) elsewhere: BTreeSet<String>,
     /// Its sessions at brokers that are worked off here.
     pub(super) uplinks: Vec<UplinkImage>,
 }
@@ -226,9 +231,12 @@ impl Restorer {
         let is_here = |uplink: &UplinkImage| {
             key_of_uplink(&place.memory, &uplink.broker).is_some_and(|partition| partitions.contains(&partition))
         };
-        let uplinks = uplinks.into_iter().filter(is_here);
+        let (uplinks, others): (Vec<_>, Vec<_>) = uplinks.into_iter().partition(is_here);
+        let elsewhere = others.into_iter().map(|uplink| uplink.broker).collect();
         let transfer = DEAD_TRANSFERS | self.transfers.fetch_add(1, Ordering::Relaxed);
-        restored.transfers.push(Inherited { transfer, of: node.to_owned(), uplinks: uplinks.collect() });
+        let had = held_by(&place.memory).into_iter().map(PartitionId).collect();
+        let (of, partitions) = (node.to_owned(), set_of(partitions));
+        restored.transfers.push(Inherited { transfer, of, partitions, had, elsewhere, uplinks });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
         let arrived = OrchestratorMoves::of(&self.node).arrive(images, transfer).map_err(|error| lasting(&error))?;
@@ -278,9 +286,14 @@ impl Restorer {
 /// The partition of a dead node whose new home works off the connection to a broker: one for each broker, the same at all
 /// nodes.
 fn key_of_uplink(memory: &Memory, broker: &str) -> Option<u16> {
-    let had: BTreeSet<u16> = memory.holdings.keys().chain(memory.arrived.keys()).copied().collect();
+    let had = held_by(memory);
     let at = usize::from(partition_of(TenantId::DEFAULT, broker).0).checked_rem(had.len())?;
     had.into_iter().nth(at)
+}
+
+/// The partitions that a node remembers to have.
+fn held_by(memory: &Memory) -> BTreeSet<u16> {
+    memory.holdings.keys().chain(memory.arrived.keys()).copied().collect()
 }
 
 /// Whether the image of a partition that a node remembers is its last one.

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
+use super::work::inheriting::Inheriting;
 use super::work::passing::SharedReceiving;
 
 use serde_json::{Value, json};
-use tidegate_administration::{ClusterPart, Part};
+use tidegate_administration::{ClusterPart, FORMER_LIFE, INHERITED, Part};
 use tidegate_cluster::{Advert, Table, Verdict};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
@@ -116,6 +117,8 @@ pub(super) struct Shared {
     pub(super) patience_ms: u64,
     pub(super) counters: Counters,
     pub(super) receiving: SharedReceiving,
+    /// What other members pass on of the brokers of dead orchestrators.
+    pub(super) inheriting: Inheriting,
     state: Mutex<State>,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
@@ -149,6 +152,7 @@ impl Shared {
             patience_ms,
             counters,
             receiving,
+            inheriting: Inheriting::default(),
             state,
             was_ready,
             astray: OnceLock::new(),
@@ -374,6 +378,13 @@ impl Part for ClusterApi {
 
 impl ClusterPart for ClusterApi {
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8> {
+        let InForce { epoch, served, .. } = self.0.state().in_force;
+        if question.first() == Some(&FORMER_LIFE) {
+            return self.0.inheriting.answer_former_life(from, question, epoch);
+        }
+        if question.first() == Some(&INHERITED) {
+            return self.0.inheriting.take(&self.0.node, from, question, served);
+        }
         self.0.receiving.take(&self.0.node, from, question)
     }
 

@@ -15,6 +15,8 @@ const _: () = assert!(CLUSTER_PARTITIONS == PARTITIONS, "a cluster shares out wh
 pub(super) struct TableView {
     /// Who else there is, and who works what.
     pub(super) view: ClusterView,
+    /// Whether this node is a member.
+    pub(super) is_member: bool,
     /// Whose clients are served where.
     pub(super) homes: [Home; PARTITIONS as usize],
     /// The nodes, by whose positions `homes` names them.
@@ -51,6 +53,7 @@ pub(super) fn tell(
     let mut view = ClusterView { epoch: table.epoch, ..ClusterView::alone() };
     let mut told = TableView {
         view: view.clone(),
+        is_member: follower.is_member(),
         homes: [Home::Nowhere; PARTITIONS as usize],
         names: table.lives.keys().cloned().collect(),
         references: Vec::new(),

@@ -2,6 +2,8 @@
 //! by others.
 
 mod adopting;
+mod brokers;
+pub(super) mod inheriting;
 mod moves;
 pub(super) mod passing;
 
@@ -26,6 +28,7 @@ use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::TableView;
 use adopting::Adopted;
+use brokers::BrokersHeld;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
 use passing::Passing;
@@ -88,6 +91,8 @@ pub(super) fn begin(
         adopted: Vec::new(),
         receiving,
         lives: Vec::new(),
+        homes: Vec::new(),
+        brokers: BrokersHeld::default(),
         restorer,
         tasks,
         life: 0,
@@ -115,6 +120,10 @@ struct Worker {
     adopted: Vec<Adopted>,
     /// The nodes of the last table.
     lives: Vec<String>,
+    /// Whether brokers may be connected to.
+    brokers: BrokersHeld,
+    /// The other members that work partitions, by partition.
+    homes: Vec<Option<NodeName>>,
     restorer: Restorer,
     /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
@@ -136,6 +145,7 @@ impl Worker {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
             let wait = wait.min(self.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
+            let wait = wait.min(self.next_look_at_brokers().unwrap_or(IDLE));
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
                 // The partitions here belong to others now. The process is about to end for it, and says so.
@@ -150,6 +160,7 @@ impl Worker {
             self.send_rests();
             self.pass_pieces();
             self.work_off_adopted();
+            self.release_brokers();
         }
     }
 
@@ -177,6 +188,7 @@ impl Worker {
             self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
         }
         self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
+        self.tell_what_is_worked_off();
     }
 
     /// Carries out one fetch that is due.
@@ -195,6 +207,7 @@ impl Worker {
             Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
                 tracing::error!(why, "the partitions of a dead node cannot be taken in");
                 self.forget(Restorer::set(&task));
+                self.tell_what_is_worked_off();
                 Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
             }
         };
@@ -214,6 +227,7 @@ impl Worker {
         counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
         let Restored { sessions, messages, retained, bans, transfers, lost } = restored;
         self.adopt(transfers);
+        self.tell_what_is_worked_off();
         let partitions = task.partitions.len();
         tracing::info!(
             partitions,
@@ -233,6 +247,7 @@ impl Worker {
     /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
         self.lives.clone_from(&work.told.names);
+        self.homes = work.told.view.homes.to_vec();
         for step in &work.steps {
             if let Step::Expect { partitions, .. } = step {
                 self.end_passing_of(set_of(partitions));
@@ -347,6 +362,7 @@ impl Worker {
         self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
         self.node.release_partitions(all().without(work.held).without(self.passed_on()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
+        self.brokers.note_table(work.told.is_member, work.told.view.epoch);
         Ok(())
     }
 }

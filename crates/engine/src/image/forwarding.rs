@@ -36,6 +36,17 @@ pub(crate) struct Forwarding {
     pub(crate) come: BTreeMap<u64, Come>,
 }
 
+/// What comes behind a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// More pieces, in front of what was kept back.
+    Pieces,
+    /// More pieces, behind what was kept back, which is delivered now.
+    LatePieces,
+    /// Nothing: it is the last one.
+    Nothing,
+}
+
 /// Partitions that have left.
 #[derive(Debug)]
 pub(crate) struct Departed {
@@ -69,7 +80,7 @@ pub(crate) struct KeptBack {
 impl Forwarding {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.left.is_empty() && self.come.is_empty()
+        self.left.is_empty() && self.come.values().all(|come| come.kept_back.is_none() && come.ahead.is_empty())
     }
 
     /// Whether so much waits to be passed on that brokers have to keep their messages.
@@ -85,16 +96,16 @@ impl super::Handover {
         self.forwarding.former = id;
     }
 
-    /// The partitions of a transfer, and which messages had come before them.
-    pub(crate) fn awaited(&self, id: u64) -> (Partitions, SeenIds) {
-        let come = self.forwarding.come.get(&id);
-        come.map_or_else(Default::default, |come| (come.partitions, come.before.clone()))
+    /// The partitions of a transfer whose sessions want a message that has come before, now that the connection of their
+    /// dead old home brings it.
+    pub(crate) fn wanting(&mut self, transfer: u64, id: &MessageId) -> Option<Partitions> {
+        let come = self.forwarding.come.get_mut(&transfer)?;
+        come.wants(Some(id), true, true).then_some(come.partitions)
     }
 
-    /// Whether a message that has come before is for the sessions of a transfer, now that the connection of their dead
-    /// old home brings it; `None` when the transfer is over.
-    pub(crate) fn is_wanted(&mut self, transfer: u64, id: &MessageId) -> Option<bool> {
-        self.forwarding.come.get_mut(&transfer).map(|come| come.wants(Some(id), true, true))
+    /// The partitions of a transfer.
+    pub(crate) fn partitions_of(&self, transfer: u64) -> Partitions {
+        self.forwarding.come.get(&transfer).map_or(Partitions::NONE, |come| come.partitions)
     }
 
     /// Whether brokers have to keep their messages, since more waits to be passed on than is allowed.
@@ -136,7 +147,8 @@ impl Come {
             return self.before.contains(id);
         }
         if place_is_whole && self.ahead.len() < AHEAD_MAX {
-            self.ahead.insert(number_of(id));
+            // A broker brings it again on the next connection of a dead home.
+            return self.ahead.insert(number_of(id));
         }
         true
     }

@@ -58,7 +58,11 @@ impl Hottest {
 pub(super) struct Skew {
     since: Option<Duration>,
     seen: Option<Duration>,
+    /// Growths that happened: the next observation shows one more resource.
     growths: u32,
+    /// The resources that served when the last observation asked for one more.
+    #[serde(default)]
+    asked: Option<u32>,
 }
 
 /// The action for a hot resource.
@@ -81,6 +85,10 @@ impl Skew {
         longer_than_a_peak: Duration,
         seen: &LevelObservation<'_>,
     ) -> Option<(Hottest, Remedy)> {
+        // A growth that a bound or a guard has held back, or that failed, has not shown whether it helps.
+        if self.asked.take().is_some_and(|serving| seen.planned() > serving) {
+            self.growths += 1;
+        }
         let hot = hottest.filter(|hottest| hottest.is_skewed(full_from) && hottest.lacks);
         let Some(hot) = hot else {
             self.since = None;
@@ -100,7 +108,7 @@ impl Skew {
             lasted if lasted < longer_than_a_peak => Remedy::Wait(lasted),
             _ if self.growths >= GROWTHS_MAX => Remedy::Useless,
             _ => {
-                self.growths += 1;
+                self.asked = Some(seen.serving);
                 self.since = None;
                 Remedy::Grow
             }

@@ -243,6 +243,34 @@ fn a_full_broker_beside_idle_ones_is_not_overlooked() {
 }
 
 #[test]
+fn growth_for_a_full_broker_counts_when_it_happens() {
+    let mut level = watched(PolicyName::Default, 3);
+    level.sla = sla(1, 3);
+    let mut queued = 0.0;
+    let mut skewed = |level: &mut Watched| {
+        queued += 50.0;
+        let mut samples = vec![full(0.0, 0.0); level.serving as usize];
+        samples[0] = full(1.0, queued);
+        level.see(&samples)
+    };
+    for _ in 0..40 {
+        let decision = skewed(&mut level);
+        assert_eq!(decision.change, Change::Hold);
+        assert!(!decision.explanation.held_back.contains(&HeldBack::Skew), "it was not tried: {decision:?}");
+    }
+    level.sla = sla(1, 20);
+    for _ in 0..2 {
+        let asked = (0..4).map(|_| skewed(&mut level)).find(|decision| decision.change != Change::Hold);
+        assert_eq!(asked.map(|decision| decision.change), Some(Change::Grow(1)));
+        level.pending = 1;
+        skewed(&mut level);
+        (level.pending, level.serving) = (0, level.serving + 1);
+    }
+    let last = (0..40).map(|_| skewed(&mut level)).last().unwrap();
+    assert_eq!((last.change, last.explanation.held_back), (Change::Hold, vec![HeldBack::Skew]));
+}
+
+#[test]
 fn nothing_is_removed_while_a_broker_is_full() {
     let mut level = watched(PolicyName::Default, 5);
     let mut samples = vec![full(0.0, 0.0); 5];

@@ -39,12 +39,17 @@ pub struct Demand {
 struct Cost {
     /// Resources that one message per second keeps busy.
     each: f64,
-    /// The busy part of a resource when that was seen; fades, so that a cost that changes is followed.
+    /// The busy part of a resource when that was seen; fades, so that a cost that changes is followed, and an old one is
+    /// forgotten.
     busy: f64,
 }
 
 /// How much of the load at which a cost was seen counts after each observation.
 const FADING: f64 = 0.95;
+
+/// Busy part of a resource from which messages explain its load. A cost is not taken below it, and is forgotten once it
+/// has faded to it.
+const COST_FROM: f64 = 0.1;
 
 /// Seconds of work waiting for each resource from which the backlog is more than a peak leaves: working it off is
 /// demand.
@@ -101,14 +106,15 @@ impl Demand {
         Some(DemandReading { resources, load, waiting, signal })
     }
 
-    /// Updates the cost of a message, unless it was measured under more load recently.
+    /// Updates the cost of a message, unless the load is too low to tell, or it was measured under more load recently.
     fn note_cost(&mut self, loads: &LevelLoads, totals: &Totals, resources: f64) {
         let works = |load: &&SignalLoad| matches!(load.signal, Signal::Cpu | Signal::MessageRate);
         let busy = loads.signals.iter().filter(works).filter_map(|load| load.load).fold(0.0_f64, f64::max);
         if let Some(cost) = &mut self.cost {
             cost.busy *= FADING;
         }
-        let Some(rate) = totals.rate.filter(|rate| *rate > 0.0 && busy > 0.0) else { return };
+        self.cost = self.cost.filter(|cost| cost.busy >= COST_FROM);
+        let Some(rate) = totals.rate.filter(|rate| *rate > 0.0 && busy >= COST_FROM) else { return };
         if self.cost.is_none_or(|cost| busy >= cost.busy) {
             self.cost = Some(Cost { each: busy * resources / rate, busy });
         }
@@ -243,5 +249,20 @@ mod tests {
         let reading = demand.observe(at(15), 1, &[sample(0.02, 1.0, 3000.0)], true).unwrap();
         assert!((reading.resources - 2.02).abs() < 1e-9, "{reading:?}");
         assert_eq!(reading.waiting, Some(30.0));
+    }
+
+    #[test]
+    fn an_idle_hour_does_not_raise_the_cost_of_a_message() {
+        let mut demand = Demand::new(SignalSettings::default());
+        demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)], true);
+        // 2 % of an idle broker for one message per second.
+        for step in 1..240 {
+            let reading = demand.observe(at(15 * step), 1, &[sample(0.02, 1.0, 0.0)], true).unwrap();
+            assert!((reading.resources - 0.02).abs() < 1e-9, "{reading:?}");
+        }
+        let reading = demand.observe(at(3600), 1, &[sample(0.02, 1.0, 3000.0)], true).unwrap();
+        assert_eq!((reading.resources, reading.waiting), (0.02, None), "the cost is not known any more");
+        let reading = demand.observe(at(3615), 1, &[sample(1.0, 100.0, 3000.0)], true).unwrap();
+        assert_eq!(reading.waiting, Some(30.0), "a load shows it again");
     }
 }

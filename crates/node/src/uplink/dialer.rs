@@ -1,9 +1,9 @@
 //! Opening connections to brokers, which may take as long as a network is silent, and so not on a shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -28,12 +28,57 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
     places: Mutex<BTreeMap<String, Place>>,
+    hold: Mutex<Hold>,
+    released: Condvar,
+}
+
+/// Which brokers are not connected to yet.
+#[derive(Debug, Default)]
+enum Hold {
+    /// None.
+    #[default]
+    Nothing,
+    /// All but the connections of dead orchestrators.
+    All,
+    /// These.
+    Some(BTreeSet<String>),
+}
+
+impl Hold {
+    fn holds(&self, name: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => !name.contains('@'),
+            Self::Some(names) => names.contains(name),
+        }
+    }
 }
 
 impl Dialer {
     fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Place>> {
         // A poisoned lock is fine: the map is consistent at every step.
         self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Connects to no broker before [`Dialer::release`].
+    pub(crate) fn held() -> Self {
+        Self { hold: Mutex::new(Hold::All), ..Self::default() }
+    }
+
+    /// Connects to brokers from now on, but for these.
+    pub(crate) fn release(&self, but: BTreeSet<String>) {
+        *self.hold() = if but.is_empty() { Hold::Nothing } else { Hold::Some(but) };
+        self.released.notify_all();
+    }
+
+    fn hold(&self) -> std::sync::MutexGuard<'_, Hold> {
+        self.hold.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Waits until a broker may be connected to.
+    fn wait_for_release(&self, name: &str) {
+        let waited = self.released.wait_while(self.hold(), |hold| hold.holds(name));
+        drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
     /// Notes where a broker is.
@@ -52,10 +97,11 @@ impl Dialer {
     }
 
     /// Connects to a broker and reports the outcome.
-    pub(super) fn dial(&self, name: &str, tell: impl FnOnce(Dialed) + Send + 'static) -> Result<(), String> {
+    pub(super) fn dial(self: &Arc<Self>, name: &str, tell: impl FnOnce(Dialed) + Send + 'static) -> Result<(), String> {
         let place = self.place(name).ok_or("the broker's address is unknown")?;
-        let name = name.to_owned();
+        let (name, dialer) = (name.to_owned(), Arc::clone(self));
         let dial = move || {
+            dialer.wait_for_release(&name);
             let outcome = connect(&place).map_err(|error| format!("cannot connect to {}: {error}", place.at));
             tell(Dialed { name, outcome });
         };
@@ -120,6 +166,23 @@ mod tests {
     use rustls::{ClientConfig, RootCertStore};
 
     use super::*;
+
+    #[test]
+    fn a_held_broker_is_dialed_when_it_is_released() {
+        let dialer = Arc::new(Dialer::held());
+        let nowhere = HostPort { host: "127.0.0.1".to_owned(), port: 0 };
+        let (tell, dialed) = std::sync::mpsc::channel();
+        for name in ["a", "b", "a@dead"] {
+            dialer.know(name, Place { at: nowhere.clone(), tls: None });
+            let tell = tell.clone();
+            dialer.dial(name, move |dialed| tell.send(dialed.name).unwrap()).unwrap();
+        }
+        assert_eq!(dialed.recv().unwrap(), "a@dead");
+        dialer.release(["a".to_owned()].into());
+        assert_eq!(dialed.recv().unwrap(), "b");
+        dialer.release(BTreeSet::new());
+        assert_eq!(dialed.recv().unwrap(), "a");
+    }
 
     #[test]
     fn the_time_that_is_left_is_asked_for_before_each_step() {

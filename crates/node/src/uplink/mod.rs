@@ -8,8 +8,8 @@ mod tls;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
-    AdoptError, DialAttempt, Evicted, ListenerId, OrchestratorMoves, Settling, ShardId, UplinkError, UplinkImage,
-    UplinkOptions, UplinkReport,
+    AdoptError, Brought, DialAttempt, Evicted, ListenerId, OrchestratorMoves, Settling, ShardId, UplinkError,
+    UplinkImage, UplinkOptions, UplinkReport,
 };
 
 use crate::address::HostPort;
@@ -105,6 +105,10 @@ pub(crate) enum FleetOrder {
     },
     /// Say whether all messages have arrived that a broker sent before the first such order.
     Settle { name: String, settling: Option<Settling>, answer: Sender<Option<Settling>> },
+    /// Give out the messages that the connection of a dead orchestrator has delivered.
+    TakeBrought { name: String, answer: Sender<Brought> },
+    /// Other members have stored so many of its messages.
+    ConfirmBrought { name: String, messages: usize },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
     /// Reassign the pending messages of brokers that are no longer in the fleet.
@@ -268,6 +272,12 @@ impl Shard {
                     settling.unwrap_or_else(|| OrchestratorMoves::of(&mut self.engine).begin_settling_of(now, &name));
                 let settled = self.engine.settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
+            }
+            FleetOrder::TakeBrought { name, answer } => {
+                let _ = answer.send(OrchestratorMoves::of(&mut self.engine).take_brought(&name));
+            }
+            FleetOrder::ConfirmBrought { name, messages } => {
+                OrchestratorMoves::of(&mut self.engine).confirm_brought(now, &name, messages);
             }
             FleetOrder::Remove { name, force, done } => {
                 let _ = done.send(self.engine.remove_uplink(now, &name, force));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_administration::PIECE;
-use tidegate_engine::{Partitions, Settling, UplinkState};
+use tidegate_engine::{Behind, Partitions, Settling, UplinkState};
 use tidegate_node::{MoveError, NodeHandle, NodeName, OrchestratorMoves};
 
 use super::Worker;
@@ -15,20 +15,20 @@ use crate::driver::error::PartitionMoveError;
 /// Bytes in front of the part: the kind, the move, the number of the part, and a mark of the last parts.
 const HEAD: usize = 1 + 8 + 8 + 1;
 /// It is the last part of its piece.
-const ENDS_PIECE: u8 = 1;
+pub(super) const ENDS_PIECE: u8 = 1;
 /// It is the last part of the last piece.
-const ENDS_MOVE: u8 = 2;
+pub(super) const ENDS_MOVE: u8 = 2;
 /// Longest part, bytes: much shorter than the longest question.
 const PART: usize = 1024 * 1024;
 /// How long the new home may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two pieces, and before a part is sent once more.
 const PIECE_PAUSE: Duration = Duration::from_millis(10);
 
 /// The new home's answer to a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum PartVerdict {
+pub(super) enum PartVerdict {
     /// It has the part, or had it before.
     Taken = 1,
     /// The same, and its brokers know all filters.
@@ -40,7 +40,7 @@ enum PartVerdict {
 }
 
 impl PartVerdict {
-    fn read(answer: &[u8]) -> Option<Self> {
+    pub(super) fn read(answer: &[u8]) -> Option<Self> {
         [Self::Taken, Self::BrokersKnow, Self::Unwanted, Self::Failed].into_iter().find(|it| answer == [*it as u8])
     }
 }
@@ -104,7 +104,7 @@ impl Receiving {
             moves.iter().filter(|(_, it)| is_meant(it.partitions, &it.from)).map(|(id, _)| *id).collect();
         for id in ended {
             moves.remove(&id);
-            OrchestratorMoves::of(node).take_piece(id, &[], true)?;
+            OrchestratorMoves::of(node).take_piece(id, &[], Behind::Nothing)?;
         }
         Ok(())
     }
@@ -128,7 +128,8 @@ impl Receiving {
             coming.number += 1;
             if ends != 0 {
                 let piece = std::mem::take(&mut coming.piece);
-                if let Err(error) = OrchestratorMoves::of(node).take_piece(id, &piece, ends & ENDS_MOVE != 0) {
+                let behind = if ends & ENDS_MOVE != 0 { Behind::Nothing } else { Behind::Pieces };
+                if let Err(error) = OrchestratorMoves::of(node).take_piece(id, &piece, behind) {
                     tracing::error!(%error, from, "messages for partitions that have moved here could not be taken in");
                 }
             }
@@ -142,7 +143,7 @@ impl Receiving {
 }
 
 /// Whether all brokers that are there hold all filters.
-fn brokers_know(node: &NodeHandle) -> bool {
+pub(super) fn brokers_know(node: &NodeHandle) -> bool {
     let Ok(fleet) = node.fleet() else { return false };
     fleet.brokers.iter().map(|broker| &broker.uplink).all(|uplink| match uplink.state {
         // A broker that cannot be reached delivers nothing here.
@@ -276,7 +277,7 @@ impl Worker {
         Ok(matches!(passing.stage, Stage::Ending))
     }
 
-    fn ask(&self, to: &str, question: &[u8]) -> Option<PartVerdict> {
+    pub(super) fn ask(&self, to: &str, question: &[u8]) -> Option<PartVerdict> {
         let answer = self.node.ask_node(&NodeName::new(to).ok()?, question.to_vec()).ok()?;
         PartVerdict::read(&answer.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?)
     }
@@ -298,7 +299,7 @@ impl Worker {
 }
 
 /// A piece in parts; the last one ends it. A piece of nothing is one part.
-fn parts_of(piece: &[u8], ends: u8) -> Vec<(Vec<u8>, u8)> {
+pub(super) fn parts_of(piece: &[u8], ends: u8) -> Vec<(Vec<u8>, u8)> {
     let mut parts: Vec<(Vec<u8>, u8)> = piece.chunks(PART).map(|part| (part.to_vec(), 0)).collect();
     match parts.last_mut() {
         Some(last) => last.1 = ends,

@@ -8,7 +8,8 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::image::forwarding::OrchestratorMoves;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
-use crate::ids::{SessionKey, UPLINK_PREFIX};
+use crate::flows::publish::answering::answering;
+use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
@@ -21,6 +22,19 @@ pub struct UplinkImage {
     pub broker: String,
     /// The image of the session.
     pub image: Vec<u8>,
+}
+
+/// Messages that the connection of a dead orchestrator has delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brought {
+    /// For the members that have taken over its other partitions ([`OrchestratorMoves::take_piece`]).
+    pub for_members: Option<Vec<u8>>,
+    /// For the other shards of this process ([`crate::Engine::deliver_rest`]).
+    pub for_shards: Option<Vec<u8>>,
+    /// The partitions that this process has taken over.
+    pub partitions: Partitions,
+    /// Messages that the broker waits to have acknowledged.
+    pub unanswered: usize,
 }
 
 /// Why an orchestrator cannot connect with the session of a dead one.
@@ -76,8 +90,33 @@ impl OrchestratorMoves<'_> {
         }
         self.engine.set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
-        self.engine.uplinks.brokers.note_adopted(&name, client_id, id, self.engine.handover.awaited(id));
+        self.engine.uplinks.brokers.note_adopted(&name, client_id, id);
         self.engine.drain_uplink(now, &name)?;
         Ok(name)
+    }
+
+    /// The messages that the connection of a dead orchestrator has delivered since the last call. They are acknowledged
+    /// after [`OrchestratorMoves::confirm_brought`].
+    pub fn take_brought(&mut self, name: &str) -> Brought {
+        let engine = &mut *self.engine;
+        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let Some(adopted) = adopted else { return Brought::default() };
+        let take = |noted: &mut Vec<u8>| Some(std::mem::take(noted)).filter(|noted| !noted.is_empty()).map(seal);
+        let (for_members, for_shards) = (take(&mut adopted.for_members), take(&mut adopted.for_shards));
+        let partitions = engine.handover.partitions_of(adopted.transfer);
+        Brought { for_members, for_shards, partitions, unanswered: adopted.unanswered.len() }
+    }
+
+    /// The other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
+    pub fn confirm_brought(&mut self, now: Now, name: &str, messages: usize) {
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let Some(adopted) = adopted else { return };
+        let confirmed: Vec<_> = adopted.unanswered.drain(..messages.min(adopted.unanswered.len())).collect();
+        for ticket in confirmed {
+            answering!(engine).confirm(now, ticket, None, false);
+        }
+        engine.after_frame(now);
     }
 }

@@ -6,7 +6,7 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
 use crate::ids::Partitions;
-use crate::image::forwarding::{Come, Departed, Forwarding, KeptBack};
+use crate::image::forwarding::{Behind, Come, Departed, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::{begin, open, seal};
 use crate::now::Now;
@@ -70,8 +70,8 @@ impl<'e> OrchestratorMoves<'e> {
         (self.engine.handover.rest, self.engine.handover.arrived) = (None, None);
     }
 
-    /// Delivers a piece of forwarded messages to the sessions of this shard, which has the uplinks. With the last piece it
-    /// also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
+    /// Delivers a piece of forwarded messages to the sessions of this shard, which has the uplinks. With
+    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
     /// ([`Engine::deliver_rest`]), and the partitions of their receivers.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl<'e> OrchestratorMoves<'e> {
         now: Now,
         id: u64,
         piece: &[u8],
-        is_last: bool,
+        behind: Behind,
     ) -> Result<(Partitions, Vec<u8>), ImageError> {
         self.engine.state.journal.now = now;
         let is_whole = self.engine.place.shards == 1;
@@ -105,7 +105,7 @@ impl<'e> OrchestratorMoves<'e> {
         }
         let mut out = seal(out);
         self.engine.deliver_rest(now, partitions, &out)?;
-        if is_last {
+        if behind != Behind::Pieces {
             let engine = &mut *self.engine;
             let kept_back = moving!(engine).deliver_kept_back(now, id)?;
             let mut both = begin();
@@ -113,7 +113,9 @@ impl<'e> OrchestratorMoves<'e> {
                 both.extend_from_slice(open(&part)?.rest());
             }
             out = seal(both);
-            self.end_awaiting(id);
+            if behind == Behind::Nothing {
+                self.end_awaiting(id);
+            }
             self.engine.after_frame(now);
         }
         Ok((partitions, out))

@@ -4,8 +4,10 @@ use tidegate_mqtt::{PublishProperties, RawPublish};
 
 use crate::flows::image::leaving::moving;
 use crate::flows::uplink::uplinking::Uplinking;
-use crate::ids::{TenantId, UplinkKey};
-use crate::message::Publication;
+use crate::ids::{ConnectionKey, TenantId, UplinkKey};
+use crate::image::begin;
+use crate::image::noted::put_noted;
+use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::{MessageId, PROPERTY};
 
@@ -20,21 +22,58 @@ impl Uplinking<'_> {
         properties: &PublishProperties<'_>,
         id: &MessageId,
     ) {
-        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
+        let adopted = self.uplinks.brokers.all.get_mut(&uplink).and_then(|uplink| uplink.adopted.as_mut());
         let Some(adopted) = adopted.filter(|_| !raw.retain) else { return };
-        let wanted = self.handover.is_wanted(adopted.transfer, id);
-        if !wanted.unwrap_or_else(|| adopted.before.contains(id)) {
-            return;
+        let Some(partitions) = self.handover.wanting(adopted.transfer, id) else { return };
+        let Some(message) = kept(now, raw, properties, Some(id)) else { return };
+        if self.place.shards > 1 {
+            put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
-        let partitions = adopted.partitions;
-        let Ok(topic) = std::str::from_utf8(raw.topic) else { return };
-        let mut forwarded = Vec::new();
-        properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
-        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
-        let (tenant, publisher) = (TenantId::DEFAULT, id.publisher);
-        let mut own =
-            Publication::new(tenant, topic, raw.qos, id.retain, &forwarded, expires_at, raw.payload, publisher);
-        let message = own.keep();
         moving!(self).deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(partitions)));
     }
+
+    /// A message has come by a connection: if that is the one of a dead orchestrator, the message is noted for the members
+    /// that have taken over other partitions. Says whether its answer waits for them.
+    pub(super) fn note_for_members(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        uplink: UplinkKey,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) -> bool {
+        let adopted = self.uplinks.brokers.all.get_mut(&uplink).and_then(|uplink| uplink.adopted.as_mut());
+        let Some(adopted) = adopted.filter(|_| !raw.retain) else { return false };
+        let Some(message) = kept(now, raw, properties, id) else { return false };
+        put_first_or_next(&mut adopted.for_members, now, id, &message);
+        if raw.packet_id.is_some() {
+            adopted.unanswered.push_back(self.state.connections.next_ticket(key));
+        }
+        raw.packet_id.is_some()
+    }
+}
+
+fn put_first_or_next(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+    if out.is_empty() {
+        *out = begin();
+    }
+    put_noted(out, now, id, message);
+}
+
+/// A message of a broker with the topic that brokers know, as it is noted; `None` for a topic that is no text.
+fn kept(
+    now: Now,
+    raw: &RawPublish<'_>,
+    properties: &PublishProperties<'_>,
+    id: Option<&MessageId>,
+) -> Option<MessageRef> {
+    let topic = std::str::from_utf8(raw.topic).ok()?;
+    let mut forwarded = Vec::new();
+    properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
+    let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+    let (retain, publisher) = id.map_or((false, 0), |id| (id.retain, id.publisher));
+    let tenant = TenantId::DEFAULT;
+    let mut own = Publication::new(tenant, topic, raw.qos, retain, &forwarded, expires_at, raw.payload, publisher);
+    Some(own.keep())
 }

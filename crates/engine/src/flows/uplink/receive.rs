@@ -30,9 +30,9 @@ impl Uplinking<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        if self.handover.is_full() {
+        if self.handover.is_full() || self.uplinks.brokers.is_full_of_brought(key) {
             // The broker keeps what is not acknowledged, and sends it again on the next connection.
-            let detail = "too many messages wait for the new homes of partitions that have moved";
+            let detail = "too many messages wait for other members of the cluster";
             return Err(Refused::new(Reason::MemoryCeiling, detail));
         }
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
@@ -88,9 +88,10 @@ impl Uplinking<'_> {
             Ok(0)
         };
         self.handover.note_former(None);
+        let noted = self.note_for_members(now, key, uplink, &raw, &properties, id.as_ref());
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
-        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
+        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome? + u32::from(noted), mark);
         Ok(())
     }
 

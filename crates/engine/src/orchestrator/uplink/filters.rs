@@ -193,7 +193,8 @@ impl Brokers {
             let gone = gone.into_iter().filter(|filter| !wanted.filters.contains_key(filter));
             filters.queue.extend(gone.map(|filter| Change { filter, subscribe: false, wait: 0 }));
         }
-        let all = wanted.filters.keys();
+        // The session of a dead orchestrator is worked off as it is: its filters are those of all its partitions.
+        let all = wanted.filters.keys().filter(|_| uplink.adopted.is_none());
         filters.queue.extend(all.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
         filters.refused = filters.ending.arrange(&mut filters.queue, &wanted.filters);
         filters.first_left = filters.queue.len() as u64;
@@ -325,7 +326,7 @@ impl WantedFilters {
             self.next_wait += 1;
             wait = self.next_wait;
         }
-        for (key, uplink) in &mut brokers.all {
+        for (key, uplink) in brokers.all.iter_mut().filter(|(_, uplink)| uplink.adopted.is_none()) {
             if uplink.stage == Stage::Open {
                 let was_refused = !subscribe && uplink.filters.refused.remove(filter);
                 if uplink.filters.ending.is_known(filter) {

@@ -10,7 +10,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_mqtt::{
     ConnAck, Connect, Disconnect, MAX_PACKET_SIZE, Packet, PacketId, PingResp, PubAck, PubComp, PubRec, Publish, QoS,
-    ReasonCode, SubAck, Subscribe, UnsubAck, Unsubscribe, Version, split_frame,
+    ReasonCode, SubAck, Subscribe, SubscriptionOptions, UnsubAck, Unsubscribe, Version, split_frame,
 };
 
 use super::Arrival;
@@ -128,6 +128,17 @@ impl FakeBroker {
         self.sessions = self.saved.clone();
         self.sessions.values_mut().for_each(|session| session.line = None);
         self.has_rolled_back = true;
+    }
+
+    /// A client that is away has a session with a subscription.
+    pub(crate) fn keep_session(&mut self, client: &str, filter: &str) {
+        let session = self.sessions.entry(client.to_owned()).or_default();
+        session.lasting = true;
+        session.subscribe(
+            filter,
+            SubscriptionOptions { qos: QoS::ExactlyOnce, ..SubscriptionOptions::default() },
+            None,
+        );
     }
 
     /// It knows nothing any more of sessions.

@@ -1,6 +1,10 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
-use tidegate_engine::{OrchestratorMoves, RoutingPolicy, UplinkState};
+use tidegate_engine::{
+    Behind, Brought, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, UplinkState,
+    partition_of,
+};
+use tidegate_mqtt::QoS::ExactlyOnce;
 
 use crate::harness::*;
 
@@ -29,7 +33,7 @@ fn pending_messages_of_a_dead_orchestrator_reach_a_broker() {
     let report = left.report();
     assert_eq!((report.state, report.owed()), (UplinkState::Drained, 0), "{report:?}");
     let taken = |broker: &Broker| broker.report().counters.acknowledged;
-    assert_eq!(taken(&own) + taken(&left), 1, "one of the brokers has the pending message");
+    assert_eq!(taken(&own) + taken(&left), 1, "one of the brokers has what was owed");
     let before = taken(&left);
     heir.connect(v5("publisher")).publish(message("t", "2").qos1());
     heir.run();
@@ -38,4 +42,167 @@ fn pending_messages_of_a_dead_orchestrator_reach_a_broker() {
     heir.run();
     assert!(heir.engine(0, |engine, now| engine.settle(now, &mut settling)), "it has brought all that it had");
     heir.engine(0, |engine, now| engine.remove_uplink(now, "a@dead", false)).expect("it owes nothing");
+}
+
+const DEATH: u64 = 9;
+
+fn partition(client: &str) -> Partitions {
+    std::iter::once(partition_of(TenantId::DEFAULT, client)).collect()
+}
+
+/// An orchestrator that dies with the sessions of these clients, which have subscribed to "t".
+fn dies(clients: &[&str]) -> (World, Vec<PartitionImage>) {
+    let dead = world();
+    dead.broker("a");
+    for client in clients {
+        dead.connect(v5(*client).lasting()).subscribe("t", ExactlyOnce);
+    }
+    dead.run();
+    let all = clients.iter().fold(Partitions::NONE, |all, client| all.with(partition(client)));
+    let images = dead.engine(0, |engine, now| {
+        engine.hold_partitions(now, all, None);
+        match engine.snapshot_partitions(now, all, u64::MAX) {
+            Ok(Snapshot::Taken(images)) => images,
+            _ => panic!("all of it is in memory"),
+        }
+    });
+    (dead, images)
+}
+
+/// Takes over the partition of a client, as each shard does.
+fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
+    let images: Vec<PartitionImage> =
+        images.iter().filter(|image| partition(client).has(image.partition)).cloned().collect();
+    for shard in (0..shards).rev() {
+        heir.engine(shard, |engine, now| {
+            engine.arrive(now, &images).expect("images as they were given out");
+            OrchestratorMoves::of(engine).begin_awaiting(DEATH, partition(client));
+            engine.release_partitions(now, partition(client));
+        });
+    }
+    heir.run();
+}
+
+/// Connects to the broker "a" as the dead one, which has a session there with "t".
+fn connect_as_dead(heir: &World, dead: &World) -> Broker {
+    let left = heir.broker_unknown("a@dead", Ways::default());
+    left.with(|broker| broker.keep_session("dead-a", "t"));
+    let images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).uplink_images(now));
+    let adopted = heir.engine(0, |engine, now| {
+        OrchestratorMoves::of(engine).adopt_uplink(now, "dead", &images[0], DEATH, fleet::lasting())
+    });
+    assert_eq!(adopted.as_deref(), Ok("a@dead"));
+    heir.run();
+    left
+}
+
+/// Messages with the ids that an orchestrator has given them.
+fn with_ids<const N: usize>(payloads: [&str; N]) -> [Carried; N] {
+    let origin = world();
+    let broker = origin.broker("a");
+    let publisher = origin.connect(v5("publisher"));
+    payloads.map(|payload| {
+        publisher.publish(message("t", payload).qos2());
+        broker.taken().pop().expect("the message")
+    })
+}
+
+fn take_brought(heir: &World) -> Brought {
+    heir.run();
+    heir.engine(0, |engine, _| OrchestratorMoves::of(engine).take_brought("a@dead"))
+}
+
+#[test]
+fn kept_messages_wait_until_all_heirs_have_them() {
+    let (dead, images) = dies(&["one", "two"]);
+    let (first, second) = (world(), world());
+    for (heir, client) in [(&first, "one"), (&second, "two")] {
+        heir.broker("b");
+        inherit(heir, 1, client, &images);
+    }
+    let left = connect_as_dead(&first, &dead);
+    assert!(left.held().contains(&"t".to_owned()));
+    let [kept] = with_ids(["1"]);
+    left.carry(&kept);
+    let (one, two) = (first.connect(v5("one").lasting()), second.connect(v5("two").lasting()));
+    one.expect_publish("t", "1");
+    let brought = take_brought(&first);
+    assert_eq!(brought.unanswered, 1);
+    assert_eq!(left.with(|broker| broker.owes()), 1, "not before the other heir has it");
+    let piece = brought.for_members.expect("the message");
+    second
+        .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, &piece, Behind::Pieces))
+        .expect("a piece");
+    two.expect_publish("t", "1");
+    first.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", brought.unanswered));
+    first.run();
+    assert_eq!((left.with(|broker| broker.owes()), take_brought(&first).for_members), (0, None));
+}
+
+#[test]
+fn kept_messages_come_once_though_an_heir_has_got_them() {
+    let (dead, images) = dies(&["one", "two"]);
+    let (first, second) = (world(), world());
+    let [before, after, twice] = with_ids(["1", "2", "3"]);
+    let own = second.broker("b");
+    second.connect(v5("other").lasting()).subscribe("t", ExactlyOnce);
+    own.carry(&before);
+    for (heir, client) in [(&first, "one"), (&second, "two")] {
+        inherit(heir, 1, client, &images);
+    }
+    first.broker("b");
+    let left = connect_as_dead(&first, &dead);
+    let two = second.connect(v5("two").lasting());
+    own.carry(&after);
+    for carried in [&before, &after, &twice] {
+        left.carry(carried);
+    }
+    let piece = take_brought(&first).for_members.expect("the messages");
+    let take = |piece: &[u8], behind| {
+        second
+            .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, piece, behind))
+            .expect("a piece");
+        second.run();
+    };
+    take(&piece, Behind::LatePieces);
+    own.carry(&twice);
+    take(&[], Behind::Nothing);
+    for payload in ["1", "2", "3"] {
+        two.expect_publish("t", payload);
+    }
+    two.expect_nothing();
+}
+
+#[test]
+fn kept_messages_reach_sessions_of_all_shards_once() {
+    let clients: Vec<String> = (0..8).map(|number| format!("keeper-{number}")).collect();
+    let names: Vec<&str> = clients.iter().map(String::as_str).collect();
+    let (dead, images) = dies(&names);
+    let heir = World::with(2, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
+    let own = heir.broker("b");
+    heir.connect(v5("other").lasting()).subscribe("t", ExactlyOnce);
+    let [before, after] = with_ids(["1", "2"]);
+    own.carry(&before);
+    let all = names.iter().fold(Partitions::NONE, |all, client| all.with(partition(client)));
+    for shard in [1, 0] {
+        heir.engine(shard, |engine, now| {
+            engine.arrive(now, &images).expect("images as they were given out");
+            OrchestratorMoves::of(engine).begin_awaiting(DEATH, all);
+            engine.release_partitions(now, all);
+        });
+    }
+    let left = connect_as_dead(&heir, &dead);
+    left.carry(&before);
+    left.carry(&after);
+    let brought = take_brought(&heir);
+    let rest = brought.for_shards.expect("what had come before");
+    heir.engine(1, |engine, now| engine.deliver_rest(now, brought.partitions, &rest)).expect("messages");
+    own.carry(&after);
+    for client in names {
+        let keeper = heir.connect(v5(client).lasting());
+        let mut got = [keeper.expect_message().text(), keeper.expect_message().text()];
+        got.sort();
+        assert_eq!(got, ["1", "2"], "{client}");
+        keeper.expect_nothing();
+    }
 }

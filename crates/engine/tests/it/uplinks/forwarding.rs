@@ -1,6 +1,8 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another.
 
-use tidegate_engine::{OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of};
+use tidegate_engine::{
+    Behind, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
+};
 use tidegate_mqtt::QoS::AtLeastOnce;
 
 use crate::harness::*;
@@ -55,8 +57,8 @@ impl World {
         self.run();
     }
 
-    fn take(&self, piece: &[u8], is_last: bool) {
-        self.engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, MOVE, piece, is_last))
+    fn take(&self, piece: &[u8], behind: Behind) {
+        self.engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, MOVE, piece, behind))
             .expect("a piece");
         self.run();
     }
@@ -102,10 +104,10 @@ fn what_the_old_home_passes_on_comes_first() {
         let keeper = world.connect(self::keeper());
         publisher.publish(message("t", "2").qos1());
         keeper.expect_nothing();
-        world.take(&piece, false);
+        world.take(&piece, Behind::Pieces);
         keeper.expect_publish("t", "1");
         keeper.expect_nothing();
-        world.take(&[], true);
+        world.take(&[], Behind::Nothing);
         keeper.expect_publish("t", "2");
         publisher.publish(message("t", "3").qos1());
         keeper.expect_publish("t", "3");
@@ -131,9 +133,9 @@ fn a_message_that_arrives_both_ways_is_delivered_once() {
         let piece =
             world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE + 1)).expect("a message");
         keeper.expect_nothing();
-        world.take(&piece, false);
+        world.take(&piece, Behind::Pieces);
         keeper.expect_publish("t", "1");
-        world.take(&[], true);
+        world.take(&[], Behind::Nothing);
         keeper.expect_nothing();
     });
 }

@@ -47,12 +47,12 @@ fn orchestrators_join_and_stop_and_nothing_is_missed() {
     moves::join_and_stop(&mut fleet.cluster);
 }
 
-/// Two orchestrators have sessions. The second is killed while a client publishes at QoS 2 at the first.
-#[test]
-fn a_killed_orchestrator_costs_no_message() {
-    let mut fleet = Fleet::start(2, "2s");
+/// Sessions at all of so many orchestrators, of which the second is killed while a client publishes at QoS 2 at the first.
+fn kill_the_second_of(nodes: usize) {
+    let mut fleet = Fleet::start(nodes, "2s");
     let cluster = &mut fleet.cluster;
-    let ids: Vec<String> = (0..8).map(|number| cluster.id_at(number % 2, &format!("reader-{number}"))).collect();
+    let ids: Vec<String> =
+        (0..4 * nodes).map(|number| cluster.id_at(number % nodes, &format!("reader-{number}"))).collect();
     for id in &ids {
         cluster.subscribe(A, id);
     }
@@ -71,4 +71,44 @@ fn a_killed_orchestrator_costs_no_message() {
     for id in &ids {
         cluster.expect_owed(A, id, number);
     }
+}
+
+#[test]
+fn a_killed_orchestrator_costs_no_message() {
+    kill_the_second_of(2);
+}
+
+/// The dead one is started again at once, while another member works off its connections to brokers.
+#[test]
+fn an_orchestrator_that_comes_back_costs_no_message() {
+    let mut fleet = Fleet::start(2, "2s");
+    let cluster = &mut fleet.cluster;
+    let ids: Vec<String> = (0..8).map(|number| cluster.id_at(number % 2, &format!("reader-{number}"))).collect();
+    for id in &ids {
+        cluster.subscribe(A, id);
+    }
+    let stop = AtomicBool::new(false);
+    let publisher = Publisher { port: cluster.port(A), id: cluster.id_at(A, "publisher") };
+    let number = thread::scope(|scope| {
+        let publishing = scope.spawn(|| publisher.run(&stop));
+        let stopping = Stop(&stop);
+        for _ in 0..2 {
+            pause(300);
+            failover::kill(cluster, B);
+            cluster.run(B);
+            cluster.wait_even();
+        }
+        pause(300);
+        drop(stopping);
+        publishing.join().unwrap()
+    });
+    for id in &ids {
+        cluster.expect_owed(A, id, number);
+    }
+}
+
+/// What brokers kept for the dead one goes by the one that connects in its place to both others.
+#[test]
+fn a_killed_orchestrator_of_three_costs_no_message() {
+    kill_the_second_of(3);
 }
