@@ -60,7 +60,7 @@ impl<D> Subscription<D> {
         self.waiting().len() < MAX_WAITING
     }
 
-    /// The socket has taken so many bytes. Those that are left move once, when they are fewer than the others.
+    /// The socket has taken `count` bytes. The rest moves once, when it is the smaller part.
     fn advance(&mut self, count: usize) {
         self.written += count;
         if self.written * 2 >= self.out.len() {
