@@ -63,8 +63,17 @@ pub(super) enum ExecuteError {
          and does it let them in?{said}"
     )]
     Nobody { address: String, dialled: u64, refused: u64, timed_out: u64, said: String },
+    #[error("the broker ended: {0}")]
+    BrokerEnded(String),
     #[error("stopped")]
     Stopped,
+}
+
+impl ExecuteError {
+    /// Whether the broker ended by itself, or was killed by the limits of the case.
+    pub(super) const fn is_end_of_broker(&self) -> bool {
+        matches!(self, Self::BrokerEnded(_) | Self::Peer(PeerError::NotReady { ended: true, .. }))
+    }
 }
 
 /// Makes a run, and tells of its broker.
@@ -104,7 +113,14 @@ pub(super) fn execute(
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
-    let Carried { load: outcome, found } = loaded.ok_or(ExecuteError::Stopped)??;
+    let loaded =
+        loaded.ok_or(ExecuteError::Stopped)?.and_then(|carried| somebody(&carried.load, &address).map(|()| carried));
+    let Carried { load: outcome, found } = match (loaded, &ended_early) {
+        (Err(error), Some(how)) if !stop.is_asked() && !matches!(error, ExecuteError::Stopped) => {
+            return Err(ExecuteError::BrokerEnded(format!("{how}; {error}")));
+        }
+        (loaded, _) => loaded?,
+    };
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
     tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
@@ -112,9 +128,9 @@ pub(super) fn execute(
     if is_cut_short && !(order.keep_stopped && outcome.measured_to_ns > outcome.measured_from_ns) {
         return Err(ExecuteError::Stopped);
     }
-    somebody(&outcome, &address)?;
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
     let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
+    let broker_ended = ended_early.is_some();
     let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
     let run = Run {
         id: task.id.clone(),
@@ -135,6 +151,7 @@ pub(super) fn execute(
         group_limits: groups.iter().map(limited::applied_to_group).collect(),
         network: link.as_ref().map(|link| network(task, link)),
         invalid,
+        broker_ended,
     };
     Ok((run, info))
 }
