@@ -1,8 +1,8 @@
-//! What a listener has counted.
+//! The counters of a listener.
 
 use crate::message::Code;
 
-/// What a listener has counted, and what it holds now.
+/// The counters of a listener, and its present clients and sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams from clients.
@@ -19,7 +19,7 @@ pub struct Counters {
     pub publishes: Outcomes,
     /// Answered requests with another method.
     pub others: Outcomes,
-    /// Messages that observers were sent; a repetition counts among `repeated`.
+    /// Messages sent to observers; a repetition counts in `repeated`.
     pub notifications: u64,
     /// Messages of QoS 0 that were left out, since too many waited for an observer.
     pub left_out: u64,

@@ -66,7 +66,7 @@ impl std::fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// What each listener has counted. A listener writes its numbers when it has worked.
+/// The numbers of each listener. A listener writes its numbers when it has worked.
 #[derive(Clone, Debug)]
 pub struct Counted(Arc<[Mutex<Counters>]>);
 
@@ -102,7 +102,7 @@ impl Running {
         &self.addresses
     }
 
-    /// What its listeners have counted.
+    /// The numbers of its listeners.
     pub fn counted(&self) -> Counted {
         self.counted.clone()
     }

@@ -81,7 +81,13 @@ pub(crate) fn length(answer: &Answer) -> u64 {
 
 /// An answer in JSON.
 pub(crate) fn json(status: StatusCode, value: &Value) -> Answer {
-    let mut answer = Response::new(Body::Whole(Some(format!("{value}\n").into())));
+    json_text(status, value.to_string())
+}
+
+/// An answer with a text that is JSON.
+pub(crate) fn json_text(status: StatusCode, mut text: String) -> Answer {
+    text.push('\n');
+    let mut answer = Response::new(Body::Whole(Some(text.into())));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -163,6 +169,9 @@ pub(crate) fn outcome(outcome: &Result<Outcome, Failure>) -> (StatusCode, Value)
         Err(Failure::Closed) => {
             let why = "the broker has closed the connection; it is not known whether the message arrived";
             (StatusCode::SERVICE_UNAVAILABLE, json!({ "reason": why }))
+        }
+        Err(Failure::TooMany) => {
+            (StatusCode::SERVICE_UNAVAILABLE, json!({ "reason": "the listener has too many sessions" }))
         }
         Err(Failure::Invalid(why)) => (StatusCode::BAD_REQUEST, json!({ "reason": why })),
     }

@@ -1,4 +1,4 @@
-//! What the listeners of a process have counted.
+//! The counters of the listeners of a process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ struct Sent {
     bytes: AtomicU64,
 }
 
-/// What the HTTP listeners of a process have counted, and what they hold now.
+/// The counters of the HTTP listeners of a process, and their present queues and WebSockets.
 #[derive(Debug, Default)]
 pub struct Counters {
     requests: [[AtomicU64; OUTCOMES.len()]; ROUTES.len()],
@@ -135,36 +135,36 @@ impl Counters {
     }
 
     /// Counts a queue as connected until the result is dropped.
-    pub(crate) fn hold_queue(self: &Arc<Self>) -> Held {
-        Held::new(self, |counters| &counters.queues)
+    pub(crate) fn hold_queue(self: &Arc<Self>) -> OpenCount {
+        OpenCount::new(self, |counters| &counters.queues)
     }
 
     /// Counts a WebSocket as open until the result is dropped.
-    pub(crate) fn hold_websocket(self: &Arc<Self>) -> Held {
-        Held::new(self, |counters| &counters.websockets)
+    pub(crate) fn hold_websocket(self: &Arc<Self>) -> OpenCount {
+        OpenCount::new(self, |counters| &counters.websockets)
     }
 }
 
-/// Something that is counted as long as it is there.
+/// Counts an open queue or WebSocket until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct OpenCount {
     counters: Arc<Counters>,
     gauge: fn(&Counters) -> &AtomicU64,
 }
 
-impl Held {
+impl OpenCount {
     fn new(counters: &Arc<Counters>, gauge: fn(&Counters) -> &AtomicU64) -> Self {
         add(gauge(counters), 1);
         Self { counters: Arc::clone(counters), gauge }
     }
 
-    /// The counters that it is part of.
+    /// The counters that this one belongs to.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 }
 
-impl Drop for Held {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         (self.gauge)(&self.counters).fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,12 +1,14 @@
 //! `GET /history`: messages of the last hours.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use serde_json::json;
 use tidegate_client::TopicFilterBuf;
+use tokio::sync::Semaphore;
 
 use crate::answer::{Answer, bad, json, length, not_read};
 use crate::counters::Way;
@@ -46,6 +48,33 @@ fn question(pairs: Vec<(String, String)>, now: u64) -> Result<HistoryQuestion, S
     Ok(found)
 }
 
+/// Says that a request is over when it is dropped.
+struct Wanted(Arc<AtomicBool>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Reads on a thread for blocking work, within a permit that lasts as long as the work. The work is told when nothing
+/// waits for it any more. `None` when it has failed.
+async fn reading<T: Send + 'static>(
+    readings: Arc<Semaphore>,
+    read: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
+) -> Option<T> {
+    // The semaphore is never closed.
+    let permit = readings.acquire_owned().await.ok()?;
+    let flag = Arc::new(AtomicBool::new(true));
+    let _wanted = Wanted(Arc::clone(&flag));
+    let work = move || {
+        let found = read(&|| flag.load(Ordering::Relaxed));
+        drop(permit);
+        found
+    };
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
 impl Visitor {
     /// Answers a request for the history.
     pub(crate) async fn history(&self, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
@@ -54,9 +83,8 @@ impl Visitor {
         let question = question(query(request)?, now).or_else(bad)?;
         let (credentials, client_id) = self.identified(request.headers()).await?;
         let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
-        // It is never closed.
-        let _permit = self.readings.acquire().await;
-        let asked = tokio::task::spawn_blocking(move || gateway.history(&caller, &client_id, &question)).await;
+        let read = move |is_wanted: &dyn Fn() -> bool| gateway.history(&caller, &client_id, &question, is_wanted);
+        let asked = reading(Arc::clone(&self.readings), read).await;
         let messages = asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)?;
         let count = messages.len();
         let answer = json(StatusCode::OK, &json!({ "messages": messages }));
@@ -71,6 +99,26 @@ mod tests {
 
     fn read(pairs: &[(&str, &str)]) -> Result<HistoryQuestion, String> {
         question(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), 7_200_000)
+    }
+
+    #[tokio::test]
+    async fn a_reading_without_a_request_ends_and_keeps_its_permit() {
+        let readings = Arc::new(Semaphore::new(1));
+        let (begun, is_begun) = tokio::sync::oneshot::channel();
+        let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let request = tokio::spawn(reading(Arc::clone(&readings), move |is_wanted: &dyn Fn() -> bool| {
+            begun.send(is_wanted()).unwrap();
+            goes_on.recv().unwrap();
+            tell.send(is_wanted()).unwrap();
+        }));
+        assert!(is_begun.await.unwrap());
+        request.abort();
+        assert!(request.await.unwrap_err().is_cancelled());
+        assert_eq!(readings.available_permits(), 0, "the work still goes on");
+        go_on.send(()).unwrap();
+        assert!(!told.await.unwrap());
+        drop(readings.acquire().await.unwrap());
     }
 
     #[test]

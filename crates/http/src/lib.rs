@@ -9,6 +9,7 @@
 mod activity;
 mod answer;
 mod batch;
+mod body_room;
 mod counters;
 mod events;
 mod fields;
@@ -19,6 +20,7 @@ mod queue_requests;
 mod routes;
 mod server;
 mod session;
+mod shelf;
 mod socket;
 mod versions;
 mod visitor;
@@ -60,11 +62,18 @@ pub trait Gateway: Send + Sync + 'static {
     /// Why the client is not given it.
     fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
 
-    /// Messages of the history of a client's tenant, as its rights allow, the oldest first. It may block.
+    /// Messages of the history of a client's tenant, as its rights allow, the oldest first. It may block. It ends soon
+    /// after `is_wanted` says no.
     ///
     /// # Errors
     /// Why the client is not given them.
-    fn history(&self, caller: &Caller, client_id: &str, question: &HistoryQuestion) -> Result<Vec<Value>, ReadError>;
+    fn history(
+        &self,
+        caller: &Caller,
+        client_id: &str,
+        question: &HistoryQuestion,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Value>, ReadError>;
 
     /// The user name of clients that show this token as their password; `None` unless the token is an API key.
     fn user_of_key(&self, token: &[u8]) -> Option<String>;

@@ -3,30 +3,33 @@
 //! The messages are the broker's: each is in the session's queue until it is acknowledged here, so a process that ends
 //! loses none. A task holds the session of a queue while requests come for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tidegate_client::{Delivery, Event, Message, QoS, TopicFilterBuf};
+use serde_json::Value;
+use tidegate_client::{Delivery, Event, Message, QoS, RetainHandling, TopicFilterBuf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::counters::Held as HeldQueue;
+use crate::counters::OpenCount;
 use crate::message_json::object;
-use crate::session::{Failure, Outcome, Session};
+use crate::session::{Credentials, Failure, Opening, Outcome, Session};
+use crate::shelf::{Page, Shelf};
 
-/// Messages of an answer at most, and messages that the broker sends before the first is acknowledged.
+/// Messages of an answer at most.
 pub(crate) const MAX_PAGE: usize = 100;
-/// Bytes of messages that are held for a queue. While they are held, no more are read from the broker.
-const MAX_HELD_BYTES: usize = 4 << 20;
 /// Queues that are held at once.
 const MAX_QUEUES: usize = 256;
+/// Queues of one tenant that are held at once.
+const MAX_QUEUES_OF_TENANT: usize = 128;
 /// Queues of one user that are held at once.
 const MAX_QUEUES_OF_USER: usize = 32;
 /// How long a queue is held without a request. Then its messages wait at the broker.
 const IDLE: Duration = Duration::from_secs(300);
+/// How long the broker may take to answer SUBSCRIBE.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Requests for a queue that wait for its task.
 const MAX_ORDERS: usize = 16;
 
@@ -52,9 +55,9 @@ impl QueueId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     /// The run of the task that gave it.
-    run: u64,
+    pub(crate) run: u64,
     /// The number of the message in this run.
-    number: u64,
+    pub(crate) number: u64,
 }
 
 impl Cursor {
@@ -64,7 +67,7 @@ impl Cursor {
         Some(Self { run: u64::from_str_radix(run, 16).ok()?, number: number.parse().ok()? })
     }
 
-    fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         format!("{:x}-{}", self.run, self.number)
     }
 }
@@ -84,7 +87,7 @@ pub(crate) enum QueueError {
     Unknown,
     /// Too many queues are held.
     Full,
-    /// Another client has taken the session, or the listener stops.
+    /// The session has ended: another client has taken it, the broker has gone, or the listener stops.
     Gone,
 }
 
@@ -98,6 +101,8 @@ pub(crate) enum Order {
     Subscribe(Vec<TopicFilterBuf>, Answer<()>),
     /// Forget the queue.
     Delete(Answer<()>),
+    /// End the connection; the broker keeps the session.
+    Leave(Answer<()>),
 }
 
 /// A request for messages.
@@ -109,109 +114,187 @@ pub(crate) struct Poll {
     /// When it is answered without a message.
     pub(crate) until: Instant,
     /// Where the answer goes.
-    pub(crate) answer: Answer<Value>,
+    pub(crate) answer: Answer<Page>,
 }
 
 /// Where the answer to an order goes.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, QueueError>>;
 
+/// Sends an order to the task of a queue, and waits for the answer.
+pub(crate) async fn ask<T>(
+    orders: &mpsc::Sender<Order>,
+    order: impl FnOnce(Answer<T>) -> Order,
+) -> Result<T, QueueError> {
+    let (answer, answered) = oneshot::channel();
+    // An order that is not taken is answered by the end of its channel.
+    let _ = orders.send(order(answer)).await;
+    answered.await.unwrap_or(Err(QueueError::Gone))
+}
+
+/// What a client shows for a queue. The session of a queue has the rights of the access that it was opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The number of the listener.
+    pub(crate) listener: u16,
+    pub(crate) credentials: Credentials,
+}
+
+/// The places of queues. A place that nothing holds is free.
+type Places = Arc<Mutex<HashMap<QueueId, Weak<Place>>>>;
+
 /// The queues that are held.
 #[derive(Default)]
 pub(crate) struct Queues {
-    held: Arc<Mutex<HashMap<QueueId, Entry>>>,
-}
-
-struct Entry {
-    run: u64,
-    orders: mpsc::Sender<Order>,
+    places: Places,
 }
 
 impl Queues {
-    /// The task of a queue, while it is held.
-    pub(crate) fn find(&self, id: &QueueId) -> Option<mpsc::Sender<Order>> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(id).map(|entry| entry.orders.clone()).filter(|orders| !orders.is_closed())
-    }
-
-    /// Whether another queue of a user can be held.
+    /// The place of a queue. It is taken until the last result is dropped, so no request can take more than there are.
     ///
     /// # Errors
-    /// When too many are held.
-    pub(crate) fn check_room(&self, id: &QueueId) -> Result<(), QueueError> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = held.keys().filter(|other| (other.tenant, &other.user) == (id.tenant, &id.user)).count();
-        if held.len() >= MAX_QUEUES || own >= MAX_QUEUES_OF_USER { Err(QueueError::Full) } else { Ok(()) }
+    /// When too many are taken.
+    pub(crate) fn place(&self, id: &QueueId) -> Result<Arc<Place>, QueueError> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get(id).and_then(Weak::upgrade) {
+            return Ok(place);
+        }
+        let (mut all, mut of_tenant, mut of_user) = (0, 0, 0);
+        for (other, _) in places.iter().filter(|(_, place)| place.strong_count() > 0) {
+            all += 1;
+            of_tenant += usize::from(other.tenant == id.tenant);
+            of_user += usize::from((other.tenant, &other.user) == (id.tenant, &id.user));
+        }
+        if all >= MAX_QUEUES || of_tenant >= MAX_QUEUES_OF_TENANT || of_user >= MAX_QUEUES_OF_USER {
+            return Err(QueueError::Full);
+        }
+        let place =
+            Arc::new(Place { id: id.clone(), places: Arc::clone(&self.places), keeper: tokio::sync::Mutex::new(None) });
+        places.insert(id.clone(), Arc::downgrade(&place));
+        Ok(place)
     }
+}
 
-    /// Holds a queue by its session.
-    pub(crate) fn hold(
-        &self,
-        id: QueueId,
-        session: Session,
-        (counted, stop): (HeldQueue, watch::Receiver<bool>),
-    ) -> mpsc::Sender<Order> {
-        let (orders, waiting) = mpsc::channel(MAX_ORDERS);
-        let run = RandomState::new().hash_one(&id.name);
-        let entry = Entry { run, orders: orders.clone() };
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), entry);
-        let held = Arc::clone(&self.held);
-        tokio::spawn(async move {
-            Keeper { session, shelf: Shelf::new(run), poll: None }.work(waiting, stop).await;
-            drop(counted);
-            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-            if held.get(&id).is_some_and(|entry| entry.run == run) {
-                held.remove(&id);
+/// The place of a queue. One request at a time opens its session.
+pub(crate) struct Place {
+    id: QueueId,
+    places: Places,
+    keeper: tokio::sync::Mutex<Option<Known>>,
+}
+
+/// The task of a queue, as requests know it.
+struct Known {
+    access: Access,
+    orders: mpsc::Sender<Order>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        // A later request may have taken the place already.
+        if places.get(&self.id).is_some_and(|place| place.strong_count() == 0) {
+            places.remove(&self.id);
+        }
+    }
+}
+
+impl Place {
+    /// The task of the queue, subscribed to the filters. A queue that is not there is made, where there are filters.
+    /// Another access has the session opened again, so that the broker judges it by the rights of this access.
+    pub(crate) async fn attend(
+        self: Arc<Self>,
+        (access, opening): (Access, Opening),
+        filters: Vec<TopicFilterBuf>,
+        (counted, stop): (OpenCount, watch::Receiver<bool>),
+    ) -> Result<mpsc::Sender<Order>, QueueError> {
+        let mut keeper = self.keeper.lock().await;
+        if let Some(known) = keeper.as_ref().filter(|known| known.access == access && !known.orders.is_closed()) {
+            let orders = known.orders.clone();
+            if !filters.is_empty() {
+                ask(&orders, |answer| Order::Subscribe(filters, answer)).await?;
             }
+            return Ok(orders);
+        }
+        end(&mut keeper).await;
+        let (session, early) = open(opening, filters, QoS::AtLeastOnce).await?;
+        let (orders, waiting) = mpsc::channel(MAX_ORDERS);
+        let run = RandomState::new().hash_one(&self.id.name);
+        let mut task = Keeper { session, shelf: Shelf::new(run), poll: None };
+        early.iter().for_each(|message| task.put(message));
+        *keeper = Some(Known { access, orders: orders.clone() });
+        let place = Arc::clone(&self);
+        tokio::spawn(async move {
+            task.work(waiting, stop).await;
+            drop((counted, place));
         });
-        orders
+        Ok(orders)
+    }
+
+    /// The session of the queue for a WebSocket, subscribed to the filters, with the messages that have come already.
+    pub(crate) async fn take(
+        self: Arc<Self>,
+        opening: Opening,
+        filters: Vec<TopicFilterBuf>,
+        qos: QoS,
+    ) -> Result<(Session, Vec<Message>), QueueError> {
+        let mut keeper = self.keeper.lock().await;
+        end(&mut keeper).await;
+        open(opening, filters, qos).await
     }
 }
 
-/// Messages that the broker has sent and that are not acknowledged, in their order.
-struct Shelf<D> {
-    run: u64,
-    /// The number of the last message that was acknowledged.
-    acknowledged: u64,
-    messages: VecDeque<Held<D>>,
-    bytes: usize,
+/// Ends the task of a queue. Its session stays at the broker.
+async fn end(keeper: &mut Option<Known>) {
+    if let Some(known) = keeper.take() {
+        // A task that has ended already has left its session, too.
+        let _ = ask(&known.orders, Order::Leave).await;
+    }
 }
 
-struct Held<D> {
-    json: Value,
-    bytes: usize,
-    delivery: Option<D>,
+/// Ends a session, and says whether the broker has taken that.
+async fn leave(session: Session, forget: bool, answer: Answer<()>) {
+    let left = session.leave(forget).await;
+    // A client that has gone needs no answer.
+    let _ = answer.send(if left { Ok(()) } else { Err(QueueError::Gone) });
 }
 
-impl<D> Shelf<D> {
-    fn new(run: u64) -> Self {
-        Self { run, acknowledged: 0, messages: VecDeque::new(), bytes: 0 }
+/// Opens the session of a queue with the filters of a request. A queue that is not there is made where there are
+/// filters, and is forgotten again unless the broker grants all of them.
+async fn open(opening: Opening, filters: Vec<TopicFilterBuf>, qos: QoS) -> Result<(Session, Vec<Message>), QueueError> {
+    let mut session = Session::open(opening).await.map_err(QueueError::Broker)?;
+    let is_new = !session.is_resumed();
+    if is_new && filters.is_empty() {
+        session.leave(true).await;
+        return Err(QueueError::Missing);
     }
-
-    fn put(&mut self, json: Value, bytes: usize, delivery: Option<D>) {
-        self.bytes += bytes;
-        self.messages.push_back(Held { json, bytes, delivery });
-    }
-
-    /// The first messages, and the cursor behind them.
-    fn page(&self, max: usize) -> Value {
-        let messages: Vec<&Value> = self.messages.iter().take(max).map(|held| &held.json).collect();
-        let number = self.acknowledged + messages.len() as u64;
-        json!({ "cursor": Cursor { run: self.run, number }.text(), "messages": messages })
-    }
-
-    /// Takes the messages up to a cursor off the shelf. One that is acknowledged again changes nothing.
-    fn acknowledge(&mut self, cursor: Cursor) -> Result<Vec<D>, QueueError> {
-        if cursor.run != self.run {
-            return Err(QueueError::Stale);
+    let (early, granted) = subscribe(&mut session, filters, qos).await;
+    match granted {
+        Ok(()) => Ok((session, early)),
+        Err(error) => {
+            session.leave(is_new).await;
+            Err(error)
         }
-        if cursor.number > self.acknowledged + self.messages.len() as u64 {
-            return Err(QueueError::Unknown);
+    }
+}
+
+/// Subscribes to filters; the messages that have come before the broker's answer, and whether it grants all filters.
+/// Retained messages come with filters that are new.
+pub(crate) async fn subscribe(
+    session: &mut Session,
+    filters: Vec<TopicFilterBuf>,
+    qos: QoS,
+) -> (Vec<Message>, Result<(), QueueError>) {
+    if filters.is_empty() {
+        return (Vec::new(), Ok(()));
+    }
+    let names: Vec<String> = filters.iter().map(|filter| filter.as_str().to_owned()).collect();
+    let asked = session.subscribe_all(filters, qos, RetainHandling::SendIfNew);
+    match tokio::time::timeout(SUBSCRIBE_TIMEOUT, asked).await {
+        Ok(Ok((outcomes, early))) => {
+            let refused = names.into_iter().zip(outcomes).find(|(_, outcome)| outcome.code.is_error());
+            (early, refused.map_or(Ok(()), |(name, outcome)| Err(QueueError::Filter(name, outcome))))
         }
-        let count = usize::try_from(cursor.number.saturating_sub(self.acknowledged)).unwrap_or(usize::MAX);
-        let taken: Vec<Held<D>> = self.messages.drain(..count).collect();
-        self.acknowledged += taken.len() as u64;
-        self.bytes -= taken.iter().map(|held| held.bytes).sum::<usize>();
-        Ok(taken.into_iter().filter_map(|held| held.delivery).collect())
+        Ok(Err(failure)) => (Vec::new(), Err(QueueError::Broker(failure))),
+        Err(_) => (Vec::new(), Err(QueueError::Gone)),
     }
 }
 
@@ -231,18 +314,14 @@ impl Keeper {
             self.answer_poll();
             let wake_at = self.poll.as_ref().map_or(idle_at, |poll| poll.until);
             tokio::select! {
-                event = self.session.next(), if self.shelf.bytes < MAX_HELD_BYTES => if self.take(event) {
+                event = self.session.next_if(!self.shelf.is_full()) => if self.take(event) {
                     return;
                 },
                 order = orders.recv() => {
                     idle_at = Instant::now() + IDLE;
                     match order {
-                        Some(Order::Delete(answer)) => {
-                            self.session.leave(true).await;
-                            // A client that has gone needs no answer.
-                            let _ = answer.send(Ok(()));
-                            return;
-                        }
+                        Some(Order::Delete(answer)) => return leave(self.session, true, answer).await,
+                        Some(Order::Leave(answer)) => return leave(self.session, false, answer).await,
                         Some(order) => self.carry_out(order).await,
                         None => break,
                     }
@@ -257,7 +336,8 @@ impl Keeper {
     }
 
     /// Takes an event, and what else has come with it; true when the session has ended.
-    fn take(&mut self, event: Event) -> bool {
+    fn take(&mut self, event: Option<Event>) -> bool {
+        let Some(event) = event else { return true };
         let mut next = Some(event);
         while let Some(event) = next {
             match event {
@@ -271,15 +351,15 @@ impl Keeper {
     }
 
     fn put(&mut self, message: &Message) {
-        let bytes = message.payload.len() + message.topic.as_str().len();
-        self.shelf.put(Value::Object(object(message)), bytes, message.delivery);
+        self.shelf.put(Value::Object(object(message)).to_string(), message.delivery);
     }
 
     async fn carry_out(&mut self, order: Order) {
         match order {
             Order::Poll(poll) => {
-                let acknowledged = poll.acknowledged.map_or(Ok(()), |cursor| self.acknowledge(cursor));
-                if let Err(error) = acknowledged {
+                if let Some(cursor) = poll.acknowledged
+                    && let Err(error) = self.acknowledge(cursor).await
+                {
                     let _ = poll.answer.send(Err(error));
                     return;
                 }
@@ -288,40 +368,31 @@ impl Keeper {
                     let _ = earlier.answer.send(Ok(self.shelf.page(0)));
                 }
             }
-            Order::Acknowledge(cursor, answer) => drop(answer.send(self.acknowledge(cursor))),
-            Order::Subscribe(filters, answer) => drop(answer.send(self.subscribe(filters).await)),
-            Order::Delete(_) => {}
+            Order::Acknowledge(cursor, answer) => {
+                let acknowledged = self.acknowledge(cursor).await;
+                let _ = answer.send(acknowledged);
+            }
+            Order::Subscribe(filters, answer) => {
+                let (early, granted) = subscribe(&mut self.session, filters, QoS::AtLeastOnce).await;
+                early.iter().for_each(|message| self.put(message));
+                let _ = answer.send(granted);
+            }
+            Order::Delete(_) | Order::Leave(_) => {}
         }
     }
 
-    fn acknowledge(&mut self, cursor: Cursor) -> Result<(), QueueError> {
+    /// Acknowledges up to a cursor. It succeeds when the broker can read the acknowledgements.
+    async fn acknowledge(&mut self, cursor: Cursor) -> Result<(), QueueError> {
         for delivery in self.shelf.acknowledge(cursor)? {
             self.session.acknowledge(delivery);
         }
-        self.session.flush();
-        Ok(())
-    }
-
-    async fn subscribe(&mut self, filters: Vec<TopicFilterBuf>) -> Result<(), QueueError> {
-        for filter in filters {
-            let name = filter.as_str().to_owned();
-            let (outcome, early) =
-                self.session.subscribe(filter, QoS::AtLeastOnce, true).await.map_err(QueueError::Broker)?;
-            for message in &early {
-                self.put(message);
-            }
-            if outcome.code.is_error() {
-                return Err(QueueError::Filter(name, outcome));
-            }
-        }
-        Ok(())
+        if self.session.hand_over().await { Ok(()) } else { Err(QueueError::Gone) }
     }
 
     /// Answers the request that waits, when there is a message or its time is over.
     fn answer_poll(&mut self) {
-        let is_due = |poll: &mut Poll| {
-            !self.shelf.messages.is_empty() || Instant::now() >= poll.until || poll.answer.is_closed()
-        };
+        let is_due =
+            |poll: &mut Poll| !self.shelf.is_empty() || Instant::now() >= poll.until || poll.answer.is_closed();
         if let Some(poll) = self.poll.take_if(is_due) {
             let _ = poll.answer.send(Ok(self.shelf.page(poll.max)));
         }
@@ -329,46 +400,4 @@ impl Keeper {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shelf() -> Shelf<u8> {
-        let mut shelf = Shelf::new(0xab);
-        for number in 1..=3 {
-            shelf.put(number.into(), 10, Some(number));
-        }
-        shelf
-    }
-
-    #[test]
-    fn messages_stay_until_their_cursor_is_acknowledged() {
-        let mut shelf = shelf();
-        assert_eq!(shelf.page(2), json!({ "cursor": "ab-2", "messages": [1, 2] }));
-        assert_eq!(shelf.page(2), json!({ "cursor": "ab-2", "messages": [1, 2] }));
-        let cursor = Cursor::read("ab-2").unwrap();
-        assert_eq!(shelf.acknowledge(cursor), Ok(vec![1, 2]));
-        assert_eq!((shelf.acknowledge(cursor), shelf.bytes), (Ok(vec![]), 10));
-        assert_eq!(shelf.page(9), json!({ "cursor": "ab-3", "messages": [3] }));
-        assert_eq!(shelf.acknowledge(Cursor::read("ab-3").unwrap()), Ok(vec![3]));
-        assert_eq!(shelf.page(9), json!({ "cursor": "ab-3", "messages": [] }));
-    }
-
-    #[test]
-    fn a_cursor_of_another_run_acknowledges_nothing() {
-        let mut shelf = shelf();
-        assert_eq!(shelf.acknowledge(Cursor::read("ac-1").unwrap()), Err(QueueError::Stale));
-        assert_eq!(shelf.acknowledge(Cursor::read("ab-4").unwrap()), Err(QueueError::Unknown));
-        assert_eq!(shelf.page(9)["messages"], json!([1, 2, 3]));
-        for text in ["", "ab", "ab-", "-1", "xy-1", "ab--1"] {
-            assert_eq!(Cursor::read(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn two_queues_never_have_one_session() {
-        let id =
-            |user: &str, name: &str| QueueId { tenant: 0, user: user.to_owned(), name: name.to_owned() }.client_id();
-        assert_ne!(id("a/b", "c"), id("a", "b-c"));
-        assert_eq!(id("ann", "in"), "http-queue/ann/in");
-    }
-}
+mod tests;

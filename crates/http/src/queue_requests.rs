@@ -12,12 +12,12 @@ use hyper::{HeaderMap, Method, Request, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tidegate_client::{Message, QoS, TopicFilterBuf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::answer::{Answer, bad, empty, json, length, not_allowed, not_let_in, outcome, wrong};
+use crate::answer::{Answer, bad, empty, json, json_text, length, not_allowed, not_let_in, outcome, wrong};
 use crate::counters::Way;
-use crate::queue::{Answer as To, Cursor, MAX_PAGE, Order, Poll, QueueError, QueueId};
+use crate::queue::{Access, Cursor, MAX_PAGE, Order, Place, Poll, QueueError, QueueId, ask, subscribe};
 use crate::session::{Session, Term};
 use crate::socket::{self, Subscription};
 use crate::visitor::{Visitor, query};
@@ -111,32 +111,29 @@ impl Visitor {
         match *request.method() {
             Method::PUT if parameters.filters.is_empty() => bad("a queue needs a `filter`"),
             Method::PUT => {
-                let (orders, is_new) = self.held(&id, request.headers(), &parameters.filters).await?;
-                if !is_new {
-                    asked(&orders, |answer| Order::Subscribe(parameters.filters, answer)).await?;
-                }
+                self.held(&id, request.headers(), parameters.filters).await?;
                 Ok(json(StatusCode::OK, &json!({ "queue": name })))
             }
             Method::POST => {
                 let Some(cursor) = parameters.acknowledged else { return bad("`ack` is the cursor of an answer") };
-                let (orders, _) = self.held(&id, request.headers(), &[]).await?;
-                asked(&orders, |answer| Order::Acknowledge(cursor, answer)).await?;
+                let orders = self.held(&id, request.headers(), Vec::new()).await?;
+                ask(&orders, |answer| Order::Acknowledge(cursor, answer)).await.map_err(refusal)?;
                 Ok(json(StatusCode::OK, &json!({ "queue": name })))
             }
             Method::DELETE => {
-                let (orders, _) = self.held(&id, request.headers(), &[]).await?;
-                asked(&orders, Order::Delete).await?;
+                let orders = self.held(&id, request.headers(), Vec::new()).await?;
+                ask(&orders, Order::Delete).await.map_err(refusal)?;
                 Ok(empty(StatusCode::NO_CONTENT))
             }
             _ => {
-                let (orders, _) = self.held(&id, request.headers(), &parameters.filters).await?;
-                let Parameters { wait, max, acknowledged, .. } = parameters;
+                let Parameters { filters, wait, max, acknowledged, .. } = parameters;
+                let orders = self.held(&id, request.headers(), filters).await?;
                 let until = Instant::now() + wait.unwrap_or(WAIT);
                 let max = max.unwrap_or(MAX_PAGE);
-                let page = asked(&orders, |answer| Order::Poll(Poll { acknowledged, max, until, answer })).await?;
-                let answer = json(StatusCode::OK, &page);
-                let count = page["messages"].as_array().map_or(0, Vec::len);
-                self.counters.count_sent(Way::Queue, count, length(&answer));
+                let poll = |answer| Order::Poll(Poll { acknowledged, max, until, answer });
+                let page = ask(&orders, poll).await.map_err(refusal)?;
+                let answer = json_text(StatusCode::OK, page.json);
+                self.counters.count_sent(Way::Queue, page.count, length(&answer));
                 Ok(answer)
             }
         }
@@ -153,45 +150,27 @@ impl Visitor {
         Ok(QueueId { tenant: who.tenant, user, name: name.to_owned() })
     }
 
-    /// The task of a queue, and whether the queue is new: one that is not there is made, where there are filters.
+    /// The task of a queue, subscribed to the filters. A queue that is not there is made, where there are filters.
     async fn held(
         &self,
         id: &QueueId,
         headers: &HeaderMap,
-        filters: &[TopicFilterBuf],
-    ) -> Result<(mpsc::Sender<Order>, bool), Box<Answer>> {
-        if let Some(orders) = self.queues.find(id) {
-            return Ok((orders, false));
-        }
-        self.queues.check_room(id).map_err(refusal)?;
-        let session = self.kept(id, headers, !filters.is_empty()).await?;
-        let is_new = !session.is_resumed();
-        let orders = self.queues.hold(id.clone(), session, (self.counters.hold_queue(), self.stop.clone()));
-        if is_new && let Err(refused) = asked(&orders, |answer| Order::Subscribe(filters.to_vec(), answer)).await {
-            asked(&orders, Order::Delete).await?;
-            return Err(refused);
-        }
-        Ok((orders, is_new))
-    }
-
-    /// The session of a queue; a new one only if it may be.
-    async fn kept(&self, id: &QueueId, headers: &HeaderMap, may_be_new: bool) -> Result<Session, Box<Answer>> {
-        let credentials = self.credentials(headers)?;
-        let term = Term::Kept { client_id: id.client_id(), expiry: QUEUE_EXPIRY };
-        let opened = Session::open(Arc::clone(&self.gateway), self.caller(&credentials), &credentials, term).await;
-        let session = opened.map_err(|failure| refusal(QueueError::Broker(failure)))?;
-        if session.is_resumed() || may_be_new {
-            return Ok(session);
-        }
-        session.leave(true).await;
-        Err(refusal(QueueError::Missing))
+        filters: Vec<TopicFilterBuf>,
+    ) -> Result<mpsc::Sender<Order>, Box<Answer>> {
+        let access = Access { listener: self.listener, credentials: self.credentials(headers)? };
+        let place = self.queues.place(id).map_err(refusal)?;
+        let opening = self.opening(&access.credentials, kept(id));
+        let around = (self.counters.hold_queue(), self.stop.clone());
+        // It goes on when the request is given up, so no queue stays without its subscriptions.
+        let attending = tokio::spawn(place.attend((access, opening), filters, around));
+        attending.await.unwrap_or(Err(QueueError::Gone)).map_err(refusal)
     }
 
     /// Subscribes over a WebSocket.
     pub(crate) async fn socket(&self, request: &mut Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let accepted = handshake(request).or_else(bad)?;
         let parameters = Parameters::of(query(request)?, &["filter", "qos", "ack", "queue"]).or_else(bad)?;
-        let (session, early) = self.subscribed(&parameters, request.headers()).await?;
+        let (session, early, queue) = self.subscribed(&parameters, request.headers()).await?;
         let subscription = Subscription::new(parameters.is_automatic);
         let (upgrade, stop) = (hyper::upgrade::on(&mut *request), self.stop.clone());
         let (place, peer, held) = (Arc::clone(&self.place), self.peer, self.counters.hold_websocket());
@@ -200,7 +179,7 @@ impl Visitor {
             if let Err(error) = socket::serve(TokioIo::new(stream), session, early, (subscription, &held), stop).await {
                 tracing::debug!(%peer, %error, "WebSocket ended");
             }
-            drop(place);
+            drop((place, queue));
         });
         let mut answer = empty(StatusCode::SWITCHING_PROTOCOLS);
         let headers = answer.headers_mut();
@@ -213,47 +192,40 @@ impl Visitor {
         Ok(answer)
     }
 
-    /// A session with the subscriptions of a request, and the messages that have come already.
+    /// A session with the subscriptions of a request, the messages that have come already, and the place of the queue.
     async fn subscribed(
         &self,
         parameters: &Parameters,
         headers: &HeaderMap,
-    ) -> Result<(Session, Vec<Message>), Box<Answer>> {
-        let filters = &parameters.filters;
-        let mut session = match &parameters.queue {
-            Some(name) => {
-                let id = self.queue_id(name, headers).await?;
-                self.kept(&id, headers, !filters.is_empty()).await?
-            }
-            None if filters.is_empty() => return bad("a subscription needs a `filter` or a `queue`"),
-            None => self.taken(headers).await?,
-        };
-        let mut early = Vec::new();
-        if session.is_resumed() {
-            return Ok((session, early));
+    ) -> Result<(Session, Vec<Message>, Option<Arc<Place>>), Box<Answer>> {
+        let (filters, qos) = (&parameters.filters, parameters.qos.unwrap_or(QoS::AtLeastOnce));
+        if let Some(name) = &parameters.queue {
+            let id = self.queue_id(name, headers).await?;
+            let place = self.queues.place(&id).map_err(refusal)?;
+            let opening = self.opening(&self.credentials(headers)?, kept(&id));
+            // It goes on when the request is given up, so no queue stays without its subscriptions.
+            let taking = tokio::spawn(Arc::clone(&place).take(opening, filters.clone(), qos));
+            let (session, early) = taking.await.unwrap_or(Err(QueueError::Gone)).map_err(refusal)?;
+            return Ok((session, early, Some(place)));
         }
-        let is_kept = parameters.queue.is_some();
-        for filter in filters {
-            let qos = parameters.qos.unwrap_or(QoS::AtLeastOnce);
-            match session.subscribe(filter.clone(), qos, true).await {
-                Ok((granted, messages)) if !granted.code.is_error() => early.extend(messages),
-                Ok((refused, _)) => {
-                    session.leave(is_kept).await;
-                    return Err(refusal(QueueError::Filter(filter.as_str().to_owned(), refused)));
-                }
-                Err(failure) => return Err(Box::new(not_let_in(failure))),
+        if filters.is_empty() {
+            return bad("a subscription needs a `filter` or a `queue`");
+        }
+        let mut session = self.taken(headers).await?;
+        let (early, granted) = subscribe(&mut session, filters.clone(), qos).await;
+        match granted {
+            Ok(()) => Ok((session, early, None)),
+            Err(error) => {
+                session.leave(false).await;
+                Err(refusal(error))
             }
         }
-        Ok((session, early))
     }
 }
 
-/// Sends an order to the task of a queue, and waits for the answer.
-async fn asked<T>(orders: &mpsc::Sender<Order>, order: impl FnOnce(To<T>) -> Order) -> Result<T, Box<Answer>> {
-    let (answer, answered) = oneshot::channel();
-    // An order that is not taken is answered by the end of its channel.
-    let _ = orders.send(order(answer)).await;
-    answered.await.unwrap_or(Err(QueueError::Gone)).map_err(refusal)
+/// The session of a queue.
+fn kept(id: &QueueId) -> Term {
+    Term::Kept { client_id: id.client_id(), expiry: QUEUE_EXPIRY }
 }
 
 /// The answer to a request for a queue that fails.

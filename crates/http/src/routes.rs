@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::Value;
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use crate::answer::{
     self, Answer, Body, allow, bad, bad_request, confine, json, not_allowed, not_let_in, outcome, published, wrong,
@@ -117,7 +118,7 @@ impl Visitor {
         let fields = Fields::of(request.headers(), &query(&request)?).or_else(bad)?;
         let headers = request.headers().clone();
         self.admit(&headers).await?;
-        let body = self.body(request.into_body()).await?;
+        let (body, _room) = self.body(request.into_body()).await?;
         let message = fields.message(topic, body.into()).or_else(bad)?;
         let outcomes = self.send(&headers, vec![message]).await?;
         let Some((status, value)) = outcomes.first() else { return bad("there is no message") };
@@ -127,7 +128,7 @@ impl Visitor {
     async fn publish_batch(&self, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let headers = request.headers().clone();
         self.admit(&headers).await?;
-        let body = self.body(request.into_body()).await?;
+        let (body, _room) = self.body(request.into_body()).await?;
         let messages = batch::read(&body).or_else(bad)?;
         let answers = self.send(&headers, messages).await?;
         let all = answers.iter().all(|(status, _)| status.is_success());
@@ -178,24 +179,43 @@ impl Visitor {
         Ok(answer)
     }
 
-    async fn body(&self, body: Incoming) -> Result<Bytes, Box<Answer>> {
+    /// Reads a body. Its memory counts until the result is dropped.
+    async fn body(&self, body: Incoming) -> Result<(Bytes, BodyPlace<'_>), Box<Answer>> {
         let too_large = || {
             let why = format!("a body has {} bytes at most", self.max_body);
             Err(Box::new(wrong(StatusCode::PAYLOAD_TOO_LARGE, why)))
         };
-        // It is never closed. A body that waits is held back by the flow control of HTTP/2.
-        let _permit = self.bodies.acquire().await;
+        let length = body.size_hint().exact();
+        if length.is_some_and(|length| length > self.max_body as u64) {
+            return too_large();
+        }
+        // A body that waits is held back by the flow control of HTTP/2.
+        let place = async {
+            Some(BodyPlace {
+                _of_connection: self.bodies.acquire().await.ok()?,
+                _of_listener: self.body_room.take(length).await?,
+            })
+        };
+        let Ok(Some(place)) = tokio::time::timeout(BODY_TIMEOUT, place).await else {
+            return Err(Box::new(wrong(StatusCode::SERVICE_UNAVAILABLE, "too many bodies wait for the broker")));
+        };
         match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, self.max_body).collect()).await {
             Ok(Ok(collected)) => {
                 let bytes = collected.to_bytes();
                 self.counters.count_body(bytes.len());
-                Ok(bytes)
+                Ok((bytes, place))
             }
             Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
             Ok(Err(error)) => bad(format!("the body cannot be read: {error}")),
             Err(_) => Err(Box::new(wrong(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))),
         }
     }
+}
+
+/// The places of a body at its connection and at its listener.
+struct BodyPlace<'a> {
+    _of_connection: SemaphorePermit<'a>,
+    _of_listener: OwnedSemaphorePermit,
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::body_room::BodyRoom;
 use crate::counters::Counters;
 use crate::queue::Queues;
 use crate::versions::{HttpVersion, serve, with_alpn};
@@ -26,6 +27,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Histories that are read at once. Each takes a thread that questions to shards need, too.
 const MAX_READINGS: usize = 1;
+/// Sessions of a listener for each connection that it may have: that of requests, and that of a stream of events, a
+/// WebSocket, a wait or a queue. Requests that need another one are answered with 503.
+const SESSIONS_PER_CONNECTION: usize = 2;
 /// Threads for questions to shards; further ones wait.
 const WORKERS: usize = 4;
 
@@ -83,7 +87,7 @@ impl Running {
         &self.addresses
     }
 
-    /// What its listeners have counted.
+    /// The numbers of its listeners.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
@@ -110,6 +114,8 @@ struct Door {
     settings: DoorSettings,
     origins: Arc<[String]>,
     places: Arc<Semaphore>,
+    sessions: Arc<Semaphore>,
+    body_room: Arc<BodyRoom>,
 }
 
 /// What all connections share.
@@ -130,7 +136,14 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
     for settings in doors {
         let places = Arc::new(Semaphore::new(settings.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
-        let door = Arc::new(Door { origins: settings.origins.clone().into(), settings, places });
+        let sessions = settings.max_connections.saturating_mul(SESSIONS_PER_CONNECTION);
+        let door = Arc::new(Door {
+            origins: settings.origins.clone().into(),
+            places,
+            sessions: Arc::new(Semaphore::new(sessions.clamp(1, Semaphore::MAX_PERMITS))),
+            body_room: Arc::new(BodyRoom::new(settings.max_body)),
+            settings,
+        });
         let mut port = 0;
         for mut address in door.settings.addresses.clone() {
             if address.port() == 0 {
@@ -227,6 +240,8 @@ async fn accept(
             session: Mutex::new(None),
             queues: Arc::clone(&shared.queues),
             readings: Arc::clone(&shared.readings),
+            sessions: Arc::clone(&door.sessions),
+            body_room: Arc::clone(&door.body_room),
             counters: Arc::clone(&shared.counters),
             bodies: Semaphore::new(MAX_BODIES),
             place: Arc::new(place),

@@ -11,7 +11,9 @@ use tidegate_client::{
     PublishError, PublishToken, QoS, ReasonCode, RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf,
     Version,
 };
+use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{Caller, Gateway};
 
@@ -24,6 +26,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the broker may take to answer DISCONNECT.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the broker may take to read acknowledgements.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The event of a socket that says only that the other side has closed it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOSED: Interest = Interest::PRIORITY;
+/// Other systems have no such event: there the end shows with the next read.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOSED: Interest = Interest::ERROR;
 
 /// The credentials of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +51,8 @@ pub(crate) enum Failure {
     Closed,
     /// The request cannot be sent to this broker.
     Invalid(String),
+    /// The listener has as many sessions as it may have.
+    TooMany,
 }
 
 impl From<Disconnected> for Failure {
@@ -82,6 +94,16 @@ pub(crate) enum Term {
     },
 }
 
+/// What a session is opened with.
+pub(crate) struct Opening {
+    pub(crate) gateway: Arc<dyn Gateway>,
+    pub(crate) caller: Caller,
+    pub(crate) credentials: Credentials,
+    pub(crate) term: Term,
+    /// Bounds the sessions of the listener.
+    pub(crate) sessions: Arc<Semaphore>,
+}
+
 /// A connected client.
 pub(crate) struct Session {
     client: Client,
@@ -98,6 +120,8 @@ pub(crate) struct Session {
 struct Stay {
     gateway: Arc<dyn Gateway>,
     client_id: String,
+    /// The place of the session at the listener.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Stay {
@@ -114,12 +138,9 @@ fn new_client_id() -> String {
 
 impl Session {
     /// Connects to the broker.
-    pub(crate) async fn open(
-        gateway: Arc<dyn Gateway>,
-        caller: Caller,
-        credentials: &Credentials,
-        term: Term,
-    ) -> Result<Self, Failure> {
+    pub(crate) async fn open(opening: Opening) -> Result<Self, Failure> {
+        let Opening { gateway, caller, credentials, term, sessions } = opening;
+        let permit = sessions.try_acquire_owned().map_err(|_| Failure::TooMany)?;
         let broken = |error: io::Error| Failure::Invalid(error.to_string());
         let (kept, expiry) = match term {
             Term::Connection => (None, None),
@@ -130,7 +151,7 @@ impl Session {
         // Its result leaves the gateway also when nothing waits for it any more.
         let connecting = tokio::task::spawn_blocking(move || {
             let (client_id, stream) = gateway.connect(&caller, &draw)?;
-            let stay = Stay { gateway, client_id };
+            let stay = Stay { gateway, client_id, _permit: permit };
             stream.set_nonblocking(true)?;
             Ok((stay, stream))
         });
@@ -143,8 +164,8 @@ impl Session {
         // The HTTP server ends silent connections, so the session needs no keep alive.
         options.keep_alive = 0;
         options.connect_timeout = CONNECT_TIMEOUT;
-        options.username.clone_from(&credentials.user_name);
-        options.password.clone_from(&credentials.password);
+        options.username = credentials.user_name;
+        options.password = credentials.password;
         options.acknowledgement = Acknowledgement::Manual;
         options.properties.receive_maximum = NonZeroU16::new(WINDOW);
         let client = Client::new(options, Instant::now());
@@ -196,15 +217,63 @@ impl Session {
         while self.write() {}
     }
 
-    /// Ends the connection. With `forget` the broker forgets the session, too.
-    pub(crate) async fn leave(mut self, forget: bool) {
+    /// Waits until the broker closes the socket. It reads nothing.
+    async fn closed(&self) {
+        // An error of the socket is its end, too.
+        while self.stream.ready(CLOSED).await.is_ok_and(|ready| !ready.is_read_closed()) {}
+    }
+
+    /// The next event. While `reads` is false, nothing is read from the broker; then the only news is `None`, the end
+    /// of the connection. It may be dropped at any time, and nothing is lost.
+    pub(crate) async fn next_if(&mut self, reads: bool) -> Option<Event> {
+        if reads {
+            return Some(self.next().await);
+        }
+        loop {
+            while self.write() {}
+            let writes = !self.client.output().is_empty();
+            tokio::select! {
+                () = self.closed() => {
+                    self.client.handle_closed();
+                    self.over = true;
+                    return None;
+                }
+                _ = self.stream.writable(), if writes => {}
+            }
+        }
+    }
+
+    /// Writes the pending packets; whether the broker can read all of them.
+    pub(crate) async fn hand_over(&mut self) -> bool {
+        let written = async {
+            while self.client.is_connected() && !self.client.output().is_empty() {
+                if !self.write() {
+                    tokio::select! {
+                        () = self.closed() => return,
+                        _ = self.stream.writable() => {}
+                    }
+                }
+            }
+        };
+        let in_time = tokio::time::timeout(READ_TIMEOUT, written).await.is_ok();
+        let is_closed = tokio::select! {
+            biased;
+            () = self.closed() => true,
+            () = std::future::ready(()) => false,
+        };
+        in_time && !is_closed && !self.over && self.client.is_connected() && self.client.output().is_empty()
+    }
+
+    /// Ends the connection. With `forget` the broker forgets the session, too. Whether the broker has taken the packet
+    /// that says so.
+    pub(crate) async fn leave(mut self, forget: bool) -> bool {
         let request =
             DisconnectRequest { session_expiry_interval: forget.then_some(0), ..DisconnectRequest::default() };
-        if self.client.disconnect(Instant::now(), &request).is_err() {
-            return;
+        if self.over || self.client.disconnect(Instant::now(), &request).is_err() {
+            return false;
         }
         // The broker closes the socket when it has carried the packet out.
-        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.until_closed()).await;
+        matches!(tokio::time::timeout(LEAVE_TIMEOUT, self.until_closed()).await, Ok(Ok(())))
     }
 
     /// Writes the rest, and waits until the broker closes the socket.
@@ -319,9 +388,22 @@ impl Session {
         qos: QoS,
         retained: bool,
     ) -> Result<(Outcome, Vec<Message>), Failure> {
-        let retain_handling = if retained { RetainHandling::SendAtSubscribe } else { RetainHandling::DoNotSend };
+        let retained = if retained { RetainHandling::SendAtSubscribe } else { RetainHandling::DoNotSend };
+        let (mut outcomes, early) = self.subscribe_all(vec![filter], qos, retained).await?;
+        let outcome = outcomes.pop().unwrap_or(Outcome { code: ReasonCode::UnspecifiedError, why: None });
+        Ok((outcome, early))
+    }
+
+    /// Subscribes to all filters by one packet, so a session has all of them or none; an outcome for each.
+    pub(crate) async fn subscribe_all(
+        &mut self,
+        filters: Vec<TopicFilterBuf>,
+        qos: QoS,
+        retain_handling: RetainHandling,
+    ) -> Result<(Vec<Outcome>, Vec<Message>), Failure> {
         let options = SubscriptionOptions { qos, no_local: false, retain_as_published: true, retain_handling };
-        let request = SubscribeRequest { subscriptions: vec![(filter, options)], ..SubscribeRequest::default() };
+        let subscriptions = filters.into_iter().map(|filter| (filter, options)).collect();
+        let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
         let sent = self.client.subscribe(Instant::now(), &request);
         sent.map_err(|error| Failure::Invalid(error.to_string()))?;
         let mut early = Vec::new();
@@ -329,8 +411,8 @@ impl Session {
             match self.next().await {
                 Event::Message(message) => early.push(*message),
                 Event::Subscribed(answer) => {
-                    let code = answer.reason_codes.first().copied().unwrap_or(ReasonCode::UnspecifiedError);
-                    return Ok((Outcome { code, why: answer.reason_string }, early));
+                    let outcome = |code: &ReasonCode| Outcome { code: *code, why: answer.reason_string.clone() };
+                    return Ok((answer.reason_codes.iter().map(outcome).collect(), early));
                 }
                 Event::Disconnected(why) => return Err(why.into()),
                 _ => {}

@@ -10,12 +10,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::counters::{Held, Way};
+use crate::counters::{OpenCount, Way};
 use crate::message_json::object;
 use crate::session::Session;
 use crate::websocket::{CloseCode, Decoder, Frame, Opcode, put, put_close};
 
-/// Bytes that wait for the socket. Beyond it no more messages are read from the broker.
+/// Bytes that wait for the socket. Beyond it nothing more is read from the broker and from the client.
 const MAX_WAITING: usize = 1 << 20;
 /// Bytes that are read at once.
 const READ_SIZE: usize = 4 << 10;
@@ -26,8 +26,9 @@ const SILENT: Duration = Duration::from_secs(60);
 
 /// The messages of a subscription on their way to a client.
 pub(crate) struct Subscription<D> {
-    /// Bytes for the socket.
+    /// Bytes for the socket, and how many of them were written.
     out: Vec<u8>,
+    written: usize,
     decoder: Decoder,
     /// Whether a message counts as acknowledged when it is written to the socket.
     is_automatic: bool,
@@ -39,7 +40,33 @@ pub(crate) struct Subscription<D> {
 
 impl<D> Subscription<D> {
     pub(crate) fn new(is_automatic: bool) -> Self {
-        Self { out: Vec::new(), decoder: Decoder::default(), is_automatic, number: 0, unacknowledged: VecDeque::new() }
+        Self {
+            out: Vec::new(),
+            written: 0,
+            decoder: Decoder::default(),
+            is_automatic,
+            number: 0,
+            unacknowledged: VecDeque::new(),
+        }
+    }
+
+    /// Bytes that wait for the socket.
+    fn waiting(&self) -> &[u8] {
+        self.out.get(self.written..).unwrap_or_default()
+    }
+
+    /// Whether more may wait for the socket: then messages are taken from the broker, and bytes from the client.
+    fn has_room(&self) -> bool {
+        self.waiting().len() < MAX_WAITING
+    }
+
+    /// The socket has taken so many bytes. Those that are left move once, when they are fewer than the others.
+    fn advance(&mut self, count: usize) {
+        self.written += count;
+        if self.written * 2 >= self.out.len() {
+            self.out.drain(..self.written.min(self.out.len()));
+            self.written = 0;
+        }
     }
 
     /// Puts a message in; the delivery that is acknowledged with it.
@@ -55,23 +82,28 @@ impl<D> Subscription<D> {
         None
     }
 
-    /// Takes bytes of the client; the deliveries that they acknowledge, and whether the client closes.
+    /// Takes bytes of the client; the deliveries that they acknowledge, and whether the client closes. Of several pings
+    /// the last one is answered (RFC 6455, section 5.5.3).
     ///
     /// # Errors
     /// How and why the connection ends.
     fn take(&mut self, bytes: &[u8]) -> Result<(Vec<D>, bool), (CloseCode, &'static str)> {
         self.decoder.push(bytes);
-        let mut acknowledged = Vec::new();
-        loop {
+        let (mut acknowledged, mut ping) = (Vec::new(), None);
+        let closes = loop {
             match self.decoder.next() {
-                Ok(None) => return Ok((acknowledged, false)),
-                Ok(Some(Frame::Close)) => return Ok((acknowledged, true)),
-                Ok(Some(Frame::Ping(payload))) => put(&mut self.out, Opcode::Pong, &payload),
+                Ok(None) => break false,
+                Ok(Some(Frame::Close)) => break true,
+                Ok(Some(Frame::Ping(payload))) => ping = Some(payload),
                 Ok(Some(Frame::Pong)) => {}
                 Ok(Some(Frame::Message(text))) => acknowledged.extend(self.acknowledge(&text)?),
                 Err(code) => return Err((code, "")),
             }
+        };
+        if let Some(payload) = ping {
+            put(&mut self.out, Opcode::Pong, &payload);
         }
+        Ok((acknowledged, closes))
     }
 
     /// Takes `{"ack":N}`: all messages up to this number.
@@ -94,7 +126,7 @@ pub(crate) async fn serve(
     stream: impl AsyncRead + AsyncWrite,
     mut session: Session,
     early: Vec<Message>,
-    (mut subscription, held): (Subscription<Delivery>, &Held),
+    (mut subscription, held): (Subscription<Delivery>, &OpenCount),
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -104,14 +136,14 @@ pub(crate) async fn serve(
     }
     let (mut heard_at, mut beat_at) = (Instant::now(), Instant::now() + BEAT);
     let (code, why) = loop {
-        let has_output = !subscription.out.is_empty();
+        let (has_output, has_room) = (!subscription.waiting().is_empty(), subscription.has_room());
         tokio::select! {
-            event = session.next(), if subscription.out.len() < MAX_WAITING => match event {
+            event = session.next(), if has_room => match event {
                 Event::Message(message) => hand_on(&mut session, &mut subscription, &message, held),
                 Event::Disconnected(_) => break (CloseCode::Policy, "the broker has ended the session"),
                 _ => {}
             },
-            count = reader.read(&mut buffer) => {
+            count = reader.read(&mut buffer), if has_room => {
                 let count = count?;
                 if count == 0 {
                     return Ok(());
@@ -130,9 +162,9 @@ pub(crate) async fn serve(
                     Err(end) => break end,
                 }
             }
-            count = writer.write(&subscription.out), if has_output => match count? {
+            count = writer.write(subscription.waiting()), if has_output => match count? {
                 0 => return Ok(()),
-                count => drop(subscription.out.drain(..count)),
+                count => subscription.advance(count),
             },
             () = tokio::time::sleep_until(beat_at) => {
                 if heard_at.elapsed() > SILENT {
@@ -148,11 +180,11 @@ pub(crate) async fn serve(
         session.leave(false).await;
     }
     put_close(&mut subscription.out, code, why);
-    writer.write_all(&subscription.out).await?;
+    writer.write_all(subscription.waiting()).await?;
     writer.shutdown().await
 }
 
-fn hand_on(session: &mut Session, subscription: &mut Subscription<Delivery>, message: &Message, held: &Held) {
+fn hand_on(session: &mut Session, subscription: &mut Subscription<Delivery>, message: &Message, held: &OpenCount) {
     let before = subscription.out.len();
     if let Some(delivery) = subscription.put(object(message), message.delivery) {
         session.acknowledge(delivery);
@@ -202,5 +234,28 @@ mod tests {
         let mut subscription = Subscription::<()>::new(false);
         assert_eq!(subscription.take(&[0x89, 0x81, 0, 0, 0, 0, b'x', 0x88, 0x80, 0, 0, 0, 0]), Ok((vec![], true)));
         assert_eq!(subscription.out, b"\x8a\x01x");
+    }
+
+    #[test]
+    fn only_the_last_of_several_pings_is_answered() {
+        let mut subscription = Subscription::<()>::new(false);
+        let pings = [&[0x89, 0x81, 0, 0, 0, 0, b'x'][..], &[0x89, 0x81, 0, 0, 0, 0, b'y']].concat();
+        assert_eq!(subscription.take(&pings.repeat(500)), Ok((vec![], false)));
+        assert_eq!(subscription.waiting(), b"\x8a\x01y");
+    }
+
+    #[test]
+    fn bytes_that_wait_are_bounded_and_move_seldom() {
+        let mut subscription = Subscription::<()>::new(false);
+        put(&mut subscription.out, Opcode::Text, &vec![b'x'; MAX_WAITING]);
+        assert!(!subscription.has_room());
+        let before = subscription.out.len();
+        subscription.advance(100);
+        assert!(subscription.has_room());
+        assert_eq!((subscription.out.len(), subscription.waiting().len()), (before, before - 100));
+        subscription.advance(before / 2);
+        assert_eq!((subscription.written, subscription.out.len()), (0, before - 100 - before / 2));
+        subscription.advance(subscription.out.len());
+        assert!(subscription.waiting().is_empty() && subscription.out.is_empty());
     }
 }

@@ -11,13 +11,14 @@ use hyper::{HeaderMap, Request};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::answer::{Answer, bad, not_let_in};
+use crate::body_room::BodyRoom;
 use crate::counters::Counters;
 use crate::fields::parameters;
 use crate::queue::Queues;
-use crate::session::{Credentials, Session, Term};
+use crate::session::{Credentials, Failure, Opening, Session, Term};
 use crate::{Caller, Gateway, TlsSession};
 
-/// Bodies that are read at once on a connection.
+/// Bodies that are held at once for a connection, each until its messages are answered.
 pub(crate) const MAX_BODIES: usize = 4;
 
 /// One HTTP connection.
@@ -38,10 +39,14 @@ pub(crate) struct Visitor {
     /// The queues of all connections.
     pub(crate) queues: Arc<Queues>,
     pub(crate) counters: Arc<Counters>,
-    /// Bounds the bodies that are read at once.
+    /// Bounds the bodies that are held at once.
     pub(crate) bodies: Semaphore,
     /// Bounds the histories that are read at once on all connections.
     pub(crate) readings: Arc<Semaphore>,
+    /// Bounds the sessions of the listener.
+    pub(crate) sessions: Arc<Semaphore>,
+    /// Bounds the bodies that are held at once by all connections of the listener, KiB.
+    pub(crate) body_room: Arc<BodyRoom>,
     /// The place of the connection at the listener.
     pub(crate) place: Arc<OwnedSemaphorePermit>,
 }
@@ -75,9 +80,24 @@ impl Visitor {
         {
             return Ok((known, session));
         }
-        let gateway = Arc::clone(&self.gateway);
-        let session = Session::open(gateway, self.caller(&credentials), &credentials, Term::Connection).await;
+        let session = self.open(&credentials, Term::Connection).await;
         session.map(|session| (credentials, session)).map_err(|failure| Box::new(not_let_in(failure)))
+    }
+
+    /// Opens a session for these credentials.
+    pub(crate) async fn open(&self, credentials: &Credentials, term: Term) -> Result<Session, Failure> {
+        Session::open(self.opening(credentials, term)).await
+    }
+
+    /// What a session for these credentials is opened with.
+    pub(crate) fn opening(&self, credentials: &Credentials, term: Term) -> Opening {
+        Opening {
+            gateway: Arc::clone(&self.gateway),
+            caller: self.caller(credentials),
+            credentials: credentials.clone(),
+            term,
+            sessions: Arc::clone(&self.sessions),
+        }
     }
 
     /// The credentials of a request. An API key names its user.

@@ -78,8 +78,7 @@ impl Visitor {
     /// A session that gets each message of the topic.
     async fn ring(&self, headers: &HeaderMap, filter: TopicFilterBuf) -> Result<Session, Box<Answer>> {
         let credentials = self.credentials(headers)?;
-        let gateway = Arc::clone(&self.gateway);
-        let opened = Session::open(gateway, self.caller(&credentials), &credentials, Term::Connection).await;
+        let opened = self.open(&credentials, Term::Connection).await;
         let mut session = opened.map_err(|failure| Box::new(not_let_in(failure)))?;
         // The QoS of a retained message is that of its PUBLISH, so none is lowered.
         match session.subscribe(filter, QoS::ExactlyOnce, false).await {

@@ -92,6 +92,8 @@ pub(crate) fn put_close(out: &mut Vec<u8>, code: CloseCode, why: &str) {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     input: Vec<u8>,
+    /// Bytes of the input that were taken.
+    taken: usize,
     /// The message so far, when its last frame has not come.
     message: Option<Vec<u8>>,
 }
@@ -99,6 +101,8 @@ pub(crate) struct Decoder {
 impl Decoder {
     /// Takes bytes. Call [`Decoder::next`] until it has no more frames before the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.input.drain(..self.taken.min(self.input.len()));
+        self.taken = 0;
         self.input.extend_from_slice(bytes);
     }
 
@@ -134,7 +138,7 @@ impl Decoder {
 
     /// The first byte and the payload of the next frame, when it is complete.
     fn take_frame(&mut self) -> Result<Option<(u8, Vec<u8>)>, CloseCode> {
-        let [head, second, rest @ ..] = &self.input[..] else { return Ok(None) };
+        let [head, second, rest @ ..] = self.input.get(self.taken..).unwrap_or_default() else { return Ok(None) };
         // A client masks, and no extension was agreed on.
         if second & 0x80 == 0 || head & 0x70 != 0 {
             return Err(CloseCode::ProtocolError);
@@ -158,7 +162,7 @@ impl Decoder {
         let Some(masked) = rest.get(..length) else { return Ok(None) };
         let payload = masked.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
         let (head, left) = (*head, rest.len() - length);
-        self.input.drain(..self.input.len() - left);
+        self.taken = self.input.len() - left;
         Ok(Some((head, payload)))
     }
 }

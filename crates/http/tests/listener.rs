@@ -45,7 +45,7 @@ impl Gateway for Broker {
         Ok(self.message.clone())
     }
 
-    fn history(&self, _: &Caller, _: &str, _: &HistoryQuestion) -> Result<Vec<Value>, ReadError> {
+    fn history(&self, _: &Caller, _: &str, _: &HistoryQuestion, _: &dyn Fn() -> bool) -> Result<Vec<Value>, ReadError> {
         Err(ReadError::Missing)
     }
 

@@ -347,7 +347,7 @@ impl Shard {
                 match (&arrived, collecting) {
                     (Ok(_), Collecting::FromNodes(id)) => self.engine.begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => {
-                        OrchestratorMoves::of(&mut self.engine).begin_awaiting(id, partitions)
+                        OrchestratorMoves::of(&mut self.engine).begin_awaiting(id, partitions);
                     }
                     (Err(_), Collecting::InPieces(_)) => OrchestratorMoves::of(&mut self.engine).collect_nothing(),
                     _ => {}

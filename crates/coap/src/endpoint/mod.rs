@@ -261,7 +261,11 @@ impl Endpoint {
             self.wire.timers.remove(&(at, timer));
             match timer {
                 Timer::Acknowledge(job) => self.acknowledge(job),
-                Timer::Resend(peer, id) => self.send_again(peer, id),
+                Timer::Resend(peer, id) => {
+                    if self.wire.send_again(peer, id) {
+                        self.lose_observer(peer);
+                    }
+                }
                 Timer::Sweep => {
                     self.sweep();
                     self.wire.sweeps =
@@ -288,7 +292,7 @@ impl Endpoint {
         }
     }
 
-    /// What it has counted, and what it holds now.
+    /// The counters of the listener, and its present clients and sessions.
     pub fn counters(&self) -> Counters {
         let (clients, sessions) = (self.wire.peers.len() as u64, self.sessions.len() as u64);
         Counters { clients, sessions, ..self.wire.counters }

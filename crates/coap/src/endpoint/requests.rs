@@ -32,7 +32,10 @@ impl Endpoint {
         match decoded {
             Ok(message) => match message.kind {
                 Kind::Acknowledgement => self.acknowledged(peer, message.id),
-                Kind::Reset => self.refused(peer, message.id),
+                Kind::Reset => {
+                    self.stop_observing(peer, Named::Notification(message.id));
+                    self.acknowledged(peer, message.id);
+                }
                 Kind::Confirmable | Kind::NonConfirmable if message.code.is_request() => {
                     self.handle_request(peer, &message);
                 }

@@ -1,6 +1,7 @@
 //! Answers and confirmable messages on their way to clients [RFC 7252, 4].
 
 use super::peer::Progress;
+use super::wire::Wire;
 use super::{Endpoint, JobId, PeerId, Timer};
 use crate::answer::Answer;
 use crate::limits::{ACKNOWLEDGE_AFTER, MAX_RETRANSMIT};
@@ -32,41 +33,34 @@ impl Endpoint {
         self.wire.reply(job.peer, job.reply, answer);
     }
 
-    /// A confirmable message was not acknowledged in time.
-    pub(super) fn send_again(&mut self, peer: PeerId, id: u16) {
-        let now = self.wire.now;
-        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
-        let Some(sending) = known.sending.get_mut(&id).filter(|sending| sending.due <= now) else { return };
-        if sending.again == MAX_RETRANSMIT {
-            let notifies = sending.notifies.is_some();
-            known.sending.remove(&id);
-            self.wire.counters.unacknowledged += 1;
-            if notifies {
-                self.lose_observer(peer);
-            }
-            return;
-        }
-        sending.again += 1;
-        sending.wait *= 2;
-        sending.due = now + sending.wait;
-        let (due, datagram) = (sending.due, sending.datagram.clone());
-        self.wire.timers.insert((due, Timer::Resend(peer, id)));
-        self.wire.counters.repeated += 1;
-        self.wire.send(peer, datagram);
-    }
-
     /// A client has acknowledged a message.
     pub(super) fn acknowledged(&mut self, peer: PeerId, id: u16) {
         if let Some(sent) = self.wire.take_sent(peer, id) {
             self.notified(peer, &sent);
         }
     }
+}
 
-    /// A client has refused a message.
-    pub(super) fn refused(&mut self, peer: PeerId, id: u16) {
-        self.stop_observing(peer, super::observing::Named::Notification(id));
-        if let Some(sent) = self.wire.take_sent(peer, id) {
-            self.notified(peer, &sent);
+impl Wire {
+    /// Sends a confirmable message again that was not acknowledged in time. Returns whether the last repetition of a
+    /// notification was not acknowledged: the observer is lost.
+    pub(super) fn send_again(&mut self, peer: PeerId, id: u16) -> bool {
+        let now = self.now;
+        let Some(known) = self.peers.get_mut(&peer) else { return false };
+        let Some(sending) = known.sending.get_mut(&id).filter(|sending| sending.due <= now) else { return false };
+        if sending.again == MAX_RETRANSMIT {
+            let notifies = sending.notifies.is_some();
+            known.sending.remove(&id);
+            self.counters.unacknowledged += 1;
+            return notifies;
         }
+        sending.again += 1;
+        sending.wait *= 2;
+        sending.due = now + sending.wait;
+        let (due, datagram) = (sending.due, sending.datagram.clone());
+        self.timers.insert((due, Timer::Resend(peer, id)));
+        self.counters.repeated += 1;
+        self.send(peer, datagram);
+        false
     }
 }

@@ -228,7 +228,8 @@ pub fn histories(pipelines: &[Pipeline], sinks: &[Sink], tenant: &str) -> Vec<(P
         let own = sinks.filter(|sink| pipeline.to.0.contains(&sink.name));
         let place = |sink: &Sink| {
             let path = PathBuf::from(sink.path.as_deref().unwrap_or_default());
-            let history = HistorySettings { path, max_bytes: sink.max_bytes.0, max_age: sink.max_age };
+            let tenant = tenant.to_owned();
+            let history = HistorySettings { path, tenant, max_bytes: sink.max_bytes.0, max_age: sink.max_age };
             (history.folder(&pipeline.name), sink.max_age)
         };
         own.map(place).collect::<Vec<_>>()
@@ -284,7 +285,11 @@ impl Plan<'_> {
             let client_id = format!("{}.{name}", client_id_of(pipeline, &way));
             return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(client_id, &way))));
         }
-        sink.settings(&sink_client_id(&pipeline.name, name))
+        let mut settings = sink.settings(&sink_client_id(&pipeline.name, name))?;
+        if let SinkKind::History(history) = &mut settings.kind {
+            history.tenant = pipeline.tenant_name().to_owned();
+        }
+        Ok(settings)
     }
 
     fn letters_of(&self, pipeline: &Pipeline) -> Result<Option<SinkSettings>, PipelineError> {

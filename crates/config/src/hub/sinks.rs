@@ -102,9 +102,12 @@ impl Sink {
                 rotate_bytes: self.rotate_size.0,
                 rotate_time: self.rotate_time,
             }),
-            SinkType::History => {
-                SinkKind::History(HistorySettings { path, max_bytes: self.max_bytes.0, max_age: self.max_age })
-            }
+            SinkType::History => SinkKind::History(HistorySettings {
+                path,
+                tenant: String::new(),
+                max_bytes: self.max_bytes.0,
+                max_age: self.max_age,
+            }),
             SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings { path, table: self.table.clone(), timeout }),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })

@@ -1,6 +1,6 @@
 //! Rules that are made elsewhere and asked here.
 
-use tidegate_engine::{Access, ListenerSettings, Millis, Reason, Subject, TenantId};
+use tidegate_engine::{Access, ListenerSettings, Millis, Reason, Settings, Subject, TenantId};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::{Packet, PacketType, ReasonCode, SubscriptionOptions};
 
@@ -233,5 +233,36 @@ fn a_refusal_is_a_code_without_words_for_who_wants_none() {
         assert_eq!((ack.reason_code, ack.reason_string), (ReasonCode::NotAuthorized, None));
         let id = client.send_subscribe(&[("secret/1", SubscriptionOptions::new(AtMostOnce))], None);
         assert_eq!(client.expect_sub_ack(id), [ReasonCode::NotAuthorized]);
+    });
+}
+
+/// Allows filters through the first listener alone.
+#[derive(Debug)]
+struct FirstListener;
+
+impl Access for FirstListener {
+    fn may_publish(&self, _: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+        true
+    }
+
+    fn may_subscribe(&self, subject: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+        subject.listener.0 == 0
+    }
+}
+
+#[test]
+fn another_listener_has_the_rights_of_a_session_asked_again() {
+    let two = |settings: &mut Settings| settings.listeners.push(ListenerSettings::default());
+    everywhere_with(two, |world| {
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(FirstListener))));
+        }
+        let client = world.connect(v5("a").lasting());
+        client.subscribe("a", AtLeastOnce);
+        let same = world.connect(v5("a").lasting());
+        assert_eq!(world.gauges().subscriptions, 1);
+        let other = world.connect(v5("a").lasting().through(1));
+        assert_eq!(world.gauges().subscriptions, 0);
+        drop((client, same, other));
     });
 }

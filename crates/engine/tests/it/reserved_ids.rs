@@ -14,14 +14,26 @@ fn with_http(settings: &mut Settings) {
 #[test]
 fn client_ids_of_queues_are_for_http_listeners() {
     everywhere_with(with_http, |world| {
-        let queue = format!("{QUEUE_CLIENT_PREFIX}ann/orders");
+        let queue = format!("{QUEUE_CLIENT_PREFIX}/orders");
         let mqtt = world.try_connect(v5(&queue));
         mqtt.expect_refused(ReasonCode::ClientIdentifierNotValid);
         let mut web = world.try_connect(v5(&queue).through(1));
         web.expect_accepted();
-        let mut relayed = world.try_connect(v5(&format!("{queue}-2")).through(2));
-        relayed.expect_accepted();
         let mut other = world.try_connect(v5("http-7").through(1));
         other.expect_accepted();
     });
+}
+
+// A node takes relayed clients whose home it is alone, so here there is one node.
+#[test]
+fn a_queue_is_for_the_user_that_the_client_has_proven() {
+    let world = World::with(3, with_http);
+    for listener in [1, 2] {
+        for queue in ["ann/orders", "ann//orders", "orders"] {
+            let stranger = world.try_connect(v5(&format!("{QUEUE_CLIENT_PREFIX}{queue}")).through(listener));
+            stranger.expect_refused(ReasonCode::ClientIdentifierNotValid);
+        }
+        let mut owner = world.try_connect(v5(&format!("{QUEUE_CLIENT_PREFIX}/orders")).through(listener));
+        owner.expect_accepted();
+    }
 }

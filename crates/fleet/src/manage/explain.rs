@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::action::{Action, Kind, Outcome, Step};
-use super::judge::{Skew, Wish};
+use super::judge::{HottestMember, Wish};
 use super::machine::{Judged, Manager};
 use super::moment::Moment;
 use crate::level::Level;
@@ -50,7 +50,7 @@ pub(super) fn observation(manager: &Manager, now: Moment) -> Value {
 }
 
 /// How unevenly a level is loaded: its hottest member, and that one's load over the mean.
-pub(super) fn skew(skew: &Skew) -> Value {
+pub(super) fn skew(skew: &HottestMember) -> Value {
     let ratio = (skew.mean > 0.0).then(|| skew.load / skew.mean);
     json!({"hottest": skew.hottest, "load": skew.load, "mean": skew.mean, "ratio": ratio})
 }

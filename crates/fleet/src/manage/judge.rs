@@ -76,10 +76,10 @@ pub enum Wish {
     Shrink(u32),
 }
 
-/// How unevenly the members of a level are loaded.
+/// The member of a level with the highest load.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Skew {
-    /// The member with the highest load.
+pub struct HottestMember {
+    /// Its name.
     pub hottest: ResourceName,
     /// Its load, 1 being full.
     pub load: f64,
@@ -99,7 +99,7 @@ pub struct Verdict {
     /// Why, in parts.
     pub details: Value,
     /// How unevenly the members are loaded, where the loads of two or more are known.
-    pub skew: Option<Skew>,
+    pub skew: Option<HottestMember>,
 }
 
 /// Decides about one level. It is asked once per observation, and its wish is carried out unless the level has an

@@ -45,7 +45,7 @@ pub use decided_elsewhere::DecidedElsewhere;
 pub use history::{History, HistoryError};
 pub use homes::{HomePlace, HomesTable, HomesView, PARTITIONS};
 pub use journal::{Journal, JournalError};
-pub use judge::{Judge, LevelSeen, MemberSeen, Skew, Verdict, Wish};
+pub use judge::{HottestMember, Judge, LevelSeen, MemberSeen, Verdict, Wish};
 pub use machine::Manager;
 pub use moment::Moment;
 pub use policy::PolicyJudge;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::judge::{Judge, LevelSeen, MemberSeen, Skew, Verdict, Wish};
+use super::judge::{HottestMember, Judge, LevelSeen, MemberSeen, Verdict, Wish};
 use super::moment::Moment;
 use crate::decide::{Change, Decider, LevelObservation, Sla};
 use crate::load::{Cpu, Sample};
@@ -49,7 +49,7 @@ impl Judge for PolicyJudge {
             reason: decision.reason,
             skew: hottest.and_then(|hottest| {
                 let member = seen.members.get(hottest.index)?;
-                Some(Skew { hottest: member.name.clone(), load: hottest.load, mean: hottest.mean })
+                Some(HottestMember { hottest: member.name.clone(), load: hottest.load, mean: hottest.mean })
             }),
         }
     }

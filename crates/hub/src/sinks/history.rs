@@ -4,8 +4,9 @@
 //! oldest segments are deleted as wholes.
 
 use std::collections::{HashSet, VecDeque};
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,20 +22,24 @@ use crate::time::wall_clock;
 
 /// The ending of segments.
 const ENDING: &str = ".ndjson";
-/// Segments of a full history, about: as much of it is deleted at once.
+/// Segments of a full history at least: as much of it is deleted at once.
 const SEGMENTS: u64 = 16;
 /// Smallest segment that is finished, bytes.
 const MIN_SEGMENT: u64 = 64 << 10;
+/// Largest segment that is not finished, bytes. One batch may be larger.
+const MAX_SEGMENT: u64 = 16 << 20;
 /// Bytes of lines after which an answer has no more messages.
 const MAX_ANSWER: usize = 8 << 20;
-/// Bytes of a segment that are read at most.
-const MAX_READ: u64 = 1 << 30;
+/// Longest line that is read, bytes. A longer one is no part of an answer.
+const MAX_LINE: u64 = 64 << 20;
 
 /// Where a history is, and its bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistorySettings {
     /// The folder of all pipelines; each has one of its own within.
     pub path: PathBuf,
+    /// The name of the tenant whose messages these are; the default tenant has an empty one.
+    pub tenant: String,
     /// Bytes of one pipeline's history.
     pub max_bytes: u64,
     /// Age of its messages.
@@ -42,11 +47,25 @@ pub struct HistorySettings {
 }
 
 impl HistorySettings {
-    /// The folder of a pipeline.
+    /// The folder of a pipeline: no two tenants and no two pipelines have the same one.
     pub fn folder(&self, pipeline: &str) -> PathBuf {
-        let fits = |one: char| if one.is_alphanumeric() || "-_.".contains(one) { one } else { '_' };
-        self.path.join(format!("_{}", pipeline.chars().map(fits).collect::<String>()))
+        // Neither name has `@` after this.
+        self.path.join(format!("_{}@{}", file_name(pipeline), file_name(&self.tenant)))
     }
+}
+
+/// A name as a part of a file's name: bytes of other characters than letters, digits, `-`, `_` and `.` as in URLs.
+fn file_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to text does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }
 
 /// Writes the history of one pipeline.
@@ -64,7 +83,7 @@ impl HistorySink {
 
     /// The segment that is written, with room; a full one is finished.
     fn segment(&mut self) -> io::Result<&mut (File, u64)> {
-        let full = (self.settings.max_bytes / SEGMENTS).max(MIN_SEGMENT);
+        let full = (self.settings.max_bytes / SEGMENTS).clamp(MIN_SEGMENT, MAX_SEGMENT);
         let current = self.current.take().filter(|(_, bytes)| *bytes < full);
         let current = match current {
             Some(current) => current,
@@ -170,19 +189,21 @@ pub struct HistoryQuery {
     pub limit: usize,
 }
 
-/// Reads messages of several histories, the oldest first. `may` says whether a topic may be read.
+/// Reads messages of several histories, the oldest first. `may` says whether a topic may be read. `is_wanted` is asked
+/// before each segment; when it says no, the rest is not read.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// When a file cannot be read, or the answer is not wanted any more.
 pub fn read_history(
     histories: &[(PathBuf, Duration)],
     query: &HistoryQuery,
     may: &mut dyn FnMut(&str) -> bool,
+    is_wanted: &dyn Fn() -> bool,
 ) -> io::Result<Vec<Value>> {
     let mut all: Vec<Line> = Vec::new();
     for (folder, max_age) in histories {
         let oldest = wall_clock().saturating_sub(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
-        all.extend(read_one(folder, oldest, query, may)?);
+        all.extend(read_one(folder, oldest, query, (may, is_wanted))?);
     }
     // Stable: messages of one history keep their order.
     all.sort_by_key(|line| line.time);
@@ -221,7 +242,7 @@ fn read_one(
     folder: &Path,
     oldest: u64,
     query: &HistoryQuery,
-    may: &mut dyn FnMut(&str) -> bool,
+    (may, is_wanted): (&mut dyn FnMut(&str) -> bool, &dyn Fn() -> bool),
 ) -> io::Result<VecDeque<Line>> {
     let segments = match segments(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
@@ -239,9 +260,12 @@ fn read_one(
             break;
         }
         let Some((_, path)) = segments.get(at) else { break };
-        let mut part = lines(path, from, query, may)?;
+        if !is_wanted() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the answer is not wanted any more"));
+        }
         // A message that was written again after a crash is there once.
-        part.retain(|line| line.value["message_id"].as_str().is_none_or(|id| ids.insert(id.to_owned())));
+        let part = lines(path, from, query, (may, &ids))?;
+        ids.extend(part.iter().filter_map(|line| line.value["message_id"].as_str().map(str::to_owned)));
         if is_forward {
             found.extend(part);
         } else {
@@ -251,25 +275,60 @@ fn read_one(
     Ok(within(found, query))
 }
 
-/// The lines of a segment that are asked for. A line that was torn by a crash is left out.
-fn lines(path: &Path, from: u64, query: &HistoryQuery, may: &mut dyn FnMut(&str) -> bool) -> io::Result<Vec<Line>> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
+/// The first or the last lines of a segment that are asked for, without messages whose ids are known. A line that was
+/// torn by a crash is left out. No more lines are held than an answer has.
+fn lines(
+    path: &Path,
+    from: u64,
+    query: &HistoryQuery,
+    (may, known): (&mut dyn FnMut(&str) -> bool, &HashSet<String>),
+) -> io::Result<VecDeque<Line>> {
+    let mut found = VecDeque::new();
+    let mut file = match File::open(path) {
         // It was deleted meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        file => file?.take(MAX_READ).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        file => BufReader::new(file?),
     };
-    let mut found = Vec::new();
-    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let (length, Ok(line)) = (line.len(), serde_json::from_slice::<Value>(line)) else { continue };
+    let (mut text, mut bytes) = (Vec::new(), 0);
+    while next_line(&mut file, &mut text)? {
+        let (length, Ok(line)) = (text.len(), serde_json::from_slice::<Value>(&text)) else { continue };
         let Some(time) = line["time"].as_u64().filter(|time| *time >= from) else { continue };
         let Some(topic) = line["topic"].as_str() else { continue };
         let matches = query.filters.is_empty() || query.filters.iter().any(|filter| is_of(filter, topic));
-        if matches && may(topic) {
-            found.push(Line { time, bytes: length, value: line });
+        let is_known = line["message_id"].as_str().is_some_and(|id| known.contains(id));
+        if is_known || !matches || !may(topic) {
+            continue;
+        }
+        found.push_back(Line { time, bytes: length, value: line });
+        bytes += length;
+        if query.from.is_some() && (found.len() >= query.limit || bytes > MAX_ANSWER) {
+            break;
+        }
+        // The last ones are asked for: the first ones go.
+        while found.len() > query.limit || found.len() > 1 && bytes - first_bytes(&found) > MAX_ANSWER {
+            bytes -= found.pop_front().map_or(0, |line: Line| line.bytes);
         }
     }
     Ok(found)
+}
+
+fn first_bytes(lines: &VecDeque<Line>) -> usize {
+    lines.front().map_or(0, |line| line.bytes)
+}
+
+/// Reads the next line that is not empty and not too long; false at the end.
+fn next_line(file: &mut BufReader<File>, text: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        text.clear();
+        if (&mut *file).take(MAX_LINE).read_until(b'\n', text)? == 0 {
+            return Ok(false);
+        }
+        if text.last() != Some(&b'\n') && text.len() as u64 == MAX_LINE {
+            file.skip_until(b'\n')?;
+        } else if text != b"\n" {
+            return Ok(true);
+        }
+    }
 }
 
 fn is_of(filter: &TopicFilterBuf, topic: &str) -> bool {
@@ -290,13 +349,18 @@ mod tests {
         }
 
         fn settings(&self, max_bytes: u64) -> HistorySettings {
-            HistorySettings { path: self.0.clone(), max_bytes, max_age: Duration::from_secs(3_600) }
+            HistorySettings {
+                path: self.0.clone(),
+                tenant: String::new(),
+                max_bytes,
+                max_age: Duration::from_secs(3_600),
+            }
         }
 
         fn read(&self, query: &HistoryQuery) -> Vec<String> {
             let settings = self.settings(0);
             let histories = [(settings.folder("p"), settings.max_age)];
-            let found = read_history(&histories, query, &mut |topic| topic != "secret").unwrap();
+            let found = read_history(&histories, query, &mut |topic| topic != "secret", &|| true).unwrap();
             found.iter().map(|line| line["payload"].as_str().unwrap().to_owned()).collect()
         }
     }
@@ -336,7 +400,8 @@ mod tests {
         assert_eq!(folder.read(&HistoryQuery { from: Some(0), ..last(2) }), ["1", "3"]);
         let from = Some(records[2].timestamp);
         assert_eq!(folder.read(&HistoryQuery { from, ..last(9) }), ["3", "4"]);
-        assert!(read_history(&[(folder.0.join("none"), Duration::MAX)], &last(1), &mut |_| true).unwrap().is_empty());
+        let none = [(folder.0.join("none"), Duration::MAX)];
+        assert!(read_history(&none, &last(1), &mut |_| true, &|| true).unwrap().is_empty());
     }
 
     #[test]
@@ -378,5 +443,65 @@ mod tests {
         OpenOptions::new().append(true).open(path).unwrap().write_all(b"{\"time\":1,\"top").unwrap();
         HistorySink::new(&folder.settings(1 << 20), "p").write(&[record(2, "a", "2")]).unwrap();
         assert_eq!(folder.read(&last(9)), ["1", "2"]);
+    }
+
+    #[test]
+    fn no_two_tenants_and_pipelines_have_one_folder() {
+        let of = |tenant: &str, pipeline: &str| {
+            HistorySettings { tenant: tenant.to_owned(), ..HistorySettings::default() }.folder(pipeline)
+        };
+        assert_eq!(of("acme", "past"), PathBuf::from("_past@acme"));
+        let names =
+            [("", "a"), ("b", "a"), ("", "a b"), ("", "a_b"), ("", "a@b"), ("", "a%20b"), ("a", "b"), ("..", "/")];
+        let folders: HashSet<PathBuf> = names.iter().map(|(tenant, pipeline)| of(tenant, pipeline)).collect();
+        assert_eq!(folders.len(), names.len(), "{folders:?}");
+        assert!(folders.iter().all(|folder| folder.components().count() == 1), "{folders:?}");
+    }
+
+    #[test]
+    fn segments_are_finished_at_their_largest_size() {
+        let folder = Folder::new("largest");
+        let mut sink = HistorySink::new(&folder.settings(u64::MAX), "p");
+        sink.write(&[record(1, "a", "1")]).unwrap();
+        sink.current.as_mut().unwrap().1 = MAX_SEGMENT - 1;
+        sink.write(&[record(2, "a", "2")]).unwrap();
+        sink.write(&[record(3, "a", "3")]).unwrap();
+        assert_eq!(segments(&sink.folder).unwrap().len(), 2);
+        assert_eq!(folder.read(&last(9)), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn a_reading_that_nothing_waits_for_ends() {
+        let folder = Folder::new("wanted");
+        for number in 1..=3 {
+            HistorySink::new(&folder.settings(1 << 20), "p").write(&[record(number, "a", "x")]).unwrap();
+        }
+        let asked = std::cell::Cell::new(0);
+        let is_wanted = || {
+            asked.set(asked.get() + 1);
+            asked.get() < 2
+        };
+        let settings = folder.settings(0);
+        let histories = [(settings.folder("p"), settings.max_age)];
+        assert!(read_history(&histories, &last(9), &mut |_| true, &is_wanted).is_err());
+        assert_eq!(asked.get(), 2, "it is asked before each segment");
+    }
+
+    #[test]
+    fn no_more_lines_are_held_than_an_answer_has() {
+        let folder = Folder::new("held");
+        let mut sink = HistorySink::new(&folder.settings(1 << 30), "p");
+        let payload = "x".repeat(MAX_ANSWER / 4);
+        let records: Vec<_> = (1..=9).map(|number| record(number, "a", &payload)).collect();
+        sink.write(&records).unwrap();
+        let (_, path) = segments(&sink.folder).unwrap().pop().unwrap();
+        let held = |query: &HistoryQuery| {
+            let lines = lines(&path, 0, query, (&mut |_| true, &HashSet::new())).unwrap();
+            lines.iter().map(|line| line.value["message_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(held(&last(100)), ["6", "7", "8", "9"].map(str::to_owned)[..].to_vec());
+        assert_eq!(held(&last(2)), ["8", "9"]);
+        assert_eq!(held(&HistoryQuery { from: Some(0), ..last(2) }), ["1", "2"]);
+        assert_eq!(held(&HistoryQuery { from: Some(0), ..last(100) }), ["1", "2", "3", "4"]);
     }
 }

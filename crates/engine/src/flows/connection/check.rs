@@ -55,6 +55,10 @@ impl Connecting<'_> {
         if connect.will.as_ref().is_some_and(|will| !self.rules.may_leave_will(&self.state.settings, subject, will)) {
             return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
         }
+        if !is_owner(subject) {
+            let detail = "the client id is that of another user's queue";
+            return Err(Refused::new(Reason::InvalidClientId, detail));
+        }
         if existing.is_none() && self.state.journal.full && self.state.settings.wants_to_last(connect) {
             return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
         }
@@ -78,9 +82,9 @@ fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Resul
 }
 
 /// Client ids of the hub's sessions are for its listener, and it is for them. Client ids of queues are for listeners of
-/// HTTP, which put the user's name into them.
+/// HTTP, which put the user's name into them, and for those of relayed clients.
 fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
-    // The node that relays a client has checked it.
+    // Whose queue it is, is checked when the user is known.
     let takes_queues = listener.for_http || listener.relayed;
     if client_id.starts_with(QUEUE_CLIENT_PREFIX) && !takes_queues {
         let detail = "client ids that begin with `http-queue/` are for queues of HTTP listeners";
@@ -93,6 +97,14 @@ fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Re
         Reason::InvalidClientId,
         "client ids that begin with `tidegate-hub-` are for the broker's pipelines",
     ))
+}
+
+/// Whether a client is the user of the queue that it has the client id of, `http-queue/USER/NAME`. A name of a queue has
+/// no `/`. Also a node that takes relayed clients checks it: what reaches its port need not be another node.
+fn is_owner(subject: Subject<'_>) -> bool {
+    let Some(queue) = subject.client_id.strip_prefix(QUEUE_CLIENT_PREFIX) else { return true };
+    let proven = subject.identity.and_then(|identity| identity.user_name.as_deref()).unwrap_or_default();
+    queue.rsplit_once('/').is_some_and(|(user, _)| user == proven)
 }
 
 fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {

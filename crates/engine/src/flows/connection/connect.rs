@@ -162,6 +162,10 @@ impl Connecting<'_> {
             session.connection = Some(key);
             session.expiry_seconds = granted.expiry_seconds;
             session.receive_maximum = granted.receive_maximum;
+            if session.listener != listener {
+                // Rules may name the listener: the rights are asked for again.
+                session.rights_epoch = 0;
+            }
             session.listener = listener;
         }
         if will.is_some() {

@@ -1,18 +1,18 @@
-//! What waits for a broker is dealt anew when another one begins to serve.
+//! A broker's queue is dealt again when another one begins to serve.
 
 use crate::flows::groups::dealing::Dealing;
 use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::settle::{Whereto, take_front};
 
-/// Messages that are dealt anew in one turn.
+/// Messages that are dealt again in one turn.
 const PIECE_MESSAGES: usize = 256;
 
 /// Time between two pieces, milliseconds, in which other work has its turn.
 const PIECE_PAUSE_MS: u64 = 1;
 
 impl Dealing<'_> {
-    /// Deals the next piece of a broker's queue anew, if it is time.
+    /// Deals the next piece of a broker's queue again, if it is time.
     pub(crate) fn spread_piece(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         if uplink.spread.at > now.monotonic {

@@ -20,7 +20,7 @@
 //!   not asked for.
 //! - `settled.rs`: whether all messages have arrived that brokers sent before a moment.
 //! - `order.rs`: a topic's messages keep their order while its broker changes. `spread.rs`: without such an order, long
-//!   queues are dealt anew when a broker begins to serve.
+//!   queues are dealt again when a broker begins to serve.
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for
@@ -198,7 +198,7 @@ pub(crate) struct Uplink {
     pub(crate) pause: Pause,
     /// What others have to settle before it is given anything.
     pub(crate) hold: Hold,
-    /// What is still to be dealt anew of its queue.
+    /// The rest of its queue that is to be dealt again.
     pub(crate) spread: spread::Spread,
     /// What is known of the connections that it has closed.
     pub(crate) suspicion: Suspicion,

@@ -1,7 +1,7 @@
-//! Which queues are dealt anew when a broker begins to serve.
+//! Which queues are dealt again when a broker begins to serve.
 //!
-//! Where topics decide about the broker, `order.rs` moves what waits. With the other policies a queue that is longer
-//! than the brokers' mean is dealt anew by the policy, piece by piece.
+//! Where topics decide about the broker, `order.rs` moves the messages. With the other policies a queue that is longer
+//! than the brokers' mean is dealt again by the policy, piece by piece.
 
 use crate::ids::{SessionKey, UplinkKey};
 use crate::now::{Millis, Now};
@@ -9,12 +9,12 @@ use crate::orchestrator::uplink::{Brokers, RoutingPolicy, Stage};
 use crate::session::table::Sessions;
 use crate::state::ShardState;
 
-/// What is still to be dealt anew of a broker's queue.
+/// The rest of a broker's queue that is to be dealt again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     /// When the next piece is dealt; [`Millis::NEVER`] if nothing is left.
     pub(crate) at: Millis,
-    /// Messages at the front of the queue that are not dealt anew yet. What is dealt to the same broker again waits
+    /// Messages at the front of the queue that were not dealt again yet. Messages dealt to the same broker wait
     /// behind them.
     pub(crate) left: usize,
 }
@@ -26,7 +26,7 @@ impl Default for Spread {
 }
 
 impl Brokers {
-    /// A broker has begun to serve: queues that are longer than the mean are dealt anew from now on.
+    /// A broker has begun to serve: queues that are longer than the mean are dealt again from now on.
     pub(super) fn begin_spread(&mut self, now: Now, state: &mut ShardState) {
         if !self.config.settings().is_some_and(|settings| settings.policy != RoutingPolicy::TopicHash) {
             return;

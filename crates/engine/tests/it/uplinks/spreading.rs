@@ -1,4 +1,4 @@
-//! What waits for a slow broker is dealt anew when another one begins to serve.
+//! The queue of a slow broker is dealt again when another one begins to serve.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::harness::*;
 /// The policies by which a topic has no broker of its own.
 const POLICIES: [RoutingPolicy; 2] = [RoutingPolicy::RoundRobin, RoutingPolicy::LeastLoaded];
 
-/// More messages than are dealt anew in one turn.
+/// More messages than are dealt again in one turn.
 const MANY: usize = 600;
 
 /// Publishes so many messages, each with a payload of its own.
@@ -28,7 +28,7 @@ fn slow() -> Ways {
     Ways { withholds_acknowledgements: true, receive_maximum: Some(1), ..Ways::default() }
 }
 
-/// What brokers took, as far as a test has looked.
+/// Payloads that brokers took, as far as a test has looked.
 #[derive(Default)]
 struct Taken(Vec<String>);
 
@@ -43,7 +43,9 @@ impl Taken {
 
     /// The slow brokers acknowledge from now on: then each message was taken once, and nothing is owed.
     fn expect_each_once(mut self, world: &World, slow: &[&Broker], others: &[&Broker], count: usize) {
-        slow.iter().for_each(|broker| broker.now(|ways| ways.withholds_acknowledgements = false));
+        for broker in slow {
+            broker.now(|ways| ways.withholds_acknowledgements = false);
+        }
         world.advance(seconds(1));
         for broker in slow.iter().chain(others) {
             self.add(broker);
@@ -55,7 +57,7 @@ impl Taken {
 }
 
 #[test]
-fn a_queue_is_dealt_anew_when_a_broker_joins() {
+fn a_queue_is_dealt_again_when_a_broker_joins() {
     for policy in POLICIES {
         everywhere_with(
             |settings| fleet_settings(settings, policy),
@@ -75,7 +77,7 @@ fn a_queue_is_dealt_anew_when_a_broker_joins() {
 }
 
 #[test]
-fn a_queue_is_dealt_anew_when_a_broker_resumes() {
+fn a_queue_is_dealt_again_when_a_broker_resumes() {
     for policy in POLICIES {
         everywhere_with(
             |settings| fleet_settings(settings, policy),
@@ -98,7 +100,7 @@ fn a_queue_is_dealt_anew_when_a_broker_resumes() {
 }
 
 #[test]
-fn a_long_queue_is_dealt_anew_in_pieces() {
+fn a_long_queue_is_dealt_again_in_pieces() {
     let world = World::with(2, |settings| fleet_settings(settings, RoutingPolicy::RoundRobin));
     let mut taken = Taken::default();
     let a = world.broker_with("a", lasting(), slow());

@@ -155,7 +155,13 @@ impl Gateway for ToNode {
         Some(Who { tenant: principal.tenant.0, user_name })
     }
 
-    fn history(&self, caller: &Caller, client_id: &str, question: &HistoryQuestion) -> Result<Vec<Value>, ReadError> {
+    fn history(
+        &self,
+        caller: &Caller,
+        client_id: &str,
+        question: &HistoryQuestion,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Value>, ReadError> {
         let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
         let histories = self.histories.get(&self.tenancy.name(principal.tenant)).ok_or(ReadError::Missing)?;
         let query = HistoryQuery { filters: question.filters.clone(), from: question.from, limit: question.limit };
@@ -175,7 +181,7 @@ impl Gateway for ToNode {
             }
             may
         };
-        read_history(histories, &query, &mut may).map_err(|error| {
+        read_history(histories, &query, &mut may, is_wanted).map_err(|error| {
             tracing::warn!(%error, "a history cannot be read");
             ReadError::Unavailable
         })
