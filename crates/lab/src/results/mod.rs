@@ -190,7 +190,7 @@ pub struct NotMeasured {
     pub repetition: u32,
     /// Why, and what to do.
     pub why: String,
-    /// Whether its broker ended by itself, or was killed by the limits of the case.
+    /// Whether its broker ended, or was killed by the limits of the case.
     #[serde(default)]
     pub broker_ended: bool,
 }

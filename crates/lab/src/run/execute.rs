@@ -70,7 +70,7 @@ pub(super) enum ExecuteError {
 }
 
 impl ExecuteError {
-    /// Whether the broker ended by itself, or was killed by the limits of the case.
+    /// Whether the broker ended, or was killed by the limits of the case.
     pub(super) const fn is_end_of_broker(&self) -> bool {
         matches!(self, Self::BrokerEnded(_) | Self::Peer(PeerError::NotReady { ended: true, .. }))
     }
