@@ -113,14 +113,8 @@ pub(super) fn execute(
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
-    let loaded =
-        loaded.ok_or(ExecuteError::Stopped)?.and_then(|carried| somebody(&carried.load, &address).map(|()| carried));
-    let Carried { load: outcome, found } = match (loaded, &ended_early) {
-        (Err(error), Some(how)) if !stop.is_asked() && !matches!(error, ExecuteError::Stopped) => {
-            return Err(ExecuteError::BrokerEnded(format!("{how}; {error}")));
-        }
-        (loaded, _) => loaded?,
-    };
+    let loaded = loaded.ok_or(ExecuteError::Stopped)?;
+    let Carried { load: outcome, found } = carried(loaded, &address, ended_early.as_deref(), stop)?;
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
     tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
@@ -167,6 +161,22 @@ fn watched(broker: &Broker, link: Option<&Link>) -> Watched {
 /// The network that a run had.
 fn network(task: &Task<'_>, link: &Link) -> AppliedNetwork {
     AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }
+}
+
+/// The load of a run. A broker that has ended is the reason why there is none, unless the user has stopped the run.
+fn carried(
+    loaded: Result<Carried, ExecuteError>,
+    address: &str,
+    ended_early: Option<&str>,
+    stop: &Stop,
+) -> Result<Carried, ExecuteError> {
+    let loaded = loaded.and_then(|carried| somebody(&carried.load, address).map(|()| carried));
+    match (loaded, ended_early) {
+        (Err(error), Some(how)) if !stop.is_asked() && !matches!(error, ExecuteError::Stopped) => {
+            Err(ExecuteError::BrokerEnded(format!("{how}; {error}")))
+        }
+        (loaded, _) => loaded,
+    }
 }
 
 /// Where nobody got in, there is no run that could say anything of a broker.
