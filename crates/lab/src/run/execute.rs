@@ -113,7 +113,6 @@ pub(super) fn execute(
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
-    let loaded = loaded.ok_or(ExecuteError::Stopped)?;
     let Carried { load: outcome, found } = carried(loaded, &address, ended_early.as_deref(), stop)?;
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
     tell(&outcome, &mut timeline, report);
@@ -124,8 +123,8 @@ pub(super) fn execute(
     }
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
     let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
-    let broker_ended = ended_early.is_some();
-    let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
+    let invalid =
+        ended_early.as_ref().map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
     let run = Run {
         id: task.id.clone(),
         case: task.case.name.clone(),
@@ -145,7 +144,7 @@ pub(super) fn execute(
         group_limits: groups.iter().map(limited::applied_to_group).collect(),
         network: link.as_ref().map(|link| network(task, link)),
         invalid,
-        broker_ended,
+        broker_ended: ended_early.is_some(),
     };
     Ok((run, info))
 }
@@ -163,13 +162,14 @@ fn network(task: &Task<'_>, link: &Link) -> AppliedNetwork {
     AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }
 }
 
-/// The load of a run. A broker that has ended is the reason why there is none, unless the user has stopped the run.
+/// The load of a run. A broker that has ended is the reason for a failed load, unless the user has stopped the run.
 fn carried(
-    loaded: Result<Carried, ExecuteError>,
+    loaded: Option<Result<Carried, ExecuteError>>,
     address: &str,
     ended_early: Option<&str>,
     stop: &Stop,
 ) -> Result<Carried, ExecuteError> {
+    let loaded = loaded.ok_or(ExecuteError::Stopped)?;
     let loaded = loaded.and_then(|carried| somebody(&carried.load, address).map(|()| carried));
     match (loaded, ended_early) {
         (Err(error), Some(how)) if !stop.is_asked() && !matches!(error, ExecuteError::Stopped) => {
