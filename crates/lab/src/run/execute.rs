@@ -98,8 +98,7 @@ pub(super) fn execute(
     let (plan, mut carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
     let groups = limited::groups(task, &plan, cgroups)?;
     carrier.limit(groups.iter().map(|group| group.cgroup.joins()).collect());
-    let begin = Instant::now();
-    let unix_s = unix_now();
+    let (begin, unix_s) = (Instant::now(), unix_now());
     let watched = watched(&broker, link.as_ref());
     let sampler = Sampler::start(watched.clone(), begin, apart(about(order, &plan))).map_err(ExecuteError::Thread)?;
     report.say(Said::Run {
