@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_bus::{Bus, BusError};
 use tidegate_cluster::Former;
-use tidegate_engine::{PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of};
+use tidegate_engine::{
+    Behind, PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of,
+};
 use tidegate_mirror::{MirrorError, fetch, log_of};
 use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, OrchestratorMoves, bans_of, images_of};
 use tidegate_store::{Durability, RealDisk, Store, keep_all};
@@ -160,10 +162,30 @@ impl Restorer {
         Self { name, node, bus, engine, scratch, transfers: AtomicU64::new(0), is_among_others: directory.is_none() }
     }
 
-    /// Does a task. `own` is this node's own memory of its partitions.
+    /// Carries out a task. `own` is this node's own memory of its partitions.
     pub(super) fn restore(&self, task: &Task, own: &Memory) -> Result<Restored, Hindrance> {
-        let mut missing: Vec<u16> = task.partitions.keys().copied().collect();
         let mut restored = Restored::default();
+        match self.restore_all(task, own, &mut restored) {
+            Ok(()) => Ok(restored),
+            Err(hindrance) => {
+                self.end_transfers(&restored);
+                Err(hindrance)
+            }
+        }
+    }
+
+    /// Ends the transfers of a task that is not complete: the next attempt has transfers of its own, and messages that
+    /// are kept back for these would wait for ever.
+    pub(super) fn end_transfers(&self, restored: &Restored) {
+        for Inherited { transfer, .. } in &restored.transfers {
+            if let Err(error) = OrchestratorMoves::of(&self.node).take_piece(*transfer, &[], Behind::Nothing) {
+                tracing::debug!(%error, "a transfer of a dead node's partitions had not begun");
+            }
+        }
+    }
+
+    fn restore_all(&self, task: &Task, own: &Memory, restored: &mut Restored) -> Result<(), Hindrance> {
+        let mut missing: Vec<u16> = task.partitions.keys().copied().collect();
         for (at, node) in task.nodes.iter().enumerate() {
             if missing.is_empty() {
                 break;
@@ -188,10 +210,10 @@ impl Restorer {
             };
             let (there, rest) = missing.into_iter().partition(|partition| had(&place.memory, partition));
             missing = rest;
-            self.take(node, &place, &there, &mut restored)?;
+            self.take(node, &place, &there, restored)?;
         }
         restored.lost = missing;
-        Ok(restored)
+        Ok(())
     }
 
     fn fetch(&self, node: &str, fence: bool) -> Result<Place, Hindrance> {

@@ -196,6 +196,7 @@ impl Worker {
         let now = Instant::now();
         let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
         let Some(mut task) = self.tasks.remove(at) else { return };
+        self.forget_passed_to_dead();
         let own = self.saved.clone().unwrap_or_default();
         let restored = match self.restorer.restore(&task, &own) {
             Ok(restored) => restored,
@@ -218,6 +219,7 @@ impl Worker {
         self.remember(&memory);
         if self.saved.as_ref() != Some(&memory) {
             // No node may take it for restored before it is remembered.
+            self.restorer.end_transfers(&restored);
             task.due = Instant::now() + RESTORE_PAUSE;
             return self.tasks.push_back(task);
         }

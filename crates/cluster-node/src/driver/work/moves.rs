@@ -57,6 +57,11 @@ impl Worker {
         self.departing.remove(&id);
         if let Some(passing) = self.passing.get(&id).map(Passing::partitions) {
             self.end_passing_of(passing);
+        } else if self.shared.is_orchestrator
+            && let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id)
+        {
+            // The images may have been taken: messages are collected for the move from then on.
+            self.complain(&error, "messages of brokers are still collected for partitions that have not moved");
         }
         self.shared.counters.note_failed();
         tracing::warn!(to, why = %error, "partitions were not moved; they are served here on");

@@ -227,6 +227,19 @@ impl Worker {
         self.shared.counters.set_passing(self.passing.len());
     }
 
+    /// Forgets the sessions whose new home is dead. A partition of them may be restored here next: this comes before, so
+    /// that the restored sessions stay.
+    pub(super) fn forget_passed_to_dead(&mut self) {
+        let lives = &self.lives;
+        let dead = self.passing.iter().filter(|(_, it)| it.served_there && !lives.contains(&it.to));
+        for id in dead.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(passing) = self.passing.remove(&id) {
+                self.forget_passed(id, &passing);
+            }
+        }
+        self.shared.counters.set_passing(self.passing.len());
+    }
+
     fn forget_passed(&mut self, id: u64, passing: &Passing) {
         if let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id) {
             self.complain(&error, "messages of brokers are still collected for partitions that have moved");
