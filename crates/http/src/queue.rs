@@ -131,7 +131,8 @@ pub(crate) async fn ask<T>(
     answered.await.unwrap_or(Err(QueueError::Gone))
 }
 
-/// What a client shows for a queue. The session of a queue has the rights of the access that it was opened with.
+/// The listener and the credentials of a client of a queue. The session of a queue has the rights of
+/// the access that it was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// The number of the listener.

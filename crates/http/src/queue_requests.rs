@@ -161,7 +161,7 @@ impl Visitor {
         let place = self.queues.place(id).map_err(refusal)?;
         let opening = self.opening(&access.credentials, kept(id));
         let around = (self.counters.hold_queue(), self.stop.clone());
-        // It goes on when the request is given up, so no queue stays without its subscriptions.
+        // The task continues when the request is given up, so no queue stays without its subscriptions.
         let attending = tokio::spawn(place.attend((access, opening), filters, around));
         attending.await.unwrap_or(Err(QueueError::Gone)).map_err(refusal)
     }
@@ -203,7 +203,7 @@ impl Visitor {
             let id = self.queue_id(name, headers).await?;
             let place = self.queues.place(&id).map_err(refusal)?;
             let opening = self.opening(&self.credentials(headers)?, kept(&id));
-            // It goes on when the request is given up, so no queue stays without its subscriptions.
+            // The task continues when the request is given up, so no queue stays without its subscriptions.
             let taking = tokio::spawn(Arc::clone(&place).take(opening, filters.clone(), qos));
             let (session, early) = taking.await.unwrap_or(Err(QueueError::Gone)).map_err(refusal)?;
             return Ok((session, early, Some(place)));

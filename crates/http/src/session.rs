@@ -94,7 +94,7 @@ pub(crate) enum Term {
     },
 }
 
-/// What a session is opened with.
+/// The parameters of a session that is opened.
 pub(crate) struct Opening {
     pub(crate) gateway: Arc<dyn Gateway>,
     pub(crate) caller: Caller,

@@ -6,8 +6,8 @@ use crate::queue::{Cursor, QueueError};
 
 /// Bytes of messages that are held for a queue. While they are held, no more are read from the broker.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Messages of QoS 0 that are held for a queue. Beyond it the oldest one is dropped. Those of QoS 1 are bounded by what
-/// the broker sends before the first is acknowledged.
+/// Messages of QoS 0 that are held for a queue. Beyond it the oldest one is dropped. Messages of QoS 1 are bounded by
+/// the number that the broker sends before the first is acknowledged.
 const MAX_HELD_OF_QOS_0: usize = 100;
 /// Bytes that a message takes beside its JSON.
 const COST: usize = 128;
@@ -28,7 +28,7 @@ pub(crate) struct Shelf<D> {
 struct Held<D> {
     number: u64,
     json: String,
-    /// What is acknowledged to the broker; nothing for QoS 0.
+    /// The delivery that is acknowledged to the broker; `None` for QoS 0.
     delivery: Option<D>,
 }
 

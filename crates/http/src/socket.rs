@@ -60,7 +60,8 @@ impl<D> Subscription<D> {
         self.waiting().len() < MAX_WAITING
     }
 
-    /// The socket has taken so many bytes. Those that are left move once, when they are fewer than the others.
+    /// The socket has taken so many bytes. The bytes left move to the front once they are no more than the
+    /// bytes taken.
     fn advance(&mut self, count: usize) {
         self.written += count;
         if self.written * 2 >= self.out.len() {

@@ -89,7 +89,7 @@ impl Visitor {
         Session::open(self.opening(credentials, term)).await
     }
 
-    /// What a session for these credentials is opened with.
+    /// The parameters of a session for these credentials.
     pub(crate) fn opening(&self, credentials: &Credentials, term: Term) -> Opening {
         Opening {
             gateway: Arc::clone(&self.gateway),

@@ -546,7 +546,7 @@ fn waiting_messages_of_a_client_are_bounded_in_bytes() {
     }
     let bytes = world.endpoint.wire.waiting_bytes;
     assert!((15 << 20..=MAX_WAITING_BYTES_OF_PEER).contains(&bytes), "{bytes}");
-    assert_eq!(world.asked(), [], "the session goes on");
+    assert_eq!(world.asked(), [], "the session continues");
     world.message(observed[1], None, &mebibyte(99));
     let known = &world.endpoint.wire.peers[&at(LOCAL)];
     let newest: Vec<u8> =

@@ -6,8 +6,8 @@ use super::Brokers;
 use crate::ids::ConnectionKey;
 use crate::link::envelope::Ticket;
 
-/// Bytes noted for other members and not taken. Beyond it the connection ends, and the broker keeps what is not
-/// acknowledged.
+/// Bytes noted for other members and not taken. Beyond it the connection ends, and the broker keeps the messages
+/// that are not acknowledged.
 const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// What is known of a dead orchestrator.

@@ -213,8 +213,8 @@ fn strike_for(
         if Instant::now() + strike.pause >= end || !pause(strike.pause, signals) {
             break;
         }
-        // The process may have ended during the pause, and its id may be that of another one. What is held is the
-        // member if the status names it still.
+        // The process may have ended during the pause, and its id may be that of another one. The process held is the
+        // member if the status still names it.
         let held = Held::open(&strike.member)?;
         now = status(args)?;
         let Some(held) = held.filter(|_| members(&now).contains(&strike.member)) else { continue };

@@ -14,7 +14,7 @@ use super::{SLICE, pause, rest};
 pub(super) struct Held(OwnedFd);
 
 impl Held {
-    /// Holds the process of a member; `None` when there is none with its id.
+    /// Holds the process of a member; `None` when no process has its id.
     ///
     /// # Errors
     /// In words for people, when the system refuses.
