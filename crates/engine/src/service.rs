@@ -4,6 +4,7 @@
 use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::Millis;
+use crate::session::Session;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 
@@ -42,10 +43,12 @@ impl Sessions {
         let flow = session.and_then(|session| session.flow.as_ref());
         flow.is_some_and(|flow| flow.inflight.iter().any(|sent| sent.id().get() == id))
     }
+}
 
-    pub(crate) fn may_be_pinged(&self, key: SessionKey) -> bool {
-        let Some(session) = self.get(key.0) else { return false };
-        let idle = session.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
-        session.connection.is_some() && idle
+impl Session {
+    /// True if a client is connected, and nothing is queued for it or under way to it.
+    pub(crate) fn is_connected_and_idle(&self) -> bool {
+        let idle = self.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
+        self.connection.is_some() && idle
     }
 }

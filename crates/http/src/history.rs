@@ -57,8 +57,8 @@ impl Drop for Wanted {
     }
 }
 
-/// Reads on a thread for blocking work, within a permit that lasts as long as the work. The work can ask whether
-/// a request still waits for it. `None` when the work has failed.
+/// Reads on a thread for blocking work, within a permit that lasts as long as the work. The argument of `read` says
+/// whether the request lasts. `None` when the work has failed.
 async fn reading<T: Send + 'static>(
     readings: Arc<Semaphore>,
     read: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
@@ -105,7 +105,7 @@ mod tests {
     async fn a_reading_without_a_request_ends_and_keeps_its_permit() {
         let readings = Arc::new(Semaphore::new(1));
         let (begun, is_begun) = tokio::sync::oneshot::channel();
-        let (go_on, resumed) = std::sync::mpsc::channel::<()>();
+        let (resume, resumed) = std::sync::mpsc::channel::<()>();
         let (tell, told) = tokio::sync::oneshot::channel();
         let request = tokio::spawn(reading(Arc::clone(&readings), move |is_wanted: &dyn Fn() -> bool| {
             begun.send(is_wanted()).unwrap();
@@ -115,8 +115,8 @@ mod tests {
         assert!(is_begun.await.unwrap());
         request.abort();
         assert!(request.await.unwrap_err().is_cancelled());
-        assert_eq!(readings.available_permits(), 0, "the work still runs");
-        go_on.send(()).unwrap();
+        assert_eq!(readings.available_permits(), 0, "the work has not ended");
+        resume.send(()).unwrap();
         assert!(!told.await.unwrap());
         drop(readings.acquire().await.unwrap());
     }

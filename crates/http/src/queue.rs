@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::counters::OpenCount;
 use crate::message_json::object;
 use crate::session::{Credentials, Failure, Opening, Outcome, Session};
-use crate::shelf::{Page, Shelf};
+use crate::shelf::{Cursor, CursorError, Page, Shelf};
 
 /// Messages of an answer at most.
 pub(crate) const MAX_PAGE: usize = 100;
@@ -51,27 +51,6 @@ impl QueueId {
     }
 }
 
-/// A place behind a message: the messages up to there are acknowledged together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    /// The run of the task that gave it.
-    pub(crate) run: u64,
-    /// The number of the message in this run.
-    pub(crate) number: u64,
-}
-
-impl Cursor {
-    /// Reads the text of [`Cursor::text`].
-    pub(crate) fn read(text: &str) -> Option<Self> {
-        let (run, number) = text.split_once('-')?;
-        Some(Self { run: u64::from_str_radix(run, 16).ok()?, number: number.parse().ok()? })
-    }
-
-    pub(crate) fn text(self) -> String {
-        format!("{:x}-{}", self.run, self.number)
-    }
-}
-
 /// Why a request for a queue fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QueueError {
@@ -81,10 +60,8 @@ pub(crate) enum QueueError {
     Filter(String, Outcome),
     /// There is no such queue.
     Missing,
-    /// The cursor is of an earlier run.
-    Stale,
-    /// No message has this cursor yet.
-    Unknown,
+    /// The cursor acknowledges no message.
+    Cursor(CursorError),
     /// Too many queues are held.
     Full,
     /// The session has ended: another client has taken it, the broker has gone, or the listener stops.
@@ -131,8 +108,7 @@ pub(crate) async fn ask<T>(
     answered.await.unwrap_or(Err(QueueError::Gone))
 }
 
-/// The listener and the credentials of a client of a queue. The session of a queue has the rights of
-/// the access that it was opened with.
+/// The proof and the listener of a client. The session of a queue has the rights of the access that it was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// The number of the listener.
@@ -388,7 +364,7 @@ impl Keeper {
 
     /// Acknowledges up to a cursor. It succeeds when the broker can read the acknowledgements.
     async fn acknowledge(&mut self, cursor: Cursor) -> Result<(), QueueError> {
-        for delivery in self.shelf.acknowledge(cursor)? {
+        for delivery in self.shelf.acknowledge(cursor).map_err(QueueError::Cursor)? {
             self.session.acknowledge(delivery);
         }
         if self.session.hand_over().await { Ok(()) } else { Err(QueueError::Gone) }

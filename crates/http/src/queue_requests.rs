@@ -17,8 +17,9 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, bad, empty, json, json_text, length, not_allowed, not_let_in, outcome, wrong};
 use crate::counters::Way;
-use crate::queue::{Access, Cursor, MAX_PAGE, Order, Place, Poll, QueueError, QueueId, ask, subscribe};
+use crate::queue::{Access, MAX_PAGE, Order, Place, Poll, QueueError, QueueId, ask, subscribe};
 use crate::session::{Session, Term};
+use crate::shelf::{Cursor, CursorError};
 use crate::socket::{self, Subscription};
 use crate::visitor::{Visitor, query};
 use crate::watch::wait_of;
@@ -161,7 +162,7 @@ impl Visitor {
         let place = self.queues.place(id).map_err(refusal)?;
         let opening = self.opening(&access.credentials, kept(id));
         let around = (self.counters.hold_queue(), self.stop.clone());
-        // The task continues when the request is given up, so no queue stays without its subscriptions.
+        // The task outlives a request that is given up, so no queue stays without its subscriptions.
         let attending = tokio::spawn(place.attend((access, opening), filters, around));
         attending.await.unwrap_or(Err(QueueError::Gone)).map_err(refusal)
     }
@@ -203,7 +204,7 @@ impl Visitor {
             let id = self.queue_id(name, headers).await?;
             let place = self.queues.place(&id).map_err(refusal)?;
             let opening = self.opening(&self.credentials(headers)?, kept(&id));
-            // The task continues when the request is given up, so no queue stays without its subscriptions.
+            // The task outlives a request that is given up, so no queue stays without its subscriptions.
             let taking = tokio::spawn(Arc::clone(&place).take(opening, filters.clone(), qos));
             let (session, early) = taking.await.unwrap_or(Err(QueueError::Gone)).map_err(refusal)?;
             return Ok((session, early, Some(place)));
@@ -238,8 +239,10 @@ fn refusal(error: QueueError) -> Box<Answer> {
             return Box::new(json(status, &value));
         }
         QueueError::Missing => (StatusCode::NOT_FOUND, "there is no such queue: make it with a `filter`"),
-        QueueError::Stale => (StatusCode::CONFLICT, "the cursor has ended; its messages come again"),
-        QueueError::Unknown => (StatusCode::BAD_REQUEST, "no message has this cursor"),
+        QueueError::Cursor(CursorError::Stale) => {
+            (StatusCode::CONFLICT, "the cursor has ended; its messages come again")
+        }
+        QueueError::Cursor(CursorError::Unknown) => (StatusCode::BAD_REQUEST, "no message has this cursor"),
         QueueError::Full => (StatusCode::SERVICE_UNAVAILABLE, "too many queues are read at once"),
         QueueError::Gone => (StatusCode::SERVICE_UNAVAILABLE, "the session of the queue has ended: ask again"),
     };

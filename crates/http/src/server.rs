@@ -118,7 +118,7 @@ struct Door {
     body_room: Arc<BodyRoom>,
 }
 
-/// What all connections share.
+/// The parts that all connections share.
 #[derive(Clone)]
 struct Shared {
     gateway: Arc<dyn Gateway>,

@@ -94,7 +94,7 @@ pub(crate) enum Term {
     },
 }
 
-/// The parameters of a session that is opened.
+/// The parameters of a session.
 pub(crate) struct Opening {
     pub(crate) gateway: Arc<dyn Gateway>,
     pub(crate) caller: Caller,

@@ -2,15 +2,43 @@
 
 use std::collections::VecDeque;
 
-use crate::queue::{Cursor, QueueError};
-
 /// Bytes of messages that are held for a queue. While they are held, no more are read from the broker.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Messages of QoS 0 that are held for a queue. Beyond it the oldest one is dropped. Messages of QoS 1 are bounded by
-/// the number that the broker sends before the first is acknowledged.
+/// Messages of QoS 0 that are held for a queue. Beyond it the oldest one is dropped. The Receive Maximum of the session
+/// bounds the others.
 const MAX_HELD_OF_QOS_0: usize = 100;
 /// Bytes that a message takes beside its JSON.
 const COST: usize = 128;
+
+/// A place behind a message: the messages up to there are acknowledged together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// The run of the task that gave it.
+    run: u64,
+    /// The number of the message in this run.
+    number: u64,
+}
+
+impl Cursor {
+    /// Reads the text of [`Cursor::text`].
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (run, number) = text.split_once('-')?;
+        Some(Self { run: u64::from_str_radix(run, 16).ok()?, number: number.parse().ok()? })
+    }
+
+    fn text(self) -> String {
+        format!("{:x}-{}", self.run, self.number)
+    }
+}
+
+/// Why a cursor acknowledges no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CursorError {
+    /// It is of an earlier run.
+    Stale,
+    /// No message has it yet.
+    Unknown,
+}
 
 /// Messages in their order.
 pub(crate) struct Shelf<D> {
@@ -28,7 +56,7 @@ pub(crate) struct Shelf<D> {
 struct Held<D> {
     number: u64,
     json: String,
-    /// The delivery that is acknowledged to the broker; `None` for QoS 0.
+    /// The key of the acknowledgement; `None` for QoS 0.
     delivery: Option<D>,
 }
 
@@ -87,12 +115,12 @@ impl<D> Shelf<D> {
     }
 
     /// Takes the messages up to a cursor off the shelf. One that is acknowledged again changes nothing.
-    pub(crate) fn acknowledge(&mut self, cursor: Cursor) -> Result<Vec<D>, QueueError> {
+    pub(crate) fn acknowledge(&mut self, cursor: Cursor) -> Result<Vec<D>, CursorError> {
         if cursor.run != self.run {
-            return Err(QueueError::Stale);
+            return Err(CursorError::Stale);
         }
         if cursor.number > self.last {
-            return Err(QueueError::Unknown);
+            return Err(CursorError::Unknown);
         }
         self.acknowledged = self.acknowledged.max(cursor.number);
         let count = self.messages.partition_point(|held| held.number <= cursor.number);
@@ -137,8 +165,8 @@ mod tests {
     #[test]
     fn a_cursor_of_another_run_acknowledges_nothing() {
         let mut shelf = shelf();
-        assert_eq!(shelf.acknowledge(Cursor::read("ac-1").unwrap()), Err(QueueError::Stale));
-        assert_eq!(shelf.acknowledge(Cursor::read("ab-4").unwrap()), Err(QueueError::Unknown));
+        assert_eq!(shelf.acknowledge(Cursor::read("ac-1").unwrap()), Err(CursorError::Stale));
+        assert_eq!(shelf.acknowledge(Cursor::read("ab-4").unwrap()), Err(CursorError::Unknown));
         assert_eq!(shelf.page(9), page("ab-3", &[1, 2, 3]));
         for text in ["", "ab", "ab-", "-1", "xy-1", "ab--1"] {
             assert_eq!(Cursor::read(text), None, "{text}");

@@ -60,8 +60,7 @@ impl<D> Subscription<D> {
         self.waiting().len() < MAX_WAITING
     }
 
-    /// The socket has taken so many bytes. The bytes left move to the front once they are no more than the
-    /// bytes taken.
+    /// The socket has taken `count` bytes. The rest moves once, when it is the smaller part.
     fn advance(&mut self, count: usize) {
         self.written += count;
         if self.written * 2 >= self.out.len() {

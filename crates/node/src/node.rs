@@ -159,9 +159,7 @@ impl Node {
     fn begin(settings: NodeSettings, ground: Ground, store: Option<Store>) -> Result<Self, StartError> {
         let Ground { family, listening: Listening { acceptors, quic, addresses, owners }, watch, links } = ground;
         let (event_loops, senders) = event_loops(settings.shards)?;
-        // Another member of the cluster may work off the connections of this one's last life.
-        let is_member = settings.cluster.as_ref().is_some_and(|cluster| !cluster.carries_messages);
-        let dialer = Arc::new(if is_member { Dialer::held() } else { Dialer::default() });
+        let dialer = Arc::new(dialer_of(&settings));
         let identities = settings.identities;
         let fleet = Fleet {
             dialer: Arc::clone(&dialer),
@@ -481,4 +479,11 @@ impl Drop for Alarm {
             self.observer.shard_failed(self.shard);
         }
     }
+}
+
+/// How brokers are connected to. Another member of the cluster may work off the connections of this one's last life: a
+/// member asks before it connects.
+fn dialer_of(settings: &NodeSettings) -> Dialer {
+    let is_member = settings.cluster.as_ref().is_some_and(|cluster| !cluster.carries_messages);
+    if is_member { Dialer::held() } else { Dialer::default() }
 }

@@ -74,7 +74,7 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
-    fn deliver_on_other_shards(&self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
+    fn deliver_on_other_shards(self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
         for shard in self.node.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
             let rest: Arc<[u8]> = messages.into();
             self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;

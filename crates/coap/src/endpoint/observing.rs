@@ -203,7 +203,7 @@ impl Endpoint {
             it.waiting.push_back(Waiting { message: Arc::clone(&message), delivery });
         }
         if count > 0 {
-            self.hold(peer, &message);
+            self.wire.hold(peer, &message);
         }
         // From here on only the observers share it.
         drop(message);
@@ -247,7 +247,7 @@ impl Endpoint {
         it.last_id = Some(id);
         let (token, session, observation, subscription) = (it.token, it.session, it.id, it.subscription);
         let (event, block) = (it.event, it.block.map(Block::first));
-        let body = Arc::new(Body::of(self.let_go(peer, waiting.message), event));
+        let body = Arc::new(Body::of(self.wire.let_go(peer, waiting.message), event));
         let answer = body.answer(block, &[]).with(option::OBSERVE, shortest(sequence));
         if has_more(&answer) {
             let filter = self.sessions.get(&session).and_then(|it| it.subscriptions.get(&subscription));
@@ -314,7 +314,7 @@ impl Endpoint {
         let mut deliveries: Vec<u64> = sent.and_then(|(_, delivery)| delivery).into_iter().collect();
         for one in ended.waiting {
             deliveries.extend(one.delivery);
-            self.let_go(peer, one.message);
+            self.wire.let_go(peer, one.message);
         }
         for delivery in deliveries {
             self.release_delivery(ended.session, delivery);
@@ -345,12 +345,12 @@ impl Endpoint {
         sessions.sort();
         sessions.dedup();
         for waiting in observations.into_iter().flat_map(|it| it.waiting) {
-            self.let_go(peer, waiting.message);
+            self.wire.let_go(peer, waiting.message);
         }
         let why = Some("the client has not acknowledged a notification".to_owned());
         let failure = Failure::Refused(Outcome { code: ReasonCode::ServerUnavailable, why });
         for session in sessions {
-            self.give_up(session, &failure);
+            self.close(session, &failure);
         }
     }
 
@@ -368,7 +368,7 @@ impl Endpoint {
         }
         for it in ended {
             for waiting in it.waiting {
-                self.let_go(peer, waiting.message);
+                self.wire.let_go(peer, waiting.message);
             }
             let Some(known) = self.wire.peers.get_mut(&peer) else { return };
             let id = known.take_id();

@@ -97,14 +97,15 @@ impl Endpoint {
     fn close_idle(&mut self, of: Option<PeerId>) -> bool {
         let idle = self.sessions.iter().filter(|(_, it)| it.is_idle() && of.is_none_or(|peer| it.peer == peer));
         let Some(session) = idle.min_by_key(|(id, it)| (it.used, **id)).map(|(id, _)| *id) else { return false };
-        self.close(session);
+        self.close(session, &Failure::Closed);
         true
     }
 
-    /// Ends a session without requests and observations.
-    pub(super) fn close(&mut self, session: SessionId) {
+    /// Ends a session. The broker counts its messages that were not acknowledged; `failure` answers its requests and
+    /// observers.
+    pub(super) fn close(&mut self, session: SessionId, failure: &Failure) {
         self.wire.actions.push_back(Action::Close { session });
-        self.drop_session(session);
+        self.ended(session, failure);
     }
 
     /// Forgets a session, and what clients have in it.

@@ -1,6 +1,7 @@
 //! Ends overdue and idle state, once in a while.
 
 use super::{Endpoint, JobId, PeerId, SessionId};
+use crate::Failure;
 use crate::answer::Answer;
 use crate::limits::{ANSWER_TIMEOUT, PEER_IDLE, SESSION_IDLE, TRANSFER_IDLE, UPLOAD_IDLE};
 use crate::message::Code;
@@ -18,7 +19,7 @@ impl Endpoint {
         let mut idle: Vec<SessionId> = idle.map(|(id, _)| *id).collect();
         idle.sort();
         for session in idle {
-            self.close(session);
+            self.close(session, &Failure::Closed);
         }
         let (uploads, transfers) = (&mut self.wire.upload_bytes, &mut self.wire.transfer_bytes);
         for known in self.wire.peers.values_mut() {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::observing::Observation;
 use super::peer::Peer;
-use super::{Action, Endpoint, PeerId, SessionId};
+use super::wire::Wire;
+use super::{Endpoint, PeerId, SessionId};
 use crate::fields::Shown;
 use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_PEER};
 use crate::{Failure, Outcome, ReasonCode};
@@ -17,29 +18,12 @@ pub(super) struct Waiting {
 }
 
 impl Endpoint {
-    /// Counts a message that waits for observers of a client.
-    pub(super) fn hold(&mut self, peer: PeerId, message: &Shown) {
-        let Some(known) = self.wire.peers.get_mut(&peer) else { return };
-        known.waiting_bytes += message.size();
-        self.wire.waiting_bytes += message.size();
-    }
-
-    /// A message no longer waits for one of its observers; it is counted off with the last of them. Returns it.
-    pub(super) fn let_go(&mut self, peer: PeerId, message: Arc<Shown>) -> Shown {
-        let is_last = Arc::strong_count(&message) == 1;
-        if is_last && let Some(known) = self.wire.peers.get_mut(&peer) {
-            known.waiting_bytes -= message.size();
-            self.wire.waiting_bytes -= message.size();
-        }
-        Arc::unwrap_or_clone(message)
-    }
-
     /// Keeps the bounds of waiting messages after one was added for a client. Beyond a bound of bytes, messages of
     /// QoS 0 are left out first; then a session ends, since its messages of QoS 1 and 2 can neither wait nor be lost.
     pub(super) fn bound_waiting(&mut self, peer: PeerId) {
         while let Some(message) = self.wire.peers.get_mut(&peer).and_then(|known| known.take_oldest(MAX_WAITING)) {
             self.wire.counters.left_out += 1;
-            self.let_go(peer, message);
+            self.wire.let_go(peer, message);
         }
         loop {
             let of = |id: &PeerId| self.wire.peers.get(id).map_or(0, |known| known.waiting_bytes);
@@ -54,22 +38,34 @@ impl Endpoint {
             let Some(known) = self.wire.peers.get_mut(&fullest) else { return };
             if let Some(message) = known.take_oldest(0) {
                 self.wire.counters.left_out += 1;
-                self.let_go(fullest, message);
+                self.wire.let_go(fullest, message);
             } else if let Some(session) = known.fullest_session() {
                 let why = Some("too many bytes wait for this observer".to_owned());
                 let failure = Failure::Refused(Outcome { code: ReasonCode::QuotaExceeded, why });
-                self.give_up(session, &failure);
+                self.close(session, &failure);
             } else {
                 return;
             }
         }
     }
+}
 
-    /// Ends a session whose requests and observations may be under way. The broker counts its messages that were not
-    /// acknowledged.
-    pub(super) fn give_up(&mut self, session: SessionId, failure: &Failure) {
-        self.wire.actions.push_back(Action::Close { session });
-        self.ended(session, failure);
+impl Wire {
+    /// Counts a message that waits for observers of a client.
+    pub(super) fn hold(&mut self, peer: PeerId, message: &Shown) {
+        let Some(known) = self.peers.get_mut(&peer) else { return };
+        known.waiting_bytes += message.size();
+        self.waiting_bytes += message.size();
+    }
+
+    /// A message no longer waits for one of its observers; it is counted off with the last of them. Returns it.
+    pub(super) fn let_go(&mut self, peer: PeerId, message: Arc<Shown>) -> Shown {
+        let is_last = Arc::strong_count(&message) == 1;
+        if is_last && let Some(known) = self.peers.get_mut(&peer) {
+            known.waiting_bytes -= message.size();
+            self.waiting_bytes -= message.size();
+        }
+        Arc::unwrap_or_clone(message)
     }
 }
 

@@ -287,7 +287,7 @@ impl Plan<'_> {
         }
         let mut settings = sink.settings(&sink_client_id(&pipeline.name, name))?;
         if let SinkKind::History(history) = &mut settings.kind {
-            history.tenant = pipeline.tenant_name().to_owned();
+            pipeline.tenant_name().clone_into(&mut history.tenant);
         }
         Ok(settings)
     }

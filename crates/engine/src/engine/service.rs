@@ -7,6 +7,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
 use crate::service::InnerPublication;
+use crate::session::Session;
 use crate::session::terms::Terms;
 use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
@@ -58,7 +59,7 @@ impl Engine {
         if self.owes_pong(key) {
             return true;
         }
-        if !self.state.sessions.may_be_pinged(key) {
+        if !self.state.sessions.get(key.0).is_some_and(Session::is_connected_and_idle) {
             return false;
         }
         let mut publication = Publication::new(tenant, topic, QoS::AtLeastOnce, false, &[], expires_at, &[], 0);

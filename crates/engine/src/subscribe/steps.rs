@@ -74,6 +74,7 @@ impl PacketLeft {
 }
 
 impl Sessions {
+    /// Messages that wait for a session and were not sent to it.
     pub(crate) fn queue_len(&self, session: SessionKey) -> usize {
         let flow = self.get(session.0).and_then(|session| session.flow.as_ref());
         flow.map_or(0, |flow| flow.queue.len())

@@ -36,7 +36,7 @@ fn places_are_bounded_for_a_user_and_for_a_tenant() {
     assert!(queues.places.lock().unwrap().is_empty());
 }
 
-/// A packet that a client has sent to the broker.
+/// A packet of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packet {
     Connect,
@@ -253,7 +253,7 @@ async fn a_session_that_is_not_read_shows_its_end() {
 }
 
 #[tokio::test]
-async fn a_session_whose_broker_is_gone_reports_no_success() {
+async fn requests_to_a_broker_that_is_gone_do_not_succeed() {
     for forget in [true, false] {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let mut session = session_over(ours, &mut theirs).await;

@@ -237,12 +237,15 @@ fn within(mut lines: VecDeque<Line>, query: &HistoryQuery) -> VecDeque<Line> {
     lines
 }
 
+/// Whether messages of a topic may be shown.
+type May<'f> = &'f mut dyn FnMut(&str) -> bool;
+
 /// The first or the last messages of one history, with their times.
 fn read_one(
     folder: &Path,
     oldest: u64,
     query: &HistoryQuery,
-    (may, is_wanted): (&mut dyn FnMut(&str) -> bool, &dyn Fn() -> bool),
+    (may, is_wanted): (May<'_>, &dyn Fn() -> bool),
 ) -> io::Result<VecDeque<Line>> {
     let segments = match segments(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
@@ -281,7 +284,7 @@ fn lines(
     path: &Path,
     from: u64,
     query: &HistoryQuery,
-    (may, known): (&mut dyn FnMut(&str) -> bool, &HashSet<String>),
+    (may, known): (May<'_>, &HashSet<String>),
 ) -> io::Result<VecDeque<Line>> {
     let mut found = VecDeque::new();
     let mut file = match File::open(path) {

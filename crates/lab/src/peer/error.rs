@@ -75,6 +75,8 @@ pub enum PeerError {
         peer: String,
         /// How long was waited, or how it ended.
         why: String,
+        /// Whether it ended.
+        ended: bool,
         /// Its standard output and error.
         log: PathBuf,
         /// The end of it.

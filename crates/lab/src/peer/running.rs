@@ -236,7 +236,7 @@ impl Running {
         let mut last = String::new();
         while started.elapsed() < ready.limit.0 {
             if let Some(status) = self.ended() {
-                return Err(self.not_ready(format!("it ended with {status}")));
+                return Err(self.not_ready(format!("it ended with {status}"), true));
             }
             match ports.iter().try_for_each(|port| answers(ready.kind, &self.site.host, *port, clients)) {
                 Ok(()) => {
@@ -249,15 +249,15 @@ impl Running {
                 return Err(PeerError::Stopped { peer: self.template.name.clone() });
             }
         }
-        Err(self.not_ready(format!("it did not answer within {} s: {last}", ready.limit.seconds())))
+        Err(self.not_ready(format!("it did not answer within {} s: {last}", ready.limit.seconds()), false))
     }
 
-    fn not_ready(&self, why: String) -> PeerError {
+    fn not_ready(&self, why: String, ended: bool) -> PeerError {
         let log = self.directory.join(LOG);
         let text = fs::read_to_string(&log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
-        PeerError::NotReady { peer: self.template.name.clone(), why, log, tail }
+        PeerError::NotReady { peer: self.template.name.clone(), why, ended, log, tail }
     }
 
     fn find_version(&self, program: &Path) -> String {

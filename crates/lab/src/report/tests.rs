@@ -65,6 +65,7 @@ fn run(case: &str, peer: &str, repetition: u32, slowness: f64) -> Run {
         spoken: "mqtt".to_owned(),
         found: Vec::new(),
         invalid: None,
+        broker_ended: false,
     }
 }
 
@@ -96,6 +97,7 @@ fn results() -> Results {
             case: cases[0].clone(),
             repetition: 1,
             why: "kafka does not speak mqtt-3.1.1".to_owned(),
+            broker_ended: false,
         }],
     }
 }

@@ -121,6 +121,9 @@ pub struct Run {
     pub network: Option<AppliedNetwork>,
     /// Why the run says nothing of the broker; `None` when it does.
     pub invalid: Option<String>,
+    /// Whether the broker ended before the run did.
+    #[serde(default)]
+    pub broker_ended: bool,
 }
 
 /// What a test found, as a table.
@@ -187,6 +190,9 @@ pub struct NotMeasured {
     pub repetition: u32,
     /// Why, and what to do.
     pub why: String,
+    /// Whether its broker ended, or was killed by the limits of the case.
+    #[serde(default)]
+    pub broker_ended: bool,
 }
 
 impl Results {

@@ -63,8 +63,17 @@ pub(super) enum ExecuteError {
          and does it let them in?{said}"
     )]
     Nobody { address: String, dialled: u64, refused: u64, timed_out: u64, said: String },
+    #[error("the broker ended: {0}")]
+    BrokerEnded(String),
     #[error("stopped")]
     Stopped,
+}
+
+impl ExecuteError {
+    /// Whether the broker ended, or was killed by the limits of the case.
+    pub(super) const fn is_end_of_broker(&self) -> bool {
+        matches!(self, Self::BrokerEnded(_) | Self::Peer(PeerError::NotReady { ended: true, .. }))
+    }
 }
 
 /// Makes a run, and tells of its broker.
@@ -89,8 +98,7 @@ pub(super) fn execute(
     let (plan, mut carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
     let groups = limited::groups(task, &plan, cgroups)?;
     carrier.limit(groups.iter().map(|group| group.cgroup.joins()).collect());
-    let begin = Instant::now();
-    let unix_s = unix_now();
+    let (begin, unix_s) = (Instant::now(), unix_now());
     let watched = watched(&broker, link.as_ref());
     let sampler = Sampler::start(watched.clone(), begin, apart(about(order, &plan))).map_err(ExecuteError::Thread)?;
     report.say(Said::Run {
@@ -104,7 +112,7 @@ pub(super) fn execute(
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
-    let Carried { load: outcome, found } = loaded.ok_or(ExecuteError::Stopped)??;
+    let Carried { load: outcome, found } = carried(loaded, &address, ended_early.as_deref(), stop)?;
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
     tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
@@ -112,10 +120,10 @@ pub(super) fn execute(
     if is_cut_short && !(order.keep_stopped && outcome.measured_to_ns > outcome.measured_from_ns) {
         return Err(ExecuteError::Stopped);
     }
-    somebody(&outcome, &address)?;
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
     let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
-    let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
+    let invalid =
+        ended_early.as_ref().map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
     let run = Run {
         id: task.id.clone(),
         case: task.case.name.clone(),
@@ -135,6 +143,7 @@ pub(super) fn execute(
         group_limits: groups.iter().map(limited::applied_to_group).collect(),
         network: link.as_ref().map(|link| network(task, link)),
         invalid,
+        broker_ended: ended_early.is_some(),
     };
     Ok((run, info))
 }
@@ -150,6 +159,23 @@ fn watched(broker: &Broker, link: Option<&Link>) -> Watched {
 /// The network that a run had.
 fn network(task: &Task<'_>, link: &Link) -> AppliedNetwork {
     AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }
+}
+
+/// The load of a run. A broker that has ended is the reason for a failed load, unless the user has stopped the run.
+fn carried(
+    loaded: Option<Result<Carried, ExecuteError>>,
+    address: &str,
+    ended_early: Option<&str>,
+    stop: &Stop,
+) -> Result<Carried, ExecuteError> {
+    let loaded = loaded.ok_or(ExecuteError::Stopped)?;
+    let loaded = loaded.and_then(|carried| somebody(&carried.load, address).map(|()| carried));
+    match (loaded, ended_early) {
+        (Err(error), Some(how)) if !stop.is_asked() && !matches!(error, ExecuteError::Stopped) => {
+            Err(ExecuteError::BrokerEnded(format!("{how}; {error}")))
+        }
+        (loaded, _) => loaded,
+    }
 }
 
 /// Where nobody got in, there is no run that could say anything of a broker.

@@ -142,6 +142,7 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
                     case: task.case.name.clone(),
                     repetition: task.repetition,
                     why: error.to_string(),
+                    broker_ended: error.is_end_of_broker(),
                 });
             }
         }
@@ -162,6 +163,7 @@ fn cut_short(order: &Order, task: &Task<'_>, run: &Run) -> NotMeasured {
         case: task.case.name.clone(),
         repetition: task.repetition,
         why: format!("stopped after {}{due}: the results have what was measured until then", shown(whole)),
+        broker_ended: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The runs of a search for a size.
 
 use super::{Candidate, Prices, SizeSearch};
-use crate::results::{Measure, Results};
+use crate::results::{Measure, NotMeasured, Results};
 use crate::run::{Order, Report, RunError, Said, run};
 use crate::stop::Stop;
 use crate::sweep::{Kept, Level};
@@ -134,18 +134,33 @@ fn limits(candidate: Candidate) -> toml::Table {
 }
 
 fn judge(candidate: Candidate, results: &Results, level: &Level) -> Tried {
+    let missing = results.not_measured.first();
     let Some(run) = results.runs.last() else {
-        let why = results.not_measured.first().map_or_else(String::new, |missing| missing.why.clone());
-        // A broker that does not even start within its limits is too small.
-        return Tried { candidate, held: Some(false), why, p99_ms: None, delivered: None };
+        let (held, why) = missing.map_or((None, String::new()), without_run);
+        return Tried { candidate, held, why, p99_ms: None, delivered: None };
     };
-    let (held, why) = match level.judge(run) {
-        Kept::Yes => (Some(true), String::new()),
-        Kept::No(why) => (Some(false), why),
-        Kept::Unknown(why) => (None, format!("the generator was at its limit: {why}")),
+    let (held, why) = match missing {
+        Some(missing) => without_run(missing),
+        None => with_run(level.judge(run), run.broker_ended),
     };
     let (p99_ms, delivered) = (Measure::LatencyP99.of(run), Measure::Delivered.of(run));
     Tried { candidate, held, why, p99_ms, delivered }
+}
+
+/// The verdict without a whole run: only the end of a broker within its limits says that they are too small. All else,
+/// such as limits that cannot be kept here, a full disk or a generator without threads, says nothing of the broker.
+fn without_run(missing: &NotMeasured) -> (Option<bool>, String) {
+    (missing.broker_ended.then_some(false), missing.why.clone())
+}
+
+/// The verdict of a whole run.
+fn with_run(kept: Kept, broker_ended: bool) -> (Option<bool>, String) {
+    match kept {
+        Kept::Yes => (Some(true), String::new()),
+        Kept::No(why) => (Some(false), why),
+        Kept::Unknown(why) if broker_ended => (Some(false), why),
+        Kept::Unknown(why) => (None, format!("the generator was at its limit: {why}")),
+    }
 }
 
 impl Tried {
@@ -161,5 +176,33 @@ impl Tried {
         let p99 = self.p99_ms.map(|p99| format!(", p99 {p99:.1} ms")).unwrap_or_default();
         let why = if self.why.is_empty() { String::new() } else { format!(": {}", self.why) };
         format!("{brokers} x {millicores} millicores and {mebibytes} MiB, cost {cost:.3}: {held}{p99}{why}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(why: &str, broker_ended: bool) -> NotMeasured {
+        let (peer, case) = ("tidegate".to_owned(), "10 devices".to_owned());
+        NotMeasured { peer, case, repetition: 1, why: why.to_owned(), broker_ended }
+    }
+
+    #[test]
+    fn only_a_broker_that_ended_is_too_small() {
+        let ended = "tidegate did not get ready: it ended with signal 9";
+        assert_eq!(without_run(&missing(ended, true)), (Some(false), ended.to_owned()));
+        for why in ["the limits of the case cannot be kept here: no cgroup", "the system gives no thread", "stopped"] {
+            assert_eq!(without_run(&missing(why, false)), (None, why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_broker_that_ends_in_a_run_does_not_hold() {
+        let why = || "the broker ended: signal 9".to_owned();
+        assert_eq!(with_run(Kept::Unknown(why()), true), (Some(false), why()));
+        assert_eq!(with_run(Kept::Unknown("late".to_owned()), false).0, None);
+        assert_eq!(with_run(Kept::Yes, false), (Some(true), String::new()));
+        assert_eq!(with_run(Kept::No("slow".to_owned()), false), (Some(false), "slow".to_owned()));
     }
 }

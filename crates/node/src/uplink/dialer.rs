@@ -171,17 +171,17 @@ mod tests {
     fn a_held_broker_is_dialed_when_it_is_released() {
         let dialer = Arc::new(Dialer::held());
         let nowhere = HostPort { host: "127.0.0.1".to_owned(), port: 0 };
-        let (tell, dialed) = std::sync::mpsc::channel();
+        let (tell, heard) = std::sync::mpsc::channel();
         for name in ["a", "b", "a@dead"] {
             dialer.know(name, Place { at: nowhere.clone(), tls: None });
             let tell = tell.clone();
             dialer.dial(name, move |dialed| tell.send(dialed.name).unwrap()).unwrap();
         }
-        assert_eq!(dialed.recv().unwrap(), "a@dead");
+        assert_eq!(heard.recv().unwrap(), "a@dead");
         dialer.release(["a".to_owned()].into());
-        assert_eq!(dialed.recv().unwrap(), "b");
+        assert_eq!(heard.recv().unwrap(), "b");
         dialer.release(BTreeSet::new());
-        assert_eq!(dialed.recv().unwrap(), "a");
+        assert_eq!(heard.recv().unwrap(), "a");
     }
 
     #[test]

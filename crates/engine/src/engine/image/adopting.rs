@@ -13,6 +13,7 @@ use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
+use crate::orchestrator::uplink::adopted::Adopted;
 use crate::settings::uplinks::{UplinkError, UplinkOptions};
 
 /// The image of a dead orchestrator's session at a broker.
@@ -90,7 +91,9 @@ impl OrchestratorMoves<'_> {
         }
         self.engine.set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
-        self.engine.uplinks.brokers.note_adopted(&name, client_id, id);
+        if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {
+            *adopted = Some(Box::new(Adopted::new(client_id, id)));
+        }
         self.engine.drain_uplink(now, &name)?;
         Ok(name)
     }

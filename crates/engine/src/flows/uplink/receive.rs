@@ -30,7 +30,10 @@ impl Uplinking<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        if self.handover.is_full() || self.uplinks.brokers.is_full_of_brought(key) {
+        let brokers = &self.uplinks.brokers;
+        let uplink = brokers.of_connection(key).and_then(|uplink| brokers.all.get(&uplink));
+        let adopted = uplink.and_then(|uplink| uplink.adopted.as_ref());
+        if self.handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
             // The broker keeps what is not acknowledged, and sends it again on the next connection.
             let detail = "too many messages wait for other members of the cluster";
             return Err(Refused::new(Reason::MemoryCeiling, detail));
@@ -79,12 +82,7 @@ impl Uplinking<'_> {
             }
             outcome
         } else {
-            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
-                uplink.counters.duplicates += 1;
-            }
-            if let Some(id) = &id {
-                self.deliver_to_taken_over(now, uplink, &raw, &properties, id);
-            }
+            self.take_duplicate(now, uplink, &raw, &properties, id.as_ref());
             Ok(0)
         };
         self.handover.note_former(None);
@@ -93,6 +91,23 @@ impl Uplinking<'_> {
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome? + u32::from(noted), mark);
         Ok(())
+    }
+
+    /// Counts a message that has come before. Sessions that were taken over since may not have it.
+    fn take_duplicate(
+        &mut self,
+        now: Now,
+        uplink: UplinkKey,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) {
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
+            uplink.counters.duplicates += 1;
+        }
+        if let Some(id) = id {
+            self.deliver_to_taken_over(now, uplink, raw, properties, id);
+        }
     }
 
     /// Notes that a message has come; says whether it is new.

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use super::Brokers;
-use crate::ids::ConnectionKey;
 use crate::link::envelope::Ticket;
 
 /// Bytes noted for other members and not taken. Beyond it the connection ends, and the broker keeps the messages
@@ -25,23 +24,19 @@ pub(crate) struct Adopted {
     pub(crate) unanswered: VecDeque<Ticket>,
 }
 
+impl Adopted {
+    pub(crate) fn new(client_id: String, transfer: u64) -> Self {
+        let (for_members, for_shards, unanswered) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { client_id, transfer, for_members, for_shards, unanswered }
+    }
+
+    /// True if so much waits for other members that the broker has to keep its messages.
+    pub(crate) fn is_full(&self) -> bool {
+        self.for_members.len() > NOTED_MAX_BYTES
+    }
+}
+
 impl Brokers {
-    /// The connections of an uplink are those of a dead orchestrator.
-    pub(crate) fn note_adopted(&mut self, name: &str, client_id: String, transfer: u64) {
-        if let Some(uplink) = self.adopted_named(name) {
-            let (for_members, for_shards, unanswered) = (Vec::new(), Vec::new(), VecDeque::new());
-            *uplink = Some(Box::new(Adopted { client_id, transfer, for_members, for_shards, unanswered }));
-        }
-    }
-
-    /// Whether a connection is that of a dead orchestrator, and so much waits for other members that the broker has to
-    /// keep its messages.
-    pub(crate) fn is_full_of_brought(&self, connection: ConnectionKey) -> bool {
-        let uplink = self.of_connection(connection).and_then(|key| self.all.get(&key));
-        let adopted = uplink.and_then(|uplink| uplink.adopted.as_ref());
-        adopted.is_some_and(|adopted| adopted.for_members.len() > NOTED_MAX_BYTES)
-    }
-
     /// What is known of the dead orchestrator whose connection this name is for.
     pub(crate) fn adopted_named(&mut self, name: &str) -> Option<&mut Option<Box<Adopted>>> {
         let key = self.find(name)?;

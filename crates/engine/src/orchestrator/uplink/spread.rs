@@ -3,10 +3,9 @@
 //! Where topics decide about the broker, `order.rs` moves the messages. With the other policies a queue that is longer
 //! than the brokers' mean is dealt again by the policy, piece by piece.
 
-use crate::ids::{SessionKey, UplinkKey};
+use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::{Brokers, RoutingPolicy, Stage};
-use crate::session::table::Sessions;
 use crate::state::ShardState;
 
 /// The rest of a broker's queue that is to be dealt again.
@@ -35,7 +34,7 @@ impl Brokers {
             .all
             .iter()
             .filter(|(_, uplink)| uplink.stage == Stage::Open && uplink.draining.is_none())
-            .map(|(key, uplink)| (*key, queue_len(&state.sessions, uplink.session)))
+            .map(|(key, uplink)| (*key, state.sessions.queue_len(uplink.session)))
             .collect();
         let total: usize = queues.iter().map(|(_, queued)| queued).sum();
         let mean = total.div_ceil(queues.len().max(1));
@@ -45,9 +44,4 @@ impl Brokers {
             self.set_uplink_timer(state, key);
         }
     }
-}
-
-/// Messages that wait for a broker and were not sent to it.
-fn queue_len(sessions: &Sessions, session: SessionKey) -> usize {
-    sessions.get(session.0).and_then(|session| session.flow.as_ref()).map_or(0, |flow| flow.queue.len())
 }

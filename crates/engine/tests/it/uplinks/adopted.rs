@@ -55,7 +55,7 @@ fn dies(clients: &[&str]) -> (World, Vec<PartitionImage>) {
     let dead = world();
     dead.broker("a");
     for client in clients {
-        dead.connect(v5(*client).lasting()).subscribe("t", ExactlyOnce);
+        dead.connect(v5(client).lasting()).subscribe("t", ExactlyOnce);
     }
     dead.run();
     let all = clients.iter().fold(Partitions::NONE, |all, client| all.with(partition(client)));

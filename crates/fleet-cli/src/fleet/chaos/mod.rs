@@ -213,7 +213,7 @@ fn strike_for(
         if Instant::now() + strike.pause >= end || !pause(strike.pause, signals) {
             break;
         }
-        // The process may have ended during the pause, and its id may be that of another one. The process held is the
+        // The process may have ended during the pause, and its id may be that of another one. The held process is the
         // member if the status still names it.
         let held = Held::open(&strike.member)?;
         now = status(args)?;

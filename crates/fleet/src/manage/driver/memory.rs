@@ -19,14 +19,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Restores the memory of an earlier manager. A malformed file, or one of another version, only costs the memory.
 pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), DriverError> {
-    if let Some(problem) = restore(manager, directory)? {
+    if let Some(problem) = restore(directory, manager)? {
         tracing::warn!(problem, "the memory of policies was not restored: their observations start again");
     }
     Ok(())
 }
 
 /// Restores what can be restored; returns a description of the rest, if there is any.
-fn restore(manager: &mut Manager, directory: &Path) -> Result<Option<String>, DriverError> {
+fn restore(directory: &Path, manager: &mut Manager) -> Result<Option<String>, DriverError> {
     let path = directory.join(MEMORY_FILE);
     let file = match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -91,7 +91,7 @@ mod tests {
             }
             write(&directory.join(MEMORY_FILE), &older).unwrap();
             let mut next = manager(policy);
-            let problem = restore(&mut next, &directory).unwrap().unwrap();
+            let problem = restore(&directory, &mut next).unwrap().unwrap();
             assert!(problem.contains("level broker") && problem.contains("level orchestrator"), "{problem}");
             assert!(!problem.contains('\n'), "{problem}");
             assert_eq!(next.memory(), fresh);
