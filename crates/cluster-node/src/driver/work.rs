@@ -188,7 +188,7 @@ impl Worker {
             self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
         }
         self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
-        self.tell_what_is_worked_off();
+        self.note_adopted_brokers();
     }
 
     /// Carries out one fetch that is due.
@@ -208,7 +208,7 @@ impl Worker {
             Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
                 tracing::error!(why, "the partitions of a dead node cannot be taken in");
                 self.forget(Restorer::set(&task));
-                self.tell_what_is_worked_off();
+                self.note_adopted_brokers();
                 Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
             }
         };
@@ -229,7 +229,7 @@ impl Worker {
         counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
         let Restored { sessions, messages, retained, bans, transfers, lost } = restored;
         self.adopt(transfers);
-        self.tell_what_is_worked_off();
+        self.note_adopted_brokers();
         let partitions = task.partitions.len();
         tracing::info!(
             partitions,

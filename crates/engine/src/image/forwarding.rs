@@ -36,12 +36,12 @@ pub(crate) struct Forwarding {
     pub(crate) come: BTreeMap<u64, Come>,
 }
 
-/// What comes behind a piece.
+/// The messages that follow a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// More pieces, in front of what was kept back.
+    /// More pieces, before the messages that were kept back.
     Pieces,
-    /// More pieces, behind what was kept back, which is delivered now.
+    /// More pieces, after the messages that were kept back. These messages are delivered now.
     LatePieces,
     /// Nothing: it is the last one.
     Nothing,

@@ -17,7 +17,8 @@ use crate::driver::restore::Inherited;
 /// Pause between two looks whether a broker has brought anything.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long messages of the own brokers wait for those of a dead orchestrator's, so that topics keep their order.
+/// How long messages of the own brokers wait for messages of a dead orchestrator's brokers. The wait keeps the order of
+/// topics.
 pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
 
 /// One of them.
@@ -43,7 +44,7 @@ pub(super) struct Adopted {
 /// A member that has taken over partitions of a dead one.
 #[derive(Default)]
 struct Heir {
-    /// Parts that it has not taken, with what they end.
+    /// Parts that it has not taken, each with its flags (`ENDS_PIECE`, `ENDS_MOVE`).
     parts: VecDeque<(Vec<u8>, u8)>,
     /// The number of the first of them.
     number: u64,
@@ -54,7 +55,7 @@ struct Heir {
 enum SettleStage {
     Begun,
     Settling(Settling),
-    /// All that the broker had has come, and the other members are told so.
+    /// All messages of the broker have come, and the last part for each other member is queued.
     Settled,
 }
 
@@ -85,7 +86,7 @@ impl Worker {
                 tracing::info!(
                     node = of,
                     broker,
-                    "working off what a dead orchestrator and a broker had for each other"
+                    "working off the messages that a dead orchestrator and a broker had for each other"
                 );
                 let (transfer, had, heirs) = (inherited.transfer, inherited.had, BTreeMap::new());
                 let stage = SettleStage::Begun;
@@ -102,7 +103,7 @@ impl Worker {
                 });
             }
             Err(error) => {
-                self.complain(&error, "what a dead orchestrator and a broker had for each other is not worked off");
+                self.complain(&error, "messages of a dead orchestrator and a broker for each other are not worked off");
             }
         }
     }
@@ -128,7 +129,8 @@ impl Worker {
         (!self.adopted.is_empty() || self.shared.inheriting.is_waiting()).then_some(PAUSE)
     }
 
-    /// Passes on what has come, and removes the connections that are worked off. An orchestrator that is back waits for it.
+    /// Passes on the received messages, and removes the connections that are worked off. An orchestrator that is back
+    /// waits for this.
     pub(super) fn work_off_adopted(&mut self) {
         for mut adopted in std::mem::take(&mut self.adopted) {
             let is_over = match adopted.is_worked_off(self) {
@@ -154,7 +156,7 @@ impl Worker {
             }
         }
         self.end_inheriting();
-        self.tell_what_is_worked_off();
+        self.note_adopted_brokers();
     }
 }
 
@@ -190,7 +192,8 @@ impl Adopted {
         Ok(self.heirs.is_empty())
     }
 
-    /// Gives the other members what has come. Says whether anything has, or they have not taken all.
+    /// Sends the received messages to the other members. Returns true when messages have come, or when a member has not
+    /// taken all parts.
     fn pass_on_brought(&mut self, worker: &Worker) -> Result<bool, MoveError> {
         self.look_for_heirs(worker);
         let mut has_come = self.heirs.values().any(|heir| !heir.parts.is_empty());
@@ -222,7 +225,7 @@ impl Adopted {
                 .filter_map(|partition| worker.homes.get(usize::from(partition.0))?.as_ref().map(NodeName::as_str)),
         );
         self.heirs.retain(|heir, _| worker.lives.contains(heir));
-        // What has moved to the dead one that is back, it gets by the move; its brokers wait until this is over.
+        // A dead orchestrator that is back gets the messages of its partitions by the move. Its brokers wait for this.
         named.remove(self.of.as_str());
         for heir in named.into_iter().filter(|heir| worker.lives.iter().any(|name| name == heir)) {
             self.heirs.entry(heir.to_owned()).or_default();

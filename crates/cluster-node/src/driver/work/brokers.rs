@@ -72,8 +72,8 @@ impl Worker {
         Some(held)
     }
 
-    /// Says what is worked off here, for members that ask.
-    pub(super) fn tell_what_is_worked_off(&self) {
+    /// Notes the brokers whose connections are worked off here, for members that ask.
+    pub(super) fn note_adopted_brokers(&self) {
         let mut of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (member, broker) in self.adopted_brokers() {
             of.entry(member.to_owned()).or_default().insert(broker.to_owned());

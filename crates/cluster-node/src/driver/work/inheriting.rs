@@ -1,5 +1,5 @@
-//! Messages that brokers kept for a dead orchestrator: one member connects to each broker as the dead one, and passes on
-//! what comes to the members that have taken over the other partitions. This is the side of these members.
+//! Messages that brokers kept for a dead orchestrator: one member connects to each broker as the dead one, and passes
+//! the messages on to the members that have taken over the other partitions. This is the side of these members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::brokers::BACK_LIMIT;
 use super::passing::{ENDS_MOVE, PartVerdict, brokers_know};
 use crate::driver::restore::Inherited;
 
-/// A part of what the connection of a dead orchestrator to a broker has brought.
+/// A part of the messages that the connection of a dead orchestrator to a broker has brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InheritedPart<'a> {
     /// The life of the member that passes it on, and the transfer there: numbers of parts begin with each.
@@ -71,12 +71,12 @@ fn read_name(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(name).ok()?, rest))
 }
 
-/// Partitions of dead orchestrators that were taken over here, and what is passed on for them.
+/// Partitions of dead orchestrators that were taken over here, and the messages that are passed on for them.
 #[derive(Default)]
-pub(in crate::driver) struct Inheriting(Mutex<State>);
+pub(in crate::driver) struct Inheriting(Mutex<InheritingState>);
 
 #[derive(Default)]
-struct State {
+struct InheritingState {
     transfers: BTreeMap<u64, Transfer>,
     /// By the member that passes on, its numbers of the stream, the dead one, and the broker.
     streams: BTreeMap<StreamName, Stream>,
@@ -109,7 +109,7 @@ struct Stream {
 }
 
 impl Inheriting {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InheritingState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +121,8 @@ impl Inheriting {
         self.state().transfers.insert(*transfer, begun);
     }
 
-    /// What is worked off here, and of which dead orchestrators that is not known yet.
+    /// Notes the brokers whose connections are worked off here, by the dead orchestrator. The brokers of the
+    /// orchestrators in `restoring` are not known yet.
     pub(super) fn note_worked_off(&self, of: BTreeMap<String, BTreeSet<String>>, restoring: BTreeSet<String>) {
         let mut state = self.state();
         (state.worked_off, state.restoring) = (of, restoring);
@@ -142,7 +143,7 @@ impl Inheriting {
         !self.state().transfers.is_empty()
     }
 
-    /// Ends what waits in vain. `is_adopted` says whether a connection of a transfer is worked off here.
+    /// Ends transfers that wait in vain. `is_adopted` says whether a connection of a transfer is worked off here.
     ///
     /// # Errors
     /// When messages that were kept back cannot be delivered.
@@ -192,7 +193,7 @@ impl Inheriting {
             return PartVerdict::Failed;
         }
         let mut state = self.state();
-        let State { transfers, streams, .. } = &mut *state;
+        let InheritingState { transfers, streams, .. } = &mut *state;
         let name = (from.to_owned(), part.stream, part.of.to_owned(), part.broker.to_owned());
         let stream = streams.entry(name).or_default();
         if part.number == stream.number {
@@ -204,7 +205,7 @@ impl Inheriting {
                 for (id, transfer) in transfers.iter_mut().filter(|(_, transfer)| meant(transfer)) {
                     let behind = if transfer.is_late { Behind::LatePieces } else { Behind::Pieces };
                     if let Err(error) = OrchestratorMoves::of(node).take_piece(*id, &piece, behind) {
-                        tracing::error!(%error, from, "what a broker kept for a dead orchestrator is not taken in");
+                        tracing::error!(%error, from, "messages of a broker for a dead orchestrator are not taken in");
                     }
                 }
             }
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_waits_for_what_is_worked_off() {
+    fn a_member_waits_for_brokers_that_are_worked_off() {
         let inheriting = Inheriting::default();
         let ask = |from: &str, epoch: u64| {
             let question = [&[tidegate_administration::FORMER_LIFE][..], &epoch.to_le_bytes()].concat();

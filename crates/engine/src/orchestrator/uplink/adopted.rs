@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::Brokers;
 use crate::link::envelope::Ticket;
 
-/// Bytes noted for other members and not taken. Beyond it the connection ends, and the broker keeps what is not
-/// acknowledged.
+/// Bytes noted for other members and not taken. Beyond it the connection ends, and the broker keeps the messages
+/// that are not acknowledged.
 const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// What is known of a dead orchestrator.

@@ -193,7 +193,7 @@ impl Brokers {
             let gone = gone.into_iter().filter(|filter| !wanted.filters.contains_key(filter));
             filters.queue.extend(gone.map(|filter| Change { filter, subscribe: false, wait: 0 }));
         }
-        // The session of a dead orchestrator is worked off as it is: its filters are those of all its partitions.
+        // The session of a dead orchestrator is worked off as it is: it has the filters of all its partitions.
         let all = wanted.filters.keys().filter(|_| uplink.adopted.is_none());
         filters.queue.extend(all.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
         filters.refused = filters.ending.arrange(&mut filters.queue, &wanted.filters);

@@ -33,7 +33,7 @@ fn pending_messages_of_a_dead_orchestrator_reach_a_broker() {
     let report = left.report();
     assert_eq!((report.state, report.owed()), (UplinkState::Drained, 0), "{report:?}");
     let taken = |broker: &Broker| broker.report().counters.acknowledged;
-    assert_eq!(taken(&own) + taken(&left), 1, "one of the brokers has what was owed");
+    assert_eq!(taken(&own) + taken(&left), 1, "one of the brokers has the owed message");
     let before = taken(&left);
     heir.connect(v5("publisher")).publish(message("t", "2").qos1());
     heir.run();

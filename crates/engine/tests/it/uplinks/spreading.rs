@@ -33,7 +33,7 @@ fn slow() -> Ways {
 struct Taken(Vec<String>);
 
 impl Taken {
-    /// Adds what a broker took since the last time; returns how many those are.
+    /// Adds the messages that a broker took since the last time; returns their number.
     fn add(&mut self, broker: &Broker) -> usize {
         let taken = broker.payloads();
         let count = taken.len();

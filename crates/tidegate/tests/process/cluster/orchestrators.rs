@@ -47,7 +47,8 @@ fn orchestrators_join_and_stop_and_nothing_is_missed() {
     moves::join_and_stop(&mut fleet.cluster);
 }
 
-/// Sessions at all of so many orchestrators, of which the second is killed while a client publishes at QoS 2 at the first.
+/// Opens sessions at all of `nodes` orchestrators. The second one is killed while a client publishes at
+/// QoS 2 at the first.
 fn kill_the_second_of(nodes: usize) {
     let mut fleet = Fleet::start(nodes, "2s");
     let cluster = &mut fleet.cluster;
