@@ -31,7 +31,7 @@ use adopting::Adopted;
 use brokers::BrokersHeld;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
-use passing::Passing;
+use passing::{Passing, next_piece};
 
 /// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
@@ -144,7 +144,8 @@ impl Worker {
         loop {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
-            let wait = wait.min(self.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
+            let wait =
+                wait.min(next_piece(&self.passing).unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let wait = wait.min(self.next_look_at_brokers().unwrap_or(IDLE));
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {

@@ -200,12 +200,6 @@ impl Worker {
         self.shared.counters.set_passing(self.passing.len());
     }
 
-    /// When a piece is due.
-    pub(super) fn next_piece(&self) -> Option<Duration> {
-        let next = self.passing.values().filter(|passing| passing.served_there).map(|passing| passing.next).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
-    }
-
     /// Forwards the messages that have arrived for partitions that are served elsewhere.
     pub(super) fn pass_pieces(&mut self) {
         let now = Instant::now();
@@ -309,6 +303,12 @@ impl Worker {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
     }
+}
+
+/// When the next piece of some moves is due.
+pub(super) fn next_piece(moves: &BTreeMap<u64, Passing>) -> Option<Duration> {
+    let next = moves.values().filter(|passing| passing.served_there).map(|passing| passing.next).min()?;
+    Some(next.saturating_duration_since(Instant::now()))
 }
 
 /// A piece in parts; the last one ends it. A piece of nothing is one part.
