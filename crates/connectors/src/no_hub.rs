@@ -14,7 +14,7 @@ use tidegate_placement::Placement;
 pub use self::{NoDoor as Door, NoPipelines as Pipelines};
 
 /// The listener of pipelines, which no program without them has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum NoDoor {}
 
 impl NoDoor {
@@ -86,6 +86,7 @@ pub fn read_history<F, V>(
     _: &[(PathBuf, Duration)],
     _: &HistoryQuery<F>,
     _: &mut dyn FnMut(&str) -> bool,
+    _: &dyn Fn() -> bool,
 ) -> Result<Vec<V>, Infallible> {
     Ok(Vec::new())
 }
