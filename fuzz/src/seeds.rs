@@ -359,31 +359,6 @@ fn acks() -> Vec<(&'static str, Packet<'static>)> {
     ]
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::TARGETS;
-
-    #[test]
-    fn every_seed_holds_and_is_in_the_corpus() {
-        for target in TARGETS {
-            for (name, input) in (target.seeds)() {
-                (target.fuzz_one)(&input);
-                let path = target.corpus().join(&name);
-                let file = std::fs::read(&path);
-                assert_eq!(file.ok(), Some(input), "{}: run seed_corpus", path.display());
-            }
-        }
-    }
-
-    #[test]
-    fn every_type_of_packet_has_a_seed() {
-        let seeds = super::packet();
-        for number in 1..=15 {
-            assert!(seeds.iter().any(|(_, input)| input[1] >> 4 == number), "type {number}");
-        }
-    }
-}
-
 /// Seeds of the target `coap`: datagrams, each with its length before it.
 pub fn coap() -> Vec<Seed> {
     use tidegate_coap::message::{Code, Kind, Message, Token, option};
@@ -409,4 +384,29 @@ pub fn coap() -> Vec<Seed> {
         datagrams.iter().flat_map(|one| std::iter::once(one.len() as u8).chain(one.iter().copied())).collect()
     };
     cases.into_iter().map(|(name, datagrams)| (name.to_owned(), framed(datagrams))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::TARGETS;
+
+    #[test]
+    fn every_seed_holds_and_is_in_the_corpus() {
+        for target in TARGETS {
+            for (name, input) in (target.seeds)() {
+                (target.fuzz_one)(&input);
+                let path = target.corpus().join(&name);
+                let file = std::fs::read(&path);
+                assert_eq!(file.ok(), Some(input), "{}: run seed_corpus", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn every_type_of_packet_has_a_seed() {
+        let seeds = super::packet();
+        for number in 1..=15 {
+            assert!(seeds.iter().any(|(_, input)| input[1] >> 4 == number), "type {number}");
+        }
+    }
 }
