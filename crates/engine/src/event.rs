@@ -405,7 +405,7 @@ impl Default for ObservedTicket {
 /// A message for an observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
-    /// For [`Engine::confirm_observed`].
+    /// For [`Engine::confirm_observed`](crate::Engine::confirm_observed).
     pub ticket: ObservedTicket,
     /// Whether a publisher waits for the confirmation; not at QoS 0, for wills and for what the broker says itself.
     pub is_awaited: bool,

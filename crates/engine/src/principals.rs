@@ -38,7 +38,7 @@ pub struct Principal {
     pub identity: Option<Identity>,
     /// The listener that it came by, for rules that name one.
     pub listener: Option<ListenerId>,
-    /// Messages that are held while it has to wait; more are refused with [`Reason::PublisherHeld`].
+    /// Messages that are held while it has to wait; more are refused with [`Reason::PublisherHeld`](crate::Reason::PublisherHeld).
     pub max_held_messages: usize,
     /// Bytes of those messages, topics and properties included.
     pub max_held_bytes: u64,

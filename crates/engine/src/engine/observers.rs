@@ -12,7 +12,7 @@ use crate::topics::observed::MAX_OBSERVERS;
 use tidegate_mqtt::TopicFilter;
 
 impl Engine {
-    /// Tells an observer of messages from now on, as [`Event::Observed`].
+    /// Tells an observer of messages from now on, as [`Event::Observed`](crate::Event::Observed).
     ///
     /// # Errors
     /// When there are too many, or a filter is not valid.

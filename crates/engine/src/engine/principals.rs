@@ -53,7 +53,7 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// Publishes a message as a principal. [`Event::Published`] names the number and what has become of it, as a PUBACK
+    /// Publishes a message as a principal. [`Event::Published`](crate::Event::Published) names the number and what has become of it, as a PUBACK
     /// would, when that is certain: every shard that has to has it, and it is committed where it is stored.
     pub fn publish_as(&mut self, now: Now, id: PrincipalId, message: InnerPublication, number: u64) {
         let PrincipalId(key) = id;

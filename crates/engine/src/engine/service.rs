@@ -50,7 +50,7 @@ impl Engine {
         true
     }
 
-    /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`] tells when it
+    /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`](crate::Event::Pong) tells when it
     /// acknowledges. Says whether it is asked: one who is away, or still owes acknowledgements or has messages waiting,
     /// is not. One who owes that of an earlier ping is, without another message: a client that answers none would be
     /// taken for one of which nothing is known.

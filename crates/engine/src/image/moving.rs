@@ -12,7 +12,7 @@ use crate::ids::{PartitionId, Partitions, Place};
 pub struct PartitionImage {
     /// Which one.
     pub partition: PartitionId,
-    /// Its content, for [`Engine::arrive`].
+    /// Its content, for [`Engine::arrive`](crate::Engine::arrive).
     pub image: Vec<u8>,
     /// What it owes.
     pub owed: Owed,

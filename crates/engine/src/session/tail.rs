@@ -53,7 +53,7 @@ impl Flow {
 pub enum ReadFailure {
     /// The store has too much to read at the moment: it is asked again.
     Busy,
-    /// It cannot be read. What it held is given up and counted under [`Reason::QueueLost`].
+    /// It cannot be read. What it held is given up and counted under [`Reason::QueueLost`](crate::Reason::QueueLost).
     Lost,
 }
 

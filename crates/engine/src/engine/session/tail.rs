@@ -9,7 +9,7 @@ use crate::records::stored::read_entry;
 use crate::session::tail::ReadFailure;
 
 impl Engine {
-    /// Takes a part of a queue that [`Event::ReadQueue`] asked for.
+    /// Takes a part of a queue that [`Event::ReadQueue`](crate::Event::ReadQueue) asked for.
     pub fn handle_read(&mut self, now: Now, loaded: &LoadedQueue) {
         self.state.journal.now = now;
         let Some(key) = self.state.sessions.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };

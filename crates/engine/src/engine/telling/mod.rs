@@ -7,7 +7,7 @@ use crate::engine::Engine;
 
 impl Engine {
     /// How many messages of a client were dropped, denied or delayed since the last of which that was told
-    /// ([`LogEvent::Dropped`], [`LogEvent::Denied`], [`LogEvent::Delayed`]); only of clients that this happened to
+    /// ([`LogEvent::Dropped`](crate::LogEvent::Dropped), [`LogEvent::Denied`](crate::LogEvent::Denied), [`LogEvent::Delayed`](crate::LogEvent::Delayed)); only of clients that this happened to
     /// lately.
     pub fn untold(&self, client_id: &str) -> u64 {
         self.state.telling.untold(client_id)
