@@ -11,7 +11,7 @@ use tidegate_terminal::{Exit, complain, print_and_exit, report};
 const ADD: &str = "\
 Examples:
   tidegate key add keys acme             make a key for the user acme, and the file when it is not there
-  tidegate key add keys acme > acme.key  keep it in a file of its own
+  tidegate key add keys acme > acme.key  save the key in a file
 The key is printed once; the file keeps a hash. A running broker takes it over with `tidegate reload`.";
 
 const REVOKE: &str = "\
