@@ -217,9 +217,10 @@ impl BridgeRun {
     /// Starts the brokers and opens the link when they are due. A bridge keeps nothing: messages that were under way when
     /// its process ended may come twice.
     fn tend(&mut self) -> Result<(), Failure> {
-        let was_gone = self.members[NEAR].running.is_none();
+        let started = |members: &[Member; 2]| members[NEAR].running.as_ref().map(|process| process.started);
+        let before = started(&self.members);
         tend(&mut self.members, &mut self.link)?;
-        if was_gone && self.members[NEAR].running.is_some() {
+        if started(&self.members) != before {
             self.world.ledger.allow_repeats();
         }
         Ok(())
