@@ -5,6 +5,9 @@ mod tls;
 
 #[cfg(feature = "kubernetes")]
 pub(super) use tls::ServerCertificate;
+// A build without TLS has no certificate.
+#[cfg(not(feature = "kubernetes"))]
+pub(super) use std::convert::Infallible as ServerCertificate;
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,11 +24,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEAD: usize = 8 * 1024;
 /// Connections of an endpoint at once; a further one is closed.
 const MAX_CONNECTIONS: usize = 64;
-
-/// TLS of an endpoint; this build has none.
-#[cfg(not(feature = "kubernetes"))]
-#[derive(Debug)]
-pub(super) enum ServerCertificate {}
 
 /// The head of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
