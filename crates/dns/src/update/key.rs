@@ -10,7 +10,9 @@ const FUDGE_S: u16 = 300;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// A part is missing.
-    #[error("the key has no {0}; write key \"NAME\" {{ algorithm hmac-sha256; secret \"BASE64\"; }};, as `tsig-keygen NAME` does")]
+    #[error(
+        "the key has no {0}; write key \"NAME\" {{ algorithm hmac-sha256; secret \"BASE64\"; }};, as `tsig-keygen NAME` does"
+    )]
     Missing(&'static str),
     /// The algorithm.
     #[error("the algorithm `{0}` is not supported; use hmac-sha256, hmac-sha384 or hmac-sha512")]

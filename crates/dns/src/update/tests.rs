@@ -8,7 +8,8 @@ use hickory_proto::rr::{DNSClass, RData, RecordType, TSigResponseContext};
 use super::*;
 use crate::endpoint::EndpointName;
 
-const KEY: &str = "key \"fleet\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0ISE=\";\n};\n";
+const KEY: &str =
+    "key \"fleet\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0ISE=\";\n};\n";
 
 fn settings(server: SocketAddr) -> UpdateSettings {
     UpdateSettings {
@@ -80,12 +81,15 @@ fn an_update_replaces_all_records_of_the_name() {
     let zone = &update.queries[0];
     assert_eq!((zone.name().to_ascii(), zone.query_type()), ("example.com.".to_owned(), RecordType::SOA));
     let (adds, deletes) = parts(&update);
-    assert_eq!(adds, [
-        "mqtt.example.com. 10 192.0.2.1",
-        "o-1.mqtt.example.com. 10 192.0.2.1",
-        "_mqtt._tcp.mqtt.example.com. 10 0 1 1883 o-1.mqtt.example.com.",
-        "_secure-mqtt._tcp.mqtt.example.com. 10 0 1 8883 o-1.mqtt.example.com.",
-    ]);
+    assert_eq!(
+        adds,
+        [
+            "mqtt.example.com. 10 192.0.2.1",
+            "o-1.mqtt.example.com. 10 192.0.2.1",
+            "_mqtt._tcp.mqtt.example.com. 10 0 1 1883 o-1.mqtt.example.com.",
+            "_secure-mqtt._tcp.mqtt.example.com. 10 0 1 8883 o-1.mqtt.example.com.",
+        ]
+    );
     assert!(deletes.contains(&"o-2.mqtt.example.com. A".to_owned()), "{deletes:?}");
     // The load is in no record: it needs no update.
     updater.set_endpoints(vec![Endpoint { load: crate::Load::saturating(0.9), ..first }]);

@@ -142,7 +142,11 @@ fn update(name: &str, keys: &mut Keys<'_>) -> Option<DnsUpdate> {
     if let Some(zone) = &zone
         && !is_within(name, zone)
     {
-        keys.refuse("zone", &format!("does not contain the name `{name}`"), "name the zone that the server is primary for");
+        keys.refuse(
+            "zone",
+            &format!("does not contain the name `{name}`"),
+            "name the zone that the server is primary for",
+        );
     }
     let key_file = keys.need("key_file", "\"fleet.key\"", Keys::text).map(PathBuf::from);
     Some(DnsUpdate { server: server?, zone: zone?, key_file: key_file? })
