@@ -40,7 +40,7 @@ pub use log::{LogSettings, MAX_PIPELINE_NAME};
 #[cfg(feature = "pipelines")]
 pub use message::{Message, ORIGIN_PROPERTY, Origin};
 #[cfg(feature = "pipelines")]
-pub use record::Record;
+pub use record::{Content, Record, WholeMessage};
 #[cfg(feature = "pipelines")]
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 #[cfg(feature = "pipelines")]

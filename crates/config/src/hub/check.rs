@@ -131,7 +131,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
-        SinkType::File | SinkType::Sqlite | SinkType::History | SinkType::Topic => None,
+        SinkType::File | SinkType::Sqlite | SinkType::History | SinkType::Topic | SinkType::Discard => None,
         SinkType::Http => Some("https://example.org/readings"),
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
@@ -144,7 +144,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
-        None if sink.kind != SinkType::Topic && sink.path.is_none() => {
+        None if !matches!(sink.kind, SinkType::Topic | SinkType::Discard) && sink.path.is_none() => {
             missing("path", if sink.kind == SinkType::Sqlite { "out/readings.db" } else { "out/readings.ndjson" });
         }
         _ => {}

@@ -117,6 +117,7 @@ impl Sink {
                 mechanism: match self.sasl {
                     BusSasl::Plain => SaslMechanism::Plain,
                     BusSasl::ScramSha256 => SaslMechanism::ScramSha256,
+            SinkType::Discard => SinkKind::Discard,
                     BusSasl::ScramSha512 => SaslMechanism::ScramSha512,
                 },
                 ca_file,

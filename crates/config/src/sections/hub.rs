@@ -47,6 +47,8 @@ pub enum SinkType {
     S3,
     /// The last messages.
     History,
+    /// No place.
+    Discard,
 }
 
 words! {
@@ -63,6 +65,7 @@ words! {
         SinkType::Kafka => "kafka", "a topic of Kafka (`url`, `topic`)";
         SinkType::Amqp => "amqp", "a queue or an exchange of AMQP 0-9-1, as in RabbitMQ (`url`)";
         SinkType::History => "history", "the last messages, for `GET /history` of HTTP listeners (`path`)";
+        SinkType::Discard => "discard", "no place: records are counted and dropped, for measurements and trials";
         SinkType::S3 => "s3", "objects in a bucket of S3 (`url`, `bucket`, `access_key`, `secret_file`)";
     }
 }

@@ -1,6 +1,7 @@
 //! Sinks: where records go. Each is one file with its settings and one [`Sink`].
 
 mod amqp;
+mod discard;
 mod file;
 mod history;
 mod http;
@@ -109,6 +110,8 @@ pub enum SinkKind {
     S3(S3Settings),
     /// The last messages, for clients of HTTP.
     History(HistorySettings),
+    /// No place: records are dropped.
+    Discard,
     /// The log of a pipeline on the bus.
     Log(LogSettings),
 }
@@ -150,6 +153,7 @@ impl SinkSettings {
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
+            SinkKind::Discard => Box::new(discard::DiscardSink),
             SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
             SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids)?),

@@ -26,7 +26,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// The next event of a source.
 pub enum SourceStep<T> {
     /// A message, and how to acknowledge it; without a token its sender keeps no copy.
-    Message(Box<Message>, Option<T>),
+    Message(Arc<Message>, Option<T>),
     /// The deadline has come, or the source was woken.
     Idle,
     /// The source takes all its messages from now on.
@@ -58,6 +58,11 @@ pub trait Source: Send {
     /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
     /// message come again. A sender that waits for an answer receives the ending.
     fn acknowledge(&mut self, token: Self::Token, ending: Ending);
+
+    /// The next step that is there already, without a wait.
+    fn ready(&mut self) -> Option<SourceStep<Self::Token>> {
+        None
+    }
 
     /// Whether acknowledgements reach the sender.
     fn is_connected(&self) -> bool;
