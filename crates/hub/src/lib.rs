@@ -50,7 +50,10 @@ pub use sinks::{
     SinkKind, SinkSettings, SqliteSettings, read_history,
 };
 #[cfg(feature = "pipelines")]
-pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};
+pub use sources::{
+    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings,
+    Wake,
+};
 #[cfg(feature = "pipelines")]
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 #[cfg(feature = "pipelines")]

@@ -94,6 +94,12 @@ fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
         SourceType::Http if source.listen.is_none() => missing("listen", "127.0.0.1:8090"),
         SourceType::Nats | SourceType::Jetstream if source.url.is_none() => missing("url", "nats://127.0.0.1:4222"),
         SourceType::Jetstream if source.stream.is_none() => missing("stream", "ORDERS"),
+        SourceType::Kafka if source.url.is_none() => missing("url", "kafka://127.0.0.1:9092"),
+        SourceType::Kafka if source.topic.is_empty() => missing("topic", "orders"),
+        SourceType::Kafka => {
+            let unusable = source.kafka(0).unusable();
+            found.extend(unusable.map(|(key, why)| (key, Problem::new(why))));
+        }
         _ => {}
     }
     let is_open = source.kind == SourceType::Http && source.token_file.is_none();
@@ -349,6 +355,16 @@ mod tests {
                 "[[sink]]",
                 "[[source]]\nname = \"s\"\nkind = \"http\"\nlisten = \"0.0.0.0:1\"\n[[sink]]",
                 "needs a token",
+            ),
+            (
+                "[[sink]]",
+                "[[source]]\nname = \"s\"\nkind = \"kafka\"\nurl = \"kafka://h\"\n[[sink]]",
+                "needs `source.topic`",
+            ),
+            (
+                "[[sink]]",
+                "[[source]]\nname = \"s\"\nkind = \"kafka\"\nurl = \"nats://h\"\ntopic = \"t\"\n[[sink]]",
+                "`url` is kafka://",
             ),
             ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),

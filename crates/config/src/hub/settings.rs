@@ -9,10 +9,11 @@ use tidegate_bus::Address as BusAddress;
 use tidegate_engine::{OverflowRule, TenantId};
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
-    Batching, HistorySettings, HttpSourceSettings, LogSettings, NatsSourceSettings, PipelineSettings, SinkKind,
-    SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
+    Batching, HistorySettings, HttpSourceSettings, KafkaSourceSettings, LogSettings, NatsSourceSettings,
+    PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
 };
 
+use super::sinks::mechanism;
 use super::{CLIENT_PREFIX, PipelineError};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
@@ -380,6 +381,9 @@ impl SourceSection {
                 window,
             }));
         }
+        if self.kind == SourceType::Kafka {
+            return Ok(SourceSettings::Kafka(self.kafka(window)));
+        }
         let is_stream = self.kind == SourceType::Jetstream;
         Ok(SourceSettings::Nats(NatsSourceSettings {
             url: self.url.clone().unwrap_or_default(),
@@ -388,6 +392,17 @@ impl SourceSection {
             group: self.group.clone(),
             window,
         }))
+    }
+
+    pub(super) fn kafka(&self, window: u16) -> KafkaSourceSettings {
+        KafkaSourceSettings {
+            url: self.url.clone().unwrap_or_default(),
+            mechanism: mechanism(self.sasl),
+            ca_file: self.ca.as_ref().map(PathBuf::from),
+            topic: self.topic.clone(),
+            group: self.group.clone(),
+            window,
+        }
     }
 }
 

@@ -199,6 +199,8 @@ pub enum SourceType {
     Nats,
     /// A stream.
     Jetstream,
+    /// Records of a topic.
+    Kafka,
     /// Requests of others.
     Http,
 }
@@ -207,6 +209,7 @@ words! {
     SourceType {
         SourceType::Nats => "nats", "subjects of NATS, as messages are published (`url`, `subject`)";
         SourceType::Jetstream => "jetstream", "a stream of NATS JetStream, by a durable consumer (`url`, `stream`)";
+        SourceType::Kafka => "kafka", "a topic of Kafka, shared by the processes of a group (`url`, `topic`)";
         SourceType::Http => "http", "a web hook: `POST /TOPIC` (`listen`)";
     }
 }
@@ -219,14 +222,23 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// Its kind.
         kind: SourceType = SourceType::Nats, in Kind::OneOf(<SourceType as Words>::WORDS);
-        /// Where it is: `nats://USER:PASSWORD@HOST:PORT` (`nats`, `jetstream`).
+        /// Where it is: `nats://USER:PASSWORD@HOST:PORT` (`nats`, `jetstream`), `kafka://USER:PASSWORD@HOST:PORT,HOST:PORT`
+        /// or `kafkas://...` (`kafka`).
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// The subject, with `*` and `>` as wildcards (`nats`, `jetstream`). The topic of a message is its subject with
         /// slashes for points, or what its header `Mqtt-Topic` says.
         subject: String = ">".to_owned(), in Kind::Text { max_len: 256 };
         /// The stream (`jetstream`), which has to be there.
         stream: Option<String> = None, in Kind::Text { max_len: 256 };
-        /// The queue group (`nats`), or the durable consumer (`jetstream`). Processes with the same one share the messages.
+        /// The topic (`kafka`), which has to be there. The topic of a message is what the header `mqtt_topic` of its record
+        /// says, or this one with slashes for points.
+        topic: String = String::new(), in Kind::Text { max_len: 249 };
+        /// How the user and the password of `url` are shown to the brokers (`kafka`).
+        sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
+        /// A file (PEM) of the authorities that are trusted (`kafka`); without it, the system's.
+        ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The queue group (`nats`), the durable consumer (`jetstream`) or the consumer group (`kafka`). Processes with the
+        /// same one share the messages.
         group: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
         /// The address at which it listens (`http`): `HOST:PORT`.
         listen: Option<String> = None, in Kind::Text { max_len: 256 };

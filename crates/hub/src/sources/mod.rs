@@ -2,8 +2,10 @@
 
 mod http;
 mod inbox;
+mod kafka;
 mod log;
 mod nats;
+mod progress;
 mod topics;
 
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use std::time::Instant;
 
 pub(crate) use self::http::Http;
 pub use self::http::HttpSourceSettings;
+pub(crate) use self::kafka::Kafka;
+pub use self::kafka::KafkaSourceSettings;
 pub(crate) use self::log::LogSource;
 pub(crate) use self::nats::Nats;
 pub use self::nats::NatsSourceSettings;
@@ -55,14 +59,14 @@ pub trait Source: Send {
     /// Waits for the next step, until `deadline` at most. A source connects without being asked, and again whenever it has to.
     fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Self::Token>;
 
-    /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
-    /// message come again. A sender that waits for an answer receives the ending.
-    fn acknowledge(&mut self, token: Self::Token, ending: Ending);
-
     /// The next step that is there already, without a wait.
     fn ready(&mut self) -> Option<SourceStep<Self::Token>> {
         None
     }
+
+    /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
+    /// message come again. A sender that waits for an answer receives the ending.
+    fn acknowledge(&mut self, token: Self::Token, ending: Ending);
 
     /// Whether acknowledgements reach the sender.
     fn is_connected(&self) -> bool;
@@ -99,6 +103,8 @@ pub enum SourceSettings {
     Log(LogSettings),
     /// Subjects of NATS, or a stream of `JetStream`.
     Nats(NatsSourceSettings),
+    /// A topic of Kafka.
+    Kafka(KafkaSourceSettings),
     /// Requests of others.
     Http(HttpSourceSettings),
 }

@@ -4,10 +4,10 @@
 //! - `connection`: requests and answers of one broker, and the login; `scram` is one way of it.
 //! - `wire`: requests and answers as bytes; `records`: batches as Kafka stores them.
 
-mod connection;
-mod records;
+pub(crate) mod connection;
+pub(crate) mod records;
 mod scram;
-mod wire;
+pub(crate) mod wire;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub struct KafkaSettings {
 
 impl KafkaSettings {
     /// Reads the address, or names the key whose value is of no use, and why.
-    pub(super) fn check(&self) -> Result<ServiceUrl, (&'static str, String)> {
+    pub(crate) fn check(&self) -> Result<ServiceUrl, (&'static str, String)> {
         let form =
             || ("url", "`url` is kafka://[USER:PASSWORD@]HOST[:PORT][,HOST...], or kafkas://... for TLS".to_owned());
         let url = ServiceUrl::parse(&self.url, ("kafka", PORT), ("kafkas", PORT)).ok_or_else(form)?;
@@ -152,7 +152,7 @@ impl KafkaSink {
 
     fn metadata(&self, connection: &mut BrokerConnection, deadline: Instant) -> Result<Metadata, SinkError> {
         loop {
-            let answer = connection.ask(wire::METADATA, &wire::metadata(&self.settings.topic))?;
+            let answer = connection.ask(wire::METADATA, &wire::metadata(&self.settings.topic, true))?;
             let metadata = Metadata::read(&mut AnswerReader(&answer))?;
             // The brokers are making it.
             let is_coming = matches!(metadata.error, code::UNKNOWN_TOPIC | code::LEADER_NOT_AVAILABLE);

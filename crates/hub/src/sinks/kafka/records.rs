@@ -2,27 +2,27 @@
 
 /// Who produces, and the number of the first record: by these the broker drops a batch that it has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sequence {
-    pub(super) producer: i64,
-    pub(super) epoch: i16,
-    pub(super) first: i32,
+pub(crate) struct Sequence {
+    pub(crate) producer: i64,
+    pub(crate) epoch: i16,
+    pub(crate) first: i32,
 }
 
 /// A record of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct BatchEntry {
-    pub(super) key: Vec<u8>,
-    pub(super) value: Vec<u8>,
+pub(crate) struct BatchEntry {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
     /// Unix milliseconds.
-    pub(super) timestamp: u64,
-    pub(super) headers: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) timestamp: u64,
+    pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
 }
 
 /// Bytes of a batch before its checksum: base offset, length, epoch of the leader, format.
 const BEFORE_CHECKSUM: usize = 8 + 4 + 4 + 1;
 
 /// A batch, uncompressed.
-pub(super) fn batch(sequence: Sequence, entries: &[BatchEntry]) -> Vec<u8> {
+pub(crate) fn batch(sequence: Sequence, entries: &[BatchEntry]) -> Vec<u8> {
     let count = i32::try_from(entries.len()).unwrap_or(i32::MAX);
     let times = || entries.iter().map(|entry| i64::try_from(entry.timestamp).unwrap_or(i64::MAX));
     let (first, last) = (times().next().unwrap_or_default(), times().max().unwrap_or_default());
@@ -80,7 +80,7 @@ fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The partition of a key, as Kafka's own clients choose it, so that they find all records of a key in one.
-pub(super) fn partition(key: &[u8], partitions: usize) -> usize {
+pub(crate) fn partition(key: &[u8], partitions: usize) -> usize {
     (murmur2(key) & 0x7fff_ffff) as usize % partitions.max(1)
 }
 

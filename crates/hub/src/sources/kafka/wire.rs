@@ -1,0 +1,308 @@
+//! Bodies of requests about groups, offsets and records, and what their answers say.
+
+use crate::sinks::SinkError;
+use crate::sinks::kafka::wire::{AnswerReader, bytes, string};
+use crate::sinks::socket::ServerAddress;
+
+/// The kind of group that Kafka's own consumers make.
+const GROUP_KIND: &str = "consumer";
+/// How the leader of a group deals partitions: each member gets a range of them.
+const STRATEGY: &str = "range";
+/// The version of subscriptions and assignments.
+const VERSION: i16 = 0;
+/// Kinds of coordinators: this is the one of groups.
+const OF_GROUPS: u8 = 0;
+/// The answer of one broker holds so many bytes of records, or one batch that is larger.
+const FETCH_BYTES: i32 = 1 << 20;
+/// The same of one partition.
+const PARTITION_BYTES: i32 = 256 << 10;
+/// How long a broker waits for the first record, milliseconds.
+const FETCH_WAIT_MS: i32 = 200;
+/// Records of transactions that have not been committed are not seen.
+const READ_COMMITTED: u8 = 1;
+/// Stands for the oldest record that there is, in a question for offsets by time.
+pub(super) const OLDEST: i64 = -2;
+
+/// This process as a member of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) group: String,
+    /// Given by the coordinator; empty for a new member.
+    pub(super) id: String,
+    pub(super) generation: i32,
+}
+
+impl Member {
+    fn start(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        string(&self.group, &mut body);
+        body.extend_from_slice(&self.generation.to_be_bytes());
+        string(&self.id, &mut body);
+        body
+    }
+
+    pub(super) fn heartbeat(&self) -> Vec<u8> {
+        self.start()
+    }
+
+    pub(super) fn leave(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        string(&self.group, &mut body);
+        string(&self.id, &mut body);
+        body
+    }
+
+    pub(super) fn join(&self, topic: &str, session_ms: i32, rebalance_ms: i32) -> Vec<u8> {
+        let mut subscription = VERSION.to_be_bytes().to_vec();
+        subscription.extend_from_slice(&1_i32.to_be_bytes());
+        string(topic, &mut subscription);
+        subscription.extend_from_slice(&(-1_i32).to_be_bytes());
+        let mut body = Vec::new();
+        string(&self.group, &mut body);
+        body.extend_from_slice(&session_ms.to_be_bytes());
+        body.extend_from_slice(&rebalance_ms.to_be_bytes());
+        string(&self.id, &mut body);
+        string(GROUP_KIND, &mut body);
+        body.extend_from_slice(&1_i32.to_be_bytes());
+        string(STRATEGY, &mut body);
+        bytes(&subscription, &mut body);
+        body
+    }
+
+    /// `assignments` are the partitions of each member, from the leader alone.
+    pub(super) fn sync(&self, topic: &str, assignments: &[(String, Vec<i32>)]) -> Vec<u8> {
+        let mut body = self.start();
+        body.extend_from_slice(&(assignments.len() as u32).to_be_bytes());
+        for (member, partitions) in assignments {
+            let mut assignment = VERSION.to_be_bytes().to_vec();
+            assignment.extend_from_slice(&1_i32.to_be_bytes());
+            string(topic, &mut assignment);
+            numbers(partitions, &mut assignment);
+            assignment.extend_from_slice(&(-1_i32).to_be_bytes());
+            string(member, &mut body);
+            bytes(&assignment, &mut body);
+        }
+        body
+    }
+
+    pub(super) fn commit(&self, topic: &str, offsets: &[(i32, i64)]) -> Vec<u8> {
+        let mut body = self.start();
+        // Kept as long as brokers keep offsets.
+        body.extend_from_slice(&(-1_i64).to_be_bytes());
+        body.extend_from_slice(&1_i32.to_be_bytes());
+        string(topic, &mut body);
+        body.extend_from_slice(&(offsets.len() as u32).to_be_bytes());
+        for (partition, offset) in offsets {
+            body.extend_from_slice(&partition.to_be_bytes());
+            body.extend_from_slice(&offset.to_be_bytes());
+            string("", &mut body);
+        }
+        body
+    }
+
+    pub(super) fn committed(&self, topic: &str, partitions: &[i32]) -> Vec<u8> {
+        let mut body = Vec::new();
+        string(&self.group, &mut body);
+        body.extend_from_slice(&1_i32.to_be_bytes());
+        string(topic, &mut body);
+        numbers(partitions, &mut body);
+        body
+    }
+}
+
+fn numbers(numbers: &[i32], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(numbers.len() as u32).to_be_bytes());
+    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+}
+
+pub(super) fn coordinator(group: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    string(group, &mut body);
+    body.push(OF_GROUPS);
+    body
+}
+
+/// The broker that coordinates the group, or an error.
+pub(super) fn coordinator_of(answer: &mut AnswerReader<'_>) -> Result<Result<ServerAddress, i16>, SinkError> {
+    answer.i32()?;
+    let error = answer.i16()?;
+    answer.string()?;
+    answer.i32()?;
+    let (host, port) = (answer.string()?, answer.i32()?);
+    let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
+    Ok(if error == 0 { Ok(ServerAddress { host, port }) } else { Err(error) })
+}
+
+/// The answer to a JOIN.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Joined {
+    pub(super) error: i16,
+    pub(super) generation: i32,
+    pub(super) leader: String,
+    pub(super) id: String,
+    /// All members; empty for members that do not lead.
+    pub(super) members: Vec<String>,
+}
+
+pub(super) fn joined(answer: &mut AnswerReader<'_>) -> Result<Joined, SinkError> {
+    answer.i32()?;
+    let (error, generation) = (answer.i16()?, answer.i32()?);
+    answer.string()?;
+    let (leader, id) = (answer.string()?, answer.string()?);
+    let members = answer.each(|member| {
+        let id = member.string()?;
+        member.bytes()?;
+        Ok(id)
+    })?;
+    Ok(Joined { error, generation, leader, id, members })
+}
+
+/// The error of an answer that has no more than that.
+pub(super) fn error_of(answer: &mut AnswerReader<'_>) -> Result<i16, SinkError> {
+    answer.i32()?;
+    answer.i16()
+}
+
+/// The error of a SYNC, and the partitions that this member gets.
+pub(super) fn synced(answer: &mut AnswerReader<'_>) -> Result<(i16, Vec<i32>), SinkError> {
+    answer.i32()?;
+    let error = answer.i16()?;
+    let assignment = answer.bytes()?;
+    if error != 0 || assignment.is_empty() {
+        return Ok((error, Vec::new()));
+    }
+    let mut assignment = AnswerReader(assignment);
+    assignment.i16()?;
+    let topics = assignment.each(|topic| {
+        topic.string()?;
+        topic.each(AnswerReader::i32)
+    })?;
+    Ok((0, topics.into_iter().flatten().collect()))
+}
+
+/// The errors of partitions in the answer to a commit.
+pub(super) fn commit_errors(answer: &mut AnswerReader<'_>) -> Result<Vec<i16>, SinkError> {
+    let topics = answer.each(|topic| {
+        topic.string()?;
+        topic.each(|one| {
+            one.i32()?;
+            one.i16()
+        })
+    })?;
+    Ok(topics.into_iter().flatten().collect())
+}
+
+/// Partitions with their offset and their error.
+pub(super) fn committed_offsets(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i64, i16)>, SinkError> {
+    let topics = answer.each(|topic| {
+        topic.string()?;
+        topic.each(|one| {
+            let (partition, offset) = (one.i32()?, one.i64()?);
+            one.string()?;
+            Ok((partition, offset, one.i16()?))
+        })
+    })?;
+    Ok(topics.into_iter().flatten().collect())
+}
+
+/// A question for the first offset at a time (Unix milliseconds, or [`OLDEST`]).
+pub(super) fn list_offsets(topic: &str, partition: i32, time: i64) -> Vec<u8> {
+    let mut body = (-1_i32).to_be_bytes().to_vec();
+    body.extend_from_slice(&1_i32.to_be_bytes());
+    string(topic, &mut body);
+    body.extend_from_slice(&1_i32.to_be_bytes());
+    body.extend_from_slice(&partition.to_be_bytes());
+    body.extend_from_slice(&time.to_be_bytes());
+    body
+}
+
+/// The error and the offset.
+pub(super) fn listed(answer: &mut AnswerReader<'_>) -> Result<(i16, i64), SinkError> {
+    let topics = answer.each(|topic| {
+        topic.string()?;
+        topic.each(|one| {
+            one.i32()?;
+            let error = one.i16()?;
+            one.i64()?;
+            Ok((error, one.i64()?))
+        })
+    })?;
+    topics.into_iter().flatten().next().ok_or_else(|| SinkError::away("the broker does not know the partition"))
+}
+
+/// A question for records, from an offset of each partition on.
+pub(super) fn fetch(topic: &str, partitions: &[(i32, i64)]) -> Vec<u8> {
+    let mut body = (-1_i32).to_be_bytes().to_vec();
+    for number in [FETCH_WAIT_MS, 1, FETCH_BYTES] {
+        body.extend_from_slice(&number.to_be_bytes());
+    }
+    body.push(READ_COMMITTED);
+    body.extend_from_slice(&1_i32.to_be_bytes());
+    string(topic, &mut body);
+    body.extend_from_slice(&(partitions.len() as u32).to_be_bytes());
+    for (partition, offset) in partitions {
+        body.extend_from_slice(&partition.to_be_bytes());
+        body.extend_from_slice(&offset.to_be_bytes());
+        body.extend_from_slice(&PARTITION_BYTES.to_be_bytes());
+    }
+    body
+}
+
+/// Records of a partition.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fetched<'a> {
+    pub(super) partition: i32,
+    pub(super) error: i16,
+    /// Behind the last record that there is.
+    pub(super) end: i64,
+    /// Producers whose transactions were aborted, each with the first offset.
+    pub(super) aborted: Vec<(i64, i64)>,
+    pub(super) batches: &'a [u8],
+}
+
+pub(super) fn fetched<'a>(answer: &mut AnswerReader<'a>) -> Result<Vec<Fetched<'a>>, SinkError> {
+    answer.i32()?;
+    let topics = answer.each(|topic| {
+        topic.string()?;
+        topic.each(|one| {
+            let (partition, error, end) = (one.i32()?, one.i16()?, one.i64()?);
+            one.i64()?;
+            let aborted = one.each(|one| Ok((one.i64()?, one.i64()?)))?;
+            Ok(Fetched { partition, error, end, aborted, batches: one.bytes()? })
+        })
+    })?;
+    Ok(topics.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_is_read_as_it_was_written() {
+        let member = Member { group: "g".into(), id: "m".into(), generation: 3 };
+        let body = member.sync("t", &[("m".into(), vec![0, 2])]);
+        // Behind group, generation, member, their number, and the member.
+        let mut rest = AnswerReader(&body[3 + 4 + 3 + 4 + 3..]);
+        let mut answer = vec![0; 6];
+        bytes(rest.bytes().unwrap(), &mut answer);
+        assert_eq!(synced(&mut AnswerReader(&answer)).unwrap(), (0, vec![0, 2]));
+        let none = [0, 0, 0, 0, 0, 27, 0, 0, 0, 0];
+        assert_eq!(synced(&mut AnswerReader(&none)).unwrap(), (27, vec![]));
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_is_an_error() {
+        let mut answer = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1];
+        answer.extend([0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 9]);
+        answer.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 42]);
+        // The number of topics stands behind the time of throttling.
+        answer.drain(..4);
+        answer.splice(0..0, [0, 0, 0, 0]);
+        let found = fetched(&mut AnswerReader(&answer)).unwrap();
+        assert_eq!(found, [Fetched { partition: 2, error: 0, end: 9, aborted: vec![(7, 4)], batches: &[42] }]);
+        for end in 0..answer.len() {
+            assert!(fetched(&mut AnswerReader(&answer[..end])).is_err(), "{end}");
+        }
+    }
+}
