@@ -41,7 +41,7 @@ class Kafka:
             f"listener.name.safe.plain.sasl.jaas.config={security}.plain.PlainLoginModule {login} user_node=\"known\";\n"
             f"listener.name.safe.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule {login};\n"
             "num.partitions=3\noffsets.topic.replication.factor=1\nshare.coordinator.state.topic.replication.factor=1\n"
-            f"share.coordinator.state.topic.min.isr=1\ntransaction.state.log.replication.factor=1\nlog.dirs={folder}/kafka\n",
+            f"share.coordinator.state.topic.min.isr=1\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.dirs={folder}/kafka\n",
             encoding="utf-8",
         )
         self.run("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", self.properties,
@@ -78,6 +78,12 @@ class Kafka:
         done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr[-2000:])
+
+    def committed(self, topic):
+        """The values that Kafka's own consumer of committed records gets."""
+        return self.run("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", f"127.0.0.1:{self.port}",
+                        "--topic", topic, "--from-beginning", "--timeout-ms", "10000",
+                        "--isolation-level", "read_committed").splitlines()
 
     def records(self):
         """The records of the topic, as they lie in its files: partition, names of headers, key and value of each."""
@@ -131,6 +137,33 @@ class IntoKafka(PipelineCase):
         self.assertEqual({partition for partition, *_ in records}, {f"readings-{number}" for number in range(3)})
         self.assertEqual({headers for _, headers, *_ in records}, {"message_id,mqtt_topic"})
         self.assertEqual({value for *_, value in records}, {f'{{"temp":{key}}}' for *_, key, _ in records})
+
+    def test_exactly_once_through_kill_9_of_both(self):
+        self.configure(f"kafka://127.0.0.1:{self.kafka.port}", 'exactly_once = true\nparallel = 2\ntimeout = "20s"\n')
+        self.kafka.start()
+        acknowledged = self.kill_again_and_again(rounds=3)
+        broker, books = self.broker(), Books(max(acknowledged) + 10_000)
+        before = self.wait(broker, lambda it: it["state"] == "running")["out"]
+        books.start(broker.port)
+        self.wait(broker, lambda it: it["out"] >= before + 100)
+        self.kafka.stop()
+        self.wait(broker, lambda it: it["state"] == "retrying")
+        self.kafka.start()
+        books.stop()
+        self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
+        found = self.kafka.committed("readings")
+        numbers = [int(value.split(":")[1].rstrip("}")) for value in found]
+        self.assertEqual((acknowledged | books.acknowledged) - set(numbers), set())
+        self.assertEqual(len(numbers), len(set(numbers)), "no record is there twice")
+
+    def test_a_record_that_a_transaction_cannot_take_is_a_dead_letter(self):
+        self.configure(f"kafka://127.0.0.1:{self.kafka.port}", 'exactly_once = true\n')
+        self.kafka.start()
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}, {"temp": "x" * 1_100_000}, {"temp": 3}])
+        status = self.wait(broker, lambda it: it["waiting"] == 0)
+        self.assertEqual((status["out"], status["failed"]), (2, 1))
+        self.assertEqual(sorted(self.kafka.committed("readings")), ['{"temp":1}', '{"temp":3}'])
 
     def test_a_record_that_is_too_large_is_a_dead_letter(self):
         self.configure(f"kafka://127.0.0.1:{self.kafka.port}")

@@ -21,6 +21,7 @@ const MAX_SECTIONS: usize = 64;
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
     check_bus(findings, config);
+    check_transactions(findings, config);
     let mut names = BTreeSet::new();
     for (index, sink) in config.sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
@@ -57,6 +58,21 @@ fn check_bus(findings: &mut Findings, config: &Config) {
             let path = KeyPath { section: "pipeline", index, key: "name" };
             findings.push(Problem::new(said), config.source(&path).clone());
         }
+    }
+}
+
+/// Transactions of a sink have one process at a time.
+fn check_transactions(findings: &mut Findings, config: &Config) {
+    for (index, sink) in config.sinks.iter().enumerate().filter(|(_, sink)| sink.exactly_once) {
+        let problem = if sink.kind != SinkType::Kafka {
+            Problem::new("only a sink of kind \"kafka\" has transactions")
+        } else if config.hub.bus.is_some() && config.pipelines.iter().any(|pipeline| pipeline.uses(&sink.name)) {
+            Problem::new("processes on a bus share the pipelines, and transactions have one process")
+                .hint("leave out hub.bus, or exactly_once")
+        } else {
+            continue;
+        };
+        findings.push(problem, config.source(&KeyPath { section: "sink", index, key: "exactly_once" }).clone());
     }
 }
 
@@ -367,6 +383,13 @@ mod tests {
                 "`url` is kafka://",
             ),
             ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
+            ("kind = \"file\"\n", "kind = \"file\"\nexactly_once = true\n", "has transactions"),
+            (
+                "[[sink]]\nname = \"archive\"\nkind = \"file\"\n",
+                "[hub]\nbus = \"nats://h\"\n[[sink]]\nname = \"archive\"\nkind = \"kafka\"\nurl = \"kafka://h\"\n\
+                topic = \"t\"\nexactly_once = true\n",
+                "transactions have one process",
+            ),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
             ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),

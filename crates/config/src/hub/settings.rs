@@ -85,6 +85,11 @@ impl Pipeline {
         self.tenant.as_deref().unwrap_or_default()
     }
 
+    /// Whether it writes to a sink.
+    pub(super) fn uses(&self, sink: &str) -> bool {
+        self.to.0.iter().chain(&self.dead_letter).any(|name| name == sink)
+    }
+
     /// The steps for a message.
     pub fn step_settings(&self) -> StepSettings {
         StepSettings {
@@ -181,6 +186,10 @@ impl Config {
     ) -> Result<Vec<PipelineSettings>, PipelineError> {
         let plan = Plan { config: self, way };
         let one = |pipeline: &Pipeline| {
+            let sinks = self.sinks.iter().filter(|sink| sink.exactly_once && pipeline.uses(&sink.name));
+            if let Some(sink) = sinks.into_iter().next() {
+                return Err(PipelineError::TransactionsShared(sink.name.clone()));
+            }
             let source = match (&pipeline.source, bus, way) {
                 (Some(source), _, _) => plan.source_of_others(pipeline, source)?,
                 (None, Some(bus), _) => SourceSettings::Log(plan.log_of(pipeline, bus)),

@@ -127,6 +127,7 @@ impl Sink {
                 mechanism: mechanism(self.sasl),
                 ca_file,
                 topic: self.topic.clone(),
+                exactly_once: self.exactly_once,
                 timeout,
             }),
             SinkType::Amqp => SinkKind::Amqp(AmqpSettings {

@@ -134,6 +134,10 @@ section! {
         subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
         /// How the user and the password of `url` are shown to the brokers (`kafka`).
         sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
+        /// Whether each batch is a transaction (`kafka`): a record is there once, through `kill -9` of the hub and of Kafka, for
+        /// consumers that read committed records alone. The topic `tidegate-hub-marks` keeps the ids of the last 4096
+        /// batches of each lane.
+        exactly_once: bool = false, in Kind::Boolean;
         /// The queue of all records (`amqp`), which is made, durable, when it is not there; empty for `exchange`.
         queue: String = String::new(), in Kind::Text { max_len: 255 };
         /// The exchange (`amqp`), which has to be there.

@@ -97,8 +97,7 @@ fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Value {
     let given: Vec<TopicFilterBuf> =
         pipeline.from.0.iter().filter_map(|filter| TopicFilterBuf::new(filter.as_str()).ok()).collect();
     let from = if given.is_empty() { steps.from().to_vec() } else { given };
-    let topic = TopicNameBuf::new(message.topic.as_str());
-    let matches = topic.is_ok_and(|topic| from.iter().any(|filter| filter.matches(&topic)));
+    let matches = from.iter().any(|filter| filter.matches_text(&message.topic));
     tried["matches"] = matches.into();
     if !matches {
         return tried;

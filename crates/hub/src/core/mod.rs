@@ -191,7 +191,7 @@ impl<D> Core<D> {
         let mut entry = NewEntry {
             token,
             pending: self.settings.sinks.len(),
-            id: id.map(str::to_owned),
+            id: id.map(Arc::from),
             timestamp: message.timestamp,
             size: message.size(),
         };

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_client::{TopicFilterBuf, TopicNameBuf};
+use tidegate_client::TopicFilterBuf;
 
 use super::status::{LastFailure, Snapshot};
 use crate::core::{Action, Core, Ending, News, Outcome};
@@ -181,8 +181,7 @@ impl<S: Source> Worker<S> {
     }
 
     fn is_wanted(&self, message: &Message) -> bool {
-        let matches = |topic: TopicNameBuf| self.from.iter().any(|filter| filter.matches(&topic));
-        self.from.is_empty() || TopicNameBuf::new(message.topic.as_str()).is_ok_and(matches)
+        self.from.is_empty() || self.from.iter().any(|filter| filter.matches_text(&message.topic))
     }
 
     /// Does what the core asks for.

@@ -156,7 +156,7 @@ impl SinkSettings {
             SinkKind::Discard => Box::new(discard::DiscardSink),
             SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
-            SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids)?),
+            SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids, place.lane)?),
             SinkKind::Amqp(settings) => Box::new(amqp::AmqpSink::new(settings, ids)?),
             SinkKind::S3(settings) => Box::new(s3::S3Sink::new(settings, place, ids)?),
         })

@@ -161,7 +161,7 @@ impl Topics {
         Message {
             id,
             lasting_id,
-            topic: message.topic.as_str().to_owned(),
+            topic: message.topic.into(),
             client_id: client_id.filter(|client_id| !client_id.is_empty()),
             qos: message.qos as u8,
             retain: message.retain,

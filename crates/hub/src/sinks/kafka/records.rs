@@ -6,7 +6,12 @@ pub(crate) struct Sequence {
     pub(crate) producer: i64,
     pub(crate) epoch: i16,
     pub(crate) first: i32,
+    /// Whether the batch belongs to a transaction.
+    pub(crate) in_transaction: bool,
 }
+
+/// The attribute of batches that belong to a transaction.
+const TRANSACTION: i16 = 0x10;
 
 /// A record of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,8 +32,9 @@ pub(crate) fn batch(sequence: Sequence, entries: &[BatchEntry]) -> Vec<u8> {
     let times = || entries.iter().map(|entry| i64::try_from(entry.timestamp).unwrap_or(i64::MAX));
     let (first, last) = (times().next().unwrap_or_default(), times().max().unwrap_or_default());
     let mut checked = Vec::new();
-    // Neither compressed nor a transaction; the time is the producer's.
-    checked.extend_from_slice(&0_i16.to_be_bytes());
+    // Not compressed; the time is the producer's.
+    let attributes = if sequence.in_transaction { TRANSACTION } else { 0 };
+    checked.extend_from_slice(&attributes.to_be_bytes());
     checked.extend_from_slice(&(count - 1).to_be_bytes());
     checked.extend_from_slice(&first.to_be_bytes());
     checked.extend_from_slice(&last.to_be_bytes());
@@ -132,7 +138,7 @@ mod tests {
             timestamp: 1000 + u64::from(n),
             headers: vec![("h", vec![n])],
         };
-        let batch = batch(Sequence { producer: 7, epoch: 1, first: 40 }, &[entry(1), entry(0)]);
+        let batch = batch(Sequence { producer: 7, epoch: 1, first: 40, in_transaction: false }, &[entry(1), entry(0)]);
         assert_eq!(batch[8..12], (batch.len() as u32 - 12).to_be_bytes());
         assert_eq!(batch[16], 2);
         assert_eq!(batch[17..21], crc32c::crc32c(&batch[21..]).to_be_bytes());

@@ -1,6 +1,7 @@
 //! Requests and answers of Kafka's protocol, in versions that brokers from 2.1 on know.
 
 use crate::sinks::SinkError;
+use crate::sinks::socket::ServerAddress;
 
 /// A request: its key and the version that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +18,11 @@ pub(crate) const JOIN_GROUP: Api = Api(11, 2);
 pub(crate) const HEARTBEAT: Api = Api(12, 1);
 pub(crate) const LEAVE_GROUP: Api = Api(13, 1);
 pub(crate) const SYNC_GROUP: Api = Api(14, 1);
+pub(crate) const CREATE_TOPICS: Api = Api(19, 4);
 pub(crate) const SASL_HANDSHAKE: Api = Api(17, 1);
 pub(crate) const INIT_PRODUCER_ID: Api = Api(22, 0);
+pub(crate) const ADD_PARTITIONS: Api = Api(24, 0);
+pub(crate) const END_TRANSACTION: Api = Api(26, 0);
 pub(crate) const SASL_AUTHENTICATE: Api = Api(36, 0);
 
 /// The name by which brokers know the client.
@@ -36,9 +40,11 @@ pub(crate) mod code {
     pub(crate) const UNKNOWN_MEMBER: i16 = 25;
     pub(crate) const REBALANCE: i16 = 27;
     pub(crate) const INVALID_TIMESTAMP: i16 = 32;
+    pub(crate) const TOPIC_EXISTS: i16 = 36;
     pub(crate) const OUT_OF_ORDER_SEQUENCE: i16 = 45;
     pub(crate) const DUPLICATE_SEQUENCE: i16 = 46;
     pub(crate) const INVALID_PRODUCER_EPOCH: i16 = 47;
+    pub(crate) const CONCURRENT_TRANSACTIONS: i16 = 51;
     pub(crate) const UNKNOWN_PRODUCER: i16 = 59;
     pub(crate) const INVALID_RECORD: i16 = 87;
 }
@@ -61,6 +67,9 @@ pub(crate) fn in_words(code: i16) -> String {
         code::INVALID_TIMESTAMP => "the time of a record is out of the range of the topic",
         33 => "the brokers do not have this `sasl` mechanism",
         code::INVALID_RECORD => "the topic refuses a record",
+        code::INVALID_PRODUCER_EPOCH | 90 => "another process has taken the transactions over",
+        code::CONCURRENT_TRANSACTIONS => "the last transaction has not come to its end",
+        53 => "the user has no right to the transactions",
         58 => "the user or the password is wrong",
         _ => return format!("the broker answers with the error {code}"),
     };
@@ -89,11 +98,24 @@ pub(crate) fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The body of a request that writes batches to partitions of a topic, and is answered when all replicas in sync have
-/// them.
-pub(crate) fn produce(topic: &str, timeout_ms: i32, partitions: &[(i32, Vec<u8>)]) -> Vec<u8> {
-    // No transaction.
-    let mut body = (-1_i16).to_be_bytes().to_vec();
+/// A text that may be absent.
+pub(crate) fn optional_string(text: Option<&str>, out: &mut Vec<u8>) {
+    match text {
+        Some(text) => string(text, out),
+        None => out.extend_from_slice(&(-1_i16).to_be_bytes()),
+    }
+}
+
+/// The body of a request that writes batches to partitions of a topic, within a transaction or not, and is answered when
+/// all replicas in sync have them.
+pub(crate) fn produce(
+    transaction: Option<&str>,
+    topic: &str,
+    timeout_ms: i32,
+    partitions: &[(i32, Vec<u8>)],
+) -> Vec<u8> {
+    let mut body = Vec::new();
+    optional_string(transaction, &mut body);
     body.extend_from_slice(&(-1_i16).to_be_bytes());
     body.extend_from_slice(&timeout_ms.to_be_bytes());
     body.extend_from_slice(&1_i32.to_be_bytes());
@@ -229,6 +251,35 @@ pub(crate) fn produced(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i16)>,
         })
     })?;
     Ok(topics.into_iter().flatten().collect())
+}
+
+/// What a coordinator is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coordinated {
+    Group,
+    Transactions,
+}
+
+/// The body of a request for the broker that coordinates a group, or the transactions of an id.
+pub(crate) fn coordinator(what: Coordinated, id: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    string(id, &mut body);
+    body.push(match what {
+        Coordinated::Group => 0,
+        Coordinated::Transactions => 1,
+    });
+    body
+}
+
+/// The coordinator, or an error.
+pub(crate) fn coordinator_of(answer: &mut AnswerReader<'_>) -> Result<Result<ServerAddress, i16>, SinkError> {
+    answer.i32()?;
+    let error = answer.i16()?;
+    answer.string()?;
+    answer.i32()?;
+    let (host, port) = (answer.string()?, answer.i32()?);
+    let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
+    Ok(if error == 0 { Ok(ServerAddress { host, port }) } else { Err(error) })
 }
 
 #[cfg(test)]

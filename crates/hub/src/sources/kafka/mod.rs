@@ -1,10 +1,9 @@
 //! Topics of Kafka. Processes with one group share the partitions, and records of a partition come in order. The group
 //! keeps up to which offset of each partition all messages are done, so after a crash messages come again from there on.
 //!
-//! - `wire`: requests about groups and records; `batches`: records out of what brokers store.
+//! - `wire`: requests about groups.
 //! - `work`: the thread that speaks with the brokers; `shares`: what it and the pipeline both know of the partitions.
 
-mod batches;
 mod shares;
 mod wire;
 mod work;
@@ -15,13 +14,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::batches::Taken;
 use self::shares::{Shares, Token};
 use self::work::Work;
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
 use crate::core::Ending;
 use crate::message::Message;
+use crate::sinks::kafka::batches::Taken;
 use crate::sinks::{KafkaSettings, SaslMechanism};
 
 /// The header with the topic of a message that a sink of the hub has written.

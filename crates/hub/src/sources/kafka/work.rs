@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::inbox::Inbox;
-use super::batches::{self, BatchError};
 use super::shares::Shares;
-use super::wire::{self, Fetched, Joined, Member, OLDEST};
+use super::wire::{self, Joined, Member};
 use super::{Heard, KafkaSourceSettings, message};
+use crate::sinks::kafka::batches::{self, BatchError};
 use crate::sinks::kafka::connection::{Access, BrokerConnection};
-use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Led, Metadata, code};
+use crate::sinks::kafka::fetch::{self, Fetched, OLDEST};
+use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Coordinated, Led, Metadata, code};
 use crate::sinks::socket::{ServerAddress, ServiceUrl};
 use crate::sinks::{SinkError, tls};
 
@@ -164,8 +165,9 @@ impl Work {
     }
 
     fn coordinator(&self, connection: &mut BrokerConnection) -> Result<ServerAddress, SinkError> {
-        let answer = connection.ask(kafka::FIND_COORDINATOR, &wire::coordinator(&self.settings.group))?;
-        let found = wire::coordinator_of(&mut AnswerReader(&answer))?;
+        let answer =
+            connection.ask(kafka::FIND_COORDINATOR, &kafka::coordinator(Coordinated::Group, &self.settings.group))?;
+        let found = kafka::coordinator_of(&mut AnswerReader(&answer))?;
         found.map_err(|error| SinkError::Away(format!("group {}: {}", self.settings.group, kafka::in_words(error))))
     }
 
@@ -226,9 +228,9 @@ impl Work {
     /// The first offset of a partition at a time or later; -1 when there is none.
     fn offset_at(&self, session: &mut Session, partition: i32, time: i64) -> Result<i64, Stop> {
         let connection = session.leader(partition, &self.access)?;
-        let body = wire::list_offsets(&self.settings.topic, partition, time);
+        let body = fetch::list_offsets(&self.settings.topic, partition, time);
         let answer = connection.ask(kafka::LIST_OFFSETS, &body)?;
-        let (error, offset) = wire::listed(&mut AnswerReader(&answer))?;
+        let (error, offset) = fetch::listed(&mut AnswerReader(&answer))?;
         judged(error)?;
         Ok(offset)
     }
@@ -250,9 +252,9 @@ impl Work {
                 by_leader.entry(session.leader_of(partition)?).or_default().push((partition, offset));
             }
             for (leader, partitions) in by_leader {
-                let body = wire::fetch(&self.settings.topic, &partitions);
+                let body = fetch::fetch(&self.settings.topic, &partitions);
                 let answer = session.connection(leader, &self.access)?.ask(kafka::FETCH, &body)?;
-                for fetched in wire::fetched(&mut AnswerReader(&answer))? {
+                for fetched in fetch::fetched(&mut AnswerReader(&answer))? {
                     let from = partitions.iter().find(|(number, _)| *number == fetched.partition);
                     let Some((_, from)) = from else { continue };
                     self.take(session, &fetched, *from)?;

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 
 /// A record of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) offset: i64,
+pub(crate) struct Taken {
+    pub(crate) offset: i64,
     /// Unix milliseconds.
-    pub(super) time: i64,
-    pub(super) key: Option<Vec<u8>>,
+    pub(crate) time: i64,
+    pub(crate) key: Option<Vec<u8>>,
     /// Nothing where a compacted topic has a mark of deletion.
-    pub(super) value: Option<Vec<u8>>,
-    pub(super) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
 }
 
 /// Why records cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BatchError {
+pub(crate) enum BatchError {
     #[error(
-        "a batch of records at offset {offset} is compressed ({codec}), and the source reads uncompressed ones: set `compression.type=uncompressed` at the topic"
+        "a batch of records at offset {offset} is compressed ({codec}), and only uncompressed ones are read: set `compression.type=uncompressed` at the topic"
     )]
     Compressed { offset: i64, codec: &'static str },
-    #[error("records at offset {0} have an old format, which the source does not read")]
+    #[error("records at offset {0} have an old format, which is not read")]
     OldFormat(i64),
     #[error("the records behind offset {0} cannot be read")]
     Broken(i64),
@@ -56,7 +56,7 @@ struct Head {
 ///
 /// # Errors
 /// When there are no records before a batch that cannot be read.
-pub(super) fn records(bytes: &[u8], from: i64, aborted: &[(i64, i64)]) -> Result<(Vec<Taken>, i64), BatchError> {
+pub(crate) fn records(bytes: &[u8], from: i64, aborted: &[(i64, i64)]) -> Result<(Vec<Taken>, i64), BatchError> {
     let mut open: BTreeMap<i64, i64> = BTreeMap::new();
     let mut left: Vec<(i64, i64)> = aborted.to_vec();
     left.sort_by_key(|(_, first)| *first);
@@ -205,8 +205,8 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::{BatchEntry, Sequence, batch};
     use super::*;
-    use crate::sinks::kafka::records::{BatchEntry, Sequence, batch};
 
     /// A batch with these values at `base`, with attributes.
     fn at(base: i64, producer: i64, attributes: i16, values: &[&str]) -> Vec<u8> {
@@ -217,7 +217,7 @@ mod tests {
             headers: vec![("h", b"x".to_vec())],
         };
         let entries: Vec<BatchEntry> = values.iter().map(entry).collect();
-        let mut bytes = batch(Sequence { producer, epoch: 0, first: 0 }, &entries);
+        let mut bytes = batch(Sequence { producer, epoch: 0, first: 0, in_transaction: false }, &entries);
         bytes[..8].copy_from_slice(&base.to_be_bytes());
         bytes[21..23].copy_from_slice(&attributes.to_be_bytes());
         let checksum = crc32c::crc32c(&bytes[21..]);
@@ -228,7 +228,7 @@ mod tests {
     /// A mark that ends a transaction: its key says how.
     fn mark(base: i64, producer: i64, kind: i16) -> Vec<u8> {
         let entry = BatchEntry { key: [[0; 2], kind.to_be_bytes()].concat(), ..BatchEntry::default() };
-        let mut bytes = batch(Sequence { producer, epoch: 0, first: 0 }, &[entry]);
+        let mut bytes = batch(Sequence { producer, epoch: 0, first: 0, in_transaction: false }, &[entry]);
         bytes[..8].copy_from_slice(&base.to_be_bytes());
         bytes[21..23].copy_from_slice(&(MARK | TRANSACTION).to_be_bytes());
         let checksum = crc32c::crc32c(&bytes[21..]);
