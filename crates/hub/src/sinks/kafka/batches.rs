@@ -129,6 +129,9 @@ fn head(base: i64, batch: &[u8]) -> Result<(Head, Reader<'_>), BatchError> {
     }
 }
 
+/// Bytes of a record, or none where the length is -1.
+struct Field<'a>(Option<&'a [u8]>);
+
 /// Bytes that are read from their front.
 struct Reader<'a>(&'a [u8]);
 
@@ -178,11 +181,11 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Bytes with their length before them; nothing where that is -1.
-    fn bytes(&mut self) -> Option<Option<&'a [u8]>> {
+    /// Bytes with their length before them.
+    fn field(&mut self) -> Option<Field<'a>> {
         match self.varint()? {
-            -1 => Some(None),
-            len => self.take(usize::try_from(len).ok()?).map(Some),
+            -1 => Some(Field(None)),
+            len => self.take(usize::try_from(len).ok()?).map(|bytes| Field(Some(bytes))),
         }
     }
 
@@ -193,11 +196,11 @@ impl<'a> Reader<'a> {
         let time = head.first_time.checked_add(record.varint()?)?;
         let time = if head.attributes & TIME_OF_BROKER == 0 { time } else { head.last_time };
         let offset = head.base.checked_add(record.varint()?)?;
-        let (key, value) = (record.bytes()?.map(<[u8]>::to_vec), record.bytes()?.map(<[u8]>::to_vec));
+        let (key, value) = (record.field()?.0.map(<[u8]>::to_vec), record.field()?.0.map(<[u8]>::to_vec));
         let mut headers = Vec::new();
         for _ in 0..record.varint()? {
-            let name = String::from_utf8_lossy(record.bytes()??).into_owned();
-            headers.push((name, record.bytes()?.unwrap_or_default().to_vec()));
+            let name = String::from_utf8_lossy(record.field()?.0?).into_owned();
+            headers.push((name, record.field()?.0.unwrap_or_default().to_vec()));
         }
         Some(Taken { offset, time, key, value, headers })
     }

@@ -104,11 +104,11 @@ pub(super) struct KafkaSink {
     accepted: HashSet<String>,
 }
 
-/// The brokers that lead the partitions of the topic.
+/// The brokers that lead the partitions of a topic.
 #[derive(Debug, Default)]
-struct Cluster {
+pub(crate) struct Cluster {
     brokers: BTreeMap<i32, ServerAddress>,
-    partitions: Vec<Led>,
+    pub(crate) partitions: Vec<Led>,
     connections: BTreeMap<i32, BrokerConnection>,
 }
 
@@ -151,7 +151,7 @@ impl KafkaSink {
     }
 
     fn seeker(&self) -> Seeker<'_> {
-        Seeker { servers: &self.servers, access: &self.access }
+        Seeker { servers: &self.servers, access: &self.access, makes_topics: true }
     }
 
     /// Finds the leaders of the partitions, and a producer where there is none.
@@ -330,14 +330,16 @@ fn new_producer(connection: &mut BrokerConnection) -> Result<Producer, SinkError
 }
 
 /// Asks the brokers that the settings name.
-pub(super) struct Seeker<'a> {
-    servers: &'a [ServerAddress],
-    access: &'a Access,
+pub(crate) struct Seeker<'a> {
+    pub(crate) servers: &'a [ServerAddress],
+    pub(crate) access: &'a Access,
+    /// Whether brokers make a topic that is not there.
+    pub(crate) makes_topics: bool,
 }
 
 impl Seeker<'_> {
     /// Asks one broker after the other, until one answers.
-    fn ask<T>(
+    pub(crate) fn ask<T>(
         &self,
         deadline: Instant,
         mut ask: impl FnMut(&mut BrokerConnection) -> Result<T, SinkError>,
@@ -354,9 +356,9 @@ impl Seeker<'_> {
     }
 
     /// The brokers that lead the partitions of a topic.
-    fn cluster(&self, topic: &str, deadline: Instant) -> Result<Cluster, SinkError> {
+    pub(crate) fn cluster(&self, topic: &str, deadline: Instant) -> Result<Cluster, SinkError> {
         self.ask(deadline, |connection| {
-            let metadata = metadata(connection, topic, deadline)?;
+            let metadata = self.metadata(connection, topic, deadline)?;
             let mut brokers = BTreeMap::new();
             for (id, host, port) in metadata.brokers {
                 let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
@@ -365,27 +367,35 @@ impl Seeker<'_> {
             Ok(Cluster { brokers, partitions: metadata.partitions, connections: BTreeMap::new() })
         })
     }
-}
 
-/// The partitions of a topic, once the brokers have made it.
-fn metadata(connection: &mut BrokerConnection, topic: &str, deadline: Instant) -> Result<Metadata, SinkError> {
-    loop {
-        let answer = connection.ask(wire::METADATA, &wire::metadata(topic, true))?;
-        let metadata = Metadata::read(&mut AnswerReader(&answer))?;
-        // The brokers are making it.
-        let is_coming = matches!(metadata.error, code::UNKNOWN_TOPIC | code::LEADER_NOT_AVAILABLE);
-        if metadata.error == 0 && !metadata.partitions.is_empty() {
-            return Ok(metadata);
+    /// The partitions of a topic, once the brokers have made it.
+    fn metadata(
+        &self,
+        connection: &mut BrokerConnection,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Metadata, SinkError> {
+        loop {
+            let answer = connection.ask(wire::METADATA, &wire::metadata(topic, self.makes_topics))?;
+            let metadata = Metadata::read(&mut AnswerReader(&answer))?;
+            if metadata.error == 0 && !metadata.partitions.is_empty() {
+                return Ok(metadata);
+            }
+            let is_coming = match metadata.error {
+                code::LEADER_NOT_AVAILABLE => true,
+                code::UNKNOWN_TOPIC => self.makes_topics,
+                _ => false,
+            };
+            if !is_coming || Instant::now() + 2 * PAUSE > deadline {
+                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
+            }
+            std::thread::park_timeout(PAUSE);
         }
-        if !is_coming || Instant::now() + 2 * PAUSE > deadline {
-            return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
-        }
-        std::thread::park_timeout(PAUSE);
     }
 }
 
 impl Cluster {
-    fn leader_of(&self, partition: i32) -> Result<i32, SinkError> {
+    pub(crate) fn leader_of(&self, partition: i32) -> Result<i32, SinkError> {
         let led = self.partitions.iter().find(|led| led.partition == partition);
         led.map(|led| led.leader).ok_or_else(|| SinkError::away("a partition has gone"))
     }
@@ -396,7 +406,7 @@ impl Cluster {
         self.partitions.get(place).map_or(0, |led| led.partition)
     }
 
-    fn connection(
+    pub(crate) fn connection(
         &mut self,
         broker: i32,
         access: &Access,

@@ -139,7 +139,9 @@ impl Transactions {
             at = next;
         }
         found.sort_unstable();
-        found.into_iter().for_each(|(number, ids)| self.marks.add(number, ids));
+        for (number, ids) in found {
+            self.marks.add(number, ids);
+        }
         Ok(())
     }
 
@@ -182,7 +184,9 @@ impl Transactions {
         for (topic, partitions) in [(topic, partitions), (MARKS_TOPIC, vec![0])] {
             string(topic, &mut body);
             body.extend_from_slice(&(partitions.len() as u32).to_be_bytes());
-            partitions.iter().for_each(|partition| body.extend_from_slice(&partition.to_be_bytes()));
+            for partition in partitions {
+                body.extend_from_slice(&partition.to_be_bytes());
+            }
         }
         loop {
             let answer = self.coordinator.ask(wire::ADD_PARTITIONS, &body)?;

@@ -99,7 +99,9 @@ impl Member {
 
 fn numbers(numbers: &[i32], out: &mut Vec<u8>) {
     out.extend_from_slice(&(numbers.len() as u32).to_be_bytes());
-    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+    for number in numbers {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
 }
 
 /// The answer to a JOIN.

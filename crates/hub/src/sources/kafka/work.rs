@@ -11,7 +11,8 @@ use super::{Heard, KafkaSourceSettings, message};
 use crate::sinks::kafka::batches::{self, BatchError};
 use crate::sinks::kafka::connection::{Access, BrokerConnection};
 use crate::sinks::kafka::fetch::{self, Fetched, OLDEST};
-use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Coordinated, Led, Metadata, code};
+use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Coordinated, Led, code};
+use crate::sinks::kafka::{Cluster, Seeker};
 use crate::sinks::socket::{ServerAddress, ServiceUrl};
 use crate::sinks::{SinkError, tls};
 
@@ -43,9 +44,7 @@ pub(super) struct Work {
 /// Connections of a session with the brokers.
 struct Session {
     coordinator: BrokerConnection,
-    brokers: BTreeMap<i32, ServerAddress>,
-    leaders: Vec<Led>,
-    connections: BTreeMap<i32, BrokerConnection>,
+    cluster: Cluster,
     heartbeat_at: Instant,
     commit_at: Instant,
 }
@@ -129,39 +128,11 @@ impl Work {
     }
 
     fn open(&self) -> Result<Session, SinkError> {
-        let mut last = SinkError::away("no broker answers");
-        for at in &self.servers {
-            let found = BrokerConnection::open(at, &self.access, soon()).and_then(|mut connection| {
-                let found = self.metadata(&mut connection)?;
-                Ok((found, self.coordinator(&mut connection)?))
-            });
-            let (metadata, coordinator) = match found {
-                Ok(found) => found,
-                Err(error) => {
-                    last = error;
-                    continue;
-                }
-            };
-            let (mut brokers, now) = (BTreeMap::new(), Instant::now());
-            for (id, host, port) in metadata.brokers {
-                let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
-                brokers.insert(id, ServerAddress { host, port });
-            }
-            let coordinator = BrokerConnection::open(&coordinator, &self.access, soon())?;
-            let (leaders, connections) = (metadata.partitions, BTreeMap::new());
-            return Ok(Session { coordinator, brokers, leaders, connections, heartbeat_at: now, commit_at: now });
-        }
-        Err(last)
-    }
-
-    fn metadata(&self, connection: &mut BrokerConnection) -> Result<Metadata, SinkError> {
-        let topic = &self.settings.topic;
-        let answer = connection.ask(kafka::METADATA, &kafka::metadata(topic, false))?;
-        let metadata = Metadata::read(&mut AnswerReader(&answer))?;
-        if metadata.error != 0 {
-            return Err(SinkError::Away(format!("topic {topic}: {}", kafka::in_words(metadata.error))));
-        }
-        Ok(metadata)
+        let seeker = Seeker { servers: &self.servers, access: &self.access, makes_topics: false };
+        let cluster = seeker.cluster(&self.settings.topic, soon())?;
+        let coordinator = seeker.ask(soon(), |connection| self.coordinator(connection))?;
+        let coordinator = BrokerConnection::open(&coordinator, &self.access, soon())?;
+        Ok(Session { coordinator, cluster, heartbeat_at: Instant::now(), commit_at: Instant::now() })
     }
 
     fn coordinator(&self, connection: &mut BrokerConnection) -> Result<ServerAddress, SinkError> {
@@ -175,7 +146,8 @@ impl Work {
     fn join(&mut self, session: &mut Session) -> Result<(), Stop> {
         let joined = self.ask_to_join(session)?;
         judged(joined.error)?;
-        let dealt = if joined.leader == joined.id { deal(&joined.members, &session.leaders) } else { Vec::new() };
+        let dealt =
+            if joined.leader == joined.id { deal(&joined.members, &session.cluster.partitions) } else { Vec::new() };
         self.member.id = joined.id;
         self.member.generation = joined.generation;
         let body = self.member.sync(&self.settings.topic, &dealt);
@@ -227,7 +199,8 @@ impl Work {
 
     /// The first offset of a partition at a time or later; -1 when there is none.
     fn offset_at(&self, session: &mut Session, partition: i32, time: i64) -> Result<i64, Stop> {
-        let connection = session.leader(partition, &self.access)?;
+        let leader = session.cluster.leader_of(partition)?;
+        let connection = session.cluster.connection(leader, &self.access, soon())?;
         let body = fetch::list_offsets(&self.settings.topic, partition, time);
         let answer = connection.ask(kafka::LIST_OFFSETS, &body)?;
         let (error, offset) = fetch::listed(&mut AnswerReader(&answer))?;
@@ -249,11 +222,11 @@ impl Work {
             }
             let mut by_leader: BTreeMap<i32, Vec<(i32, i64)>> = BTreeMap::new();
             for (partition, offset) in positions {
-                by_leader.entry(session.leader_of(partition)?).or_default().push((partition, offset));
+                by_leader.entry(session.cluster.leader_of(partition)?).or_default().push((partition, offset));
             }
             for (leader, partitions) in by_leader {
                 let body = fetch::fetch(&self.settings.topic, &partitions);
-                let answer = session.connection(leader, &self.access)?.ask(kafka::FETCH, &body)?;
+                let answer = session.cluster.connection(leader, &self.access, soon())?.ask(kafka::FETCH, &body)?;
                 for fetched in fetch::fetched(&mut AnswerReader(&answer))? {
                     let from = partitions.iter().find(|(number, _)| *number == fetched.partition);
                     let Some((_, from)) = from else { continue };
@@ -350,32 +323,6 @@ impl Work {
             // The partitions go to others after the silence of this process.
             tracing::debug!(group = self.settings.group, why, "the group was not left in order");
         }
-    }
-}
-
-impl Session {
-    fn leader_of(&self, partition: i32) -> Result<i32, Stop> {
-        let led = self.leaders.iter().find(|led| led.partition == partition);
-        led.map(|led| led.leader)
-            .ok_or_else(|| Stop::Away("a partition is new: the group comes together again".to_owned()))
-    }
-
-    fn leader(&mut self, partition: i32, access: &Access) -> Result<&mut BrokerConnection, Stop> {
-        let leader = self.leader_of(partition)?;
-        self.connection(leader, access)
-    }
-
-    fn connection(&mut self, broker: i32, access: &Access) -> Result<&mut BrokerConnection, Stop> {
-        let known = self.connections.remove(&broker).filter(|connection| !connection.is_stale());
-        let mut connection = match known {
-            Some(connection) => connection,
-            None => {
-                let at = self.brokers.get(&broker).ok_or_else(|| Stop::Away("a partition has no leader".to_owned()))?;
-                BrokerConnection::open(at, access, soon())?
-            }
-        };
-        connection.set_deadline(soon());
-        Ok(self.connections.entry(broker).or_insert(connection))
     }
 }
 
