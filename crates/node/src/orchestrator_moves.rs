@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    AdoptError, Behind, Brought, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
+    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
@@ -44,21 +44,38 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// The messages that brokers have delivered for the partitions of a move since the last piece; `None` if there are
-    /// none. `served_there` says that the new home serves the partitions.
+    /// none. The brokers keep them until [`OrchestratorMoves::confirm_forwarded`]. `served_there` says that the new home serves the partitions.
     ///
     /// # Errors
     /// When the shard does not answer.
-    pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Vec<u8>>, NoAnswer> {
+    pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Forwarded>, NoAnswer> {
         self.node
             .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
     }
 
-    /// Ends the collection of messages for a move.
+    /// The new homes have stored so many messages of a move: they are acknowledged to the brokers.
+    pub fn confirm_forwarded(&self, transfer: u64, messages: usize) {
+        let order = PieceOrder::ConfirmForwarded { transfer, messages };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Move(MoveOrder::Piece(order))));
+    }
+
+    /// Begins to collect the messages that brokers deliver for partitions that left in an earlier life of this process.
+    /// Before the brokers are connected to.
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn end_forwarding(&self, transfer: u64) -> Result<(), NoAnswer> {
-        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
+    pub fn resume_forwarding(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.node
+            .on_all(|done| MoveOrder::Piece(PieceOrder::ResumeForwarding { transfer, partitions, done }))
+            .map(drop)
+    }
+
+    /// Ends the collection of messages for these partitions of a move.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn end_forwarding(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, partitions, done })).map(drop)
     }
 
     /// Delivers a piece of messages that the old home has forwarded, and the messages that were kept back here unless

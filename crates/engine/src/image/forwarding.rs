@@ -2,21 +2,27 @@
 //!
 //! A broker sends its messages to a connection, and does not know partitions. So the old home still receives messages
 //! for sessions that have left. It collects them from the image on, and forwards them in pieces, until every broker has
-//! confirmed the filters of the new home and has delivered all earlier messages. The new home serves the sessions from
+//! confirmed the filters of the new home and has delivered all earlier messages. A collected message of QoS 1 or 2 is
+//! acknowledged to the broker when the new home has stored it. The new home serves the sessions from
 //! the image on. It keeps the messages of its own brokers for these sessions back until the last piece, so that each
-//! topic keeps its order. Message ids identify messages that arrive both ways.
+//! topic keeps its order. A message of QoS 1 or 2 that is kept back is in the store. Message ids identify messages that arrive both ways.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::noted::{AHEAD_MAX, put_noted};
+use crate::durable::crossing::Way;
 use crate::ids::Partitions;
+use crate::journal::Journal;
+use crate::journal::keys::Key;
+use crate::link::envelope::Ticket;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
+use tidegate_mqtt::QoS;
 
-/// Bytes that one move may have collected and not forwarded. Beyond it the connections to brokers end; the brokers keep
-/// the unacknowledged messages.
-const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that one move may have collected and not forwarded. Beyond it messages of QoS 0 are dropped, and a connection
+/// that delivers a message of QoS 1 or 2 ends; its broker keeps the unacknowledged messages.
+pub(crate) const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of the messages that the new home keeps back for one move. Beyond it they are delivered at once, before the
 /// messages that the old home has still to forward.
 pub(crate) const KEPT_BACK_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -31,9 +37,29 @@ pub(crate) fn number_of(id: &MessageId) -> Id {
 #[derive(Debug, Default)]
 pub(crate) struct Forwarding {
     pub(crate) left: BTreeMap<u64, Departed>,
-    /// The transfer for which the connection at hand brings messages, as that of a dead old home.
-    pub(crate) former: Option<u64>,
     pub(crate) come: BTreeMap<u64, Come>,
+    pub(crate) at_hand: AtHand,
+}
+
+/// The message of a broker that is being handled.
+#[derive(Debug, Default)]
+pub(crate) struct AtHand {
+    /// The transfer of a dead orchestrator whose connection delivers it.
+    pub(crate) former: Option<u64>,
+    /// By which it is acknowledged; `None` at QoS 0.
+    pub(crate) ticket: Option<Ticket>,
+    /// New homes that have to store it before it is acknowledged.
+    pub(crate) waits: u32,
+}
+
+/// Messages for partitions that have left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// For the new home ([`OrchestratorMoves::take_piece`](crate::OrchestratorMoves::take_piece)).
+    pub messages: Vec<u8>,
+    /// Messages that the brokers wait to have acknowledged
+    /// ([`OrchestratorMoves::confirm_forwarded`](crate::OrchestratorMoves::confirm_forwarded)).
+    pub unanswered: usize,
 }
 
 /// The messages that follow a piece.
@@ -54,6 +80,8 @@ pub(crate) struct Departed {
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get nothing any more, since they are served at the new home.
     pub(crate) is_over: bool,
+    /// Acknowledgements that wait until the new home has the messages, in the order of the messages.
+    pub(crate) unanswered: VecDeque<Ticket>,
 }
 
 /// Partitions that have come.
@@ -68,13 +96,48 @@ pub(crate) struct Come {
     pub(crate) ahead: BTreeSet<Id>,
 }
 
+/// Messages of the own brokers that wait for the last piece.
 #[derive(Debug)]
 pub(crate) struct KeptBack {
     pub(crate) noted: Vec<u8>,
-    /// The ids among them that were not passed on.
-    pub(crate) alone: BTreeSet<Id>,
+    /// The ids among them that were not passed on, each with its number in the store, if it has one.
+    pub(crate) alone: BTreeMap<Id, Option<u64>>,
     /// The ids among them that were passed on, and so delivered.
     pub(crate) delivered: BTreeSet<Id>,
+    /// The numbers in the store of all that are not delivered.
+    pub(crate) stored: BTreeSet<u64>,
+}
+
+impl KeptBack {
+    pub(crate) fn new() -> Self {
+        Self { noted: super::begin(), alone: BTreeMap::new(), delivered: BTreeSet::new(), stored: BTreeSet::new() }
+    }
+
+    fn put(
+        &mut self,
+        now: Now,
+        journal: &mut Journal,
+        partitions: Partitions,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) {
+        put_noted(&mut self.noted, now, id, message);
+        let is_stored = journal.is_on() && message.qos != QoS::AtMostOnce;
+        let number =
+            is_stored.then(|| journal.put_crossing(&message.publication(), &Way::KeptBack { partitions }));
+        self.stored.extend(number);
+        self.alone.extend(id.map(|id| (number_of(id), number)));
+    }
+
+    /// The message of this id was passed on. Says whether it is among those kept back and not delivered.
+    fn take_passed_on(&mut self, journal: &mut Journal, id: Id) -> bool {
+        let Some(number) = self.alone.remove(&id) else { return false };
+        if let Some(number) = number {
+            self.stored.remove(&number);
+            journal.delete(Key::Crossing(number));
+        }
+        self.delivered.insert(id)
+    }
 }
 
 impl Forwarding {
@@ -87,20 +150,52 @@ impl Forwarding {
     fn is_full(&self) -> bool {
         self.left.values().any(|left| left.noted.len() > NOTED_MAX_BYTES)
     }
+
+    /// Notes the message at hand for partitions that have left. Says whether there was room for it.
+    pub(crate) fn note_left(
+        at_hand: &mut AtHand,
+        left: &mut Departed,
+        now: Now,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) -> bool {
+        if message.qos == QoS::AtMostOnce && left.noted.len() > NOTED_MAX_BYTES {
+            return false;
+        }
+        put_noted(&mut left.noted, now, id, message);
+        if let Some(ticket) = at_hand.ticket {
+            left.unanswered.push_back(ticket);
+            at_hand.waits += 1;
+        }
+        true
+    }
 }
 
 impl super::Handover {
-    /// The messages that come next are brought by a connection of the dead old home of this transfer, or of none.
+    /// A message comes, which this ticket acknowledges; by a connection of the dead old home of this transfer, or of
+    /// none.
     #[inline]
-    pub(crate) fn note_former(&mut self, id: Option<u64>) {
-        self.forwarding.former = id;
+    pub(crate) fn begin_message(&mut self, former: Option<u64>, ticket: Option<Ticket>) {
+        self.forwarding.at_hand = AtHand { former, ticket, waits: 0 };
+    }
+
+    /// Says how many new homes have to store the message before it is acknowledged.
+    #[inline]
+    pub(crate) fn end_message(&mut self) -> u32 {
+        std::mem::take(&mut self.forwarding.at_hand).waits
+    }
+
+    /// Whether messages are collected for partitions that have left.
+    #[inline]
+    pub(crate) fn forwards(&self) -> bool {
+        !self.forwarding.left.is_empty()
     }
 
     /// The partitions of a transfer whose sessions want a message that has come before, now that the connection of their
     /// dead old home brings it.
-    pub(crate) fn wanting(&mut self, transfer: u64, id: &MessageId) -> Option<Partitions> {
+    pub(crate) fn wanting(&mut self, journal: &mut Journal, transfer: u64, id: &MessageId) -> Option<Partitions> {
         let come = self.forwarding.come.get_mut(&transfer)?;
-        come.wants(Some(id), true, true).then_some(come.partitions)
+        come.wants(journal, Some(id), true, true).then_some(come.partitions)
     }
 
     /// The partitions of a transfer.
@@ -121,6 +216,7 @@ impl Come {
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,
+        journal: &mut Journal,
         id: Option<&MessageId>,
         message: &MessageRef,
         concerns: bool,
@@ -129,18 +225,20 @@ impl Come {
             return true;
         }
         let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns) else { return false };
-        put_noted(&mut kept_back.noted, now, id, message);
-        kept_back.alone.extend(id.map(number_of));
+        kept_back.put(now, journal, self.partitions, id, message);
         true
     }
 
     /// Whether a message that was passed on is for these sessions. `is_here` says whether a broker has brought it here.
-    pub(crate) fn wants(&mut self, id: Option<&MessageId>, is_here: bool, place_is_whole: bool) -> bool {
+    pub(crate) fn wants(
+        &mut self,
+        journal: &mut Journal,
+        id: Option<&MessageId>,
+        is_here: bool,
+        place_is_whole: bool,
+    ) -> bool {
         let Some(id) = id else { return true };
-        if let Some(kept_back) = &mut self.kept_back
-            && kept_back.alone.remove(&number_of(id))
-        {
-            kept_back.delivered.insert(number_of(id));
+        if self.kept_back.as_mut().is_some_and(|kept_back| kept_back.take_passed_on(journal, number_of(id))) {
             return true;
         }
         if is_here {

@@ -1,12 +1,13 @@
 //! Moves of partitions between orchestrators, and the messages that the old home forwards for them: calls of the engine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
+use crate::flows::publish::answering::answering;
 use crate::ids::Partitions;
-use crate::image::forwarding::{Behind, Come, Departed, Forwarding, KeptBack};
+use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::{begin, open, seal};
 use crate::now::Now;
@@ -27,7 +28,7 @@ impl<'e> OrchestratorMoves<'e> {
     /// exported their images; `id` is the id of the move.
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
         self.engine.handover.rest = None;
-        let left = Departed { partitions, noted: begin(), is_over: false };
+        let left = Departed { partitions, noted: begin(), is_over: false, unanswered: VecDeque::new() };
         self.engine.handover.forwarding.left.insert(id, left);
     }
 
@@ -38,16 +39,36 @@ impl<'e> OrchestratorMoves<'e> {
         }
     }
 
-    /// The messages collected for a move since the last piece; `None` if there are none.
-    pub fn take_forwarded(&mut self, id: u64) -> Option<Vec<u8>> {
+    /// The messages collected for a move since the last piece; `None` if there are none. Those above QoS 0 are
+    /// acknowledged after [`OrchestratorMoves::confirm_forwarded`].
+    pub fn take_forwarded(&mut self, id: u64) -> Option<Forwarded> {
         let empty = begin();
         let left = self.engine.handover.forwarding.left.get_mut(&id).filter(|left| left.noted.len() > empty.len())?;
-        Some(seal(std::mem::replace(&mut left.noted, empty)))
+        let messages = seal(std::mem::replace(&mut left.noted, empty));
+        Some(Forwarded { messages, unanswered: left.unanswered.len() })
     }
 
-    /// Ends the collection of messages for a move.
-    pub fn end_forwarding(&mut self, id: u64) {
-        self.engine.handover.forwarding.left.remove(&id);
+    /// The new homes have stored so many messages of a move: they are acknowledged.
+    pub fn confirm_forwarded(&mut self, now: Now, id: u64, messages: usize) {
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        let Some(left) = engine.handover.forwarding.left.get_mut(&id) else { return };
+        let confirmed: Vec<_> = left.unanswered.drain(..messages.min(left.unanswered.len())).collect();
+        for ticket in confirmed {
+            answering!(engine).confirm(now, ticket, None, false);
+        }
+        engine.after_frame(now);
+    }
+
+    /// Ends the collection of messages for these partitions of a move: they are served here again, or nothing more comes
+    /// for them. With the last partition all collected messages are acknowledged.
+    pub fn end_forwarding(&mut self, now: Now, id: u64, partitions: Partitions) {
+        let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return };
+        left.partitions = left.partitions.without(partitions);
+        if left.partitions.is_empty() {
+            self.confirm_forwarded(now, id, usize::MAX);
+            self.engine.handover.forwarding.left.remove(&id);
+        }
     }
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
@@ -59,9 +80,9 @@ impl<'e> OrchestratorMoves<'e> {
         }
         // A shard cannot keep messages back from the sessions of other shards.
         let keeps_back = self.engine.place.shards == 1;
-        let kept_back = KeptBack { noted: begin(), alone: BTreeSet::default(), delivered: BTreeSet::default() };
         let before = self.engine.uplinks.settlement.seen_now();
-        let come = Come { partitions, before, kept_back: keeps_back.then_some(kept_back), ahead: BTreeSet::default() };
+        let kept_back = keeps_back.then(KeptBack::new);
+        let come = Come { partitions, before, kept_back, ahead: BTreeSet::default() };
         self.engine.handover.forwarding.come.insert(id, come);
     }
 
@@ -87,6 +108,7 @@ impl<'e> OrchestratorMoves<'e> {
         let is_whole = self.engine.place.shards == 1;
         let mut out = begin();
         let Forwarding { left, come, .. } = &mut self.engine.handover.forwarding;
+        let journal = &mut self.engine.state.journal;
         let Some(come) = come.get_mut(&id) else { return Ok((Partitions::NONE, seal(out))) };
         let partitions = come.partitions;
         if !piece.is_empty() {
@@ -96,9 +118,9 @@ impl<'e> OrchestratorMoves<'e> {
             let mut gone_on: Vec<&mut Departed> = gone_on.collect();
             each_noted(now, piece, |id, message| {
                 for left in &mut gone_on {
-                    put_noted(&mut left.noted, now, id, message);
+                    Forwarding::note_left(&mut AtHand::default(), left, now, id, message);
                 }
-                if come.wants(id, id.is_some_and(|id| settlement.has_seen(id)), is_whole) {
+                if come.wants(journal, id, id.is_some_and(|id| settlement.has_seen(id)), is_whole) {
                     put_noted(&mut out, now, id, message);
                 }
             })?;

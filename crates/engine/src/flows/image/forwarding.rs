@@ -1,15 +1,18 @@
 //! Messages of brokers for partitions that have moved, as they come.
 
 use crate::cluster::transfer::error::ImageError;
+use crate::durable::crossing::Left;
 use crate::flows::image::leaving::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES, number_of};
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::rest::concerns;
 use crate::image::{begin, seal};
+use crate::journal::keys::Key;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
+use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 impl Moving<'_> {
@@ -21,20 +24,14 @@ impl Moving<'_> {
         id: Option<&MessageId>,
         message: &MessageRef,
     ) -> Partitions {
-        let mut passed_over = Partitions::NONE;
+        let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
-        let (place, state) = (self.place, &*self.state);
-        let Forwarding { left, come, former } = &mut self.handover.forwarding;
-        for left in left.values_mut().filter(|left| concerns(left.partitions, place, state, route)) {
-            put_noted(&mut left.noted, now, id, message);
-            if left.is_over && place.shards == 1 {
-                passed_over = passed_over.with(left.partitions);
-            }
-        }
+        let (place, state) = (self.place, &mut *self.state);
+        let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
-        for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != *former) {
+        for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
-            if come.keeps_back(now, id, message, concerns) {
+            if come.keeps_back(now, &mut state.journal, id, message, concerns) {
                 passed_over = passed_over.with(come.partitions);
             }
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
@@ -43,6 +40,33 @@ impl Moving<'_> {
             // What was kept back before is complete and in order. An error would mean that this process cannot read
             // what it has written.
             let _ = self.deliver_kept_back(now, number);
+        }
+        passed_over
+    }
+
+    /// Collects a message of a broker for the new homes of partitions that have left. Returns the partitions whose
+    /// sessions here do not get it.
+    pub(crate) fn collect_for_left(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) -> Partitions {
+        let mut passed_over = Partitions::NONE;
+        let (_, route) = self.cache.get(slot);
+        let (place, state) = (self.place, &mut *self.state);
+        let Forwarding { left, at_hand, .. } = &mut self.handover.forwarding;
+        for left in left.values_mut() {
+            if !concerns(left.partitions, place, state, route) {
+                continue;
+            }
+            if !Forwarding::note_left(at_hand, left, now, id, message) {
+                state.counters.drop_message(Reason::MemoryCeiling);
+            }
+            if left.is_over && place.shards == 1 {
+                passed_over = passed_over.with(left.partitions);
+            }
         }
         passed_over
     }
@@ -58,7 +82,17 @@ impl Moving<'_> {
                     self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
                 }
             })?;
+            for number in kept_back.stored {
+                self.state.journal.delete(Key::Crossing(number));
+            }
         }
         Ok(out)
+    }
+
+    /// Delivers what an earlier process kept back for partitions that had moved to it.
+    pub(crate) fn replay_kept_back(&mut self, now: Now, left: &Left, partitions: Partitions) {
+        let is_missing = |partition| !left.crossed.iter().any(|place| place.owns(partition));
+        let missing: Partitions = partitions.iter().filter(|partition| is_missing(*partition)).collect();
+        self.deliver_only(now, &left.message, |session| session.is_some_and(|session| session.is_of(missing)));
     }
 }
