@@ -92,8 +92,8 @@ pub(crate) struct Come {
     pub(crate) before: SeenIds,
     /// Messages of the own brokers that wait for the last piece; `None` where they are delivered at once.
     pub(crate) kept_back: Option<KeptBack>,
-    /// Messages passed on that the own brokers have not brought yet.
-    pub(crate) ahead: BTreeSet<Id>,
+    /// Messages passed on that the own brokers have not delivered, and the partitions that have them.
+    pub(crate) ahead: BTreeMap<Id, Partitions>,
 }
 
 /// Messages of the own brokers that wait for the last piece.
@@ -102,15 +102,15 @@ pub(crate) struct KeptBack {
     pub(crate) noted: Vec<u8>,
     /// The ids among them that were not passed on, each with its number in the store, if it has one.
     pub(crate) alone: BTreeMap<Id, Option<u64>>,
-    /// The ids among them that were passed on, and so delivered.
-    pub(crate) delivered: BTreeSet<Id>,
+    /// The ids among them that were passed on, and the partitions to which they were so delivered.
+    pub(crate) delivered: BTreeMap<Id, Partitions>,
     /// The numbers in the store of all that are not delivered.
     pub(crate) stored: BTreeSet<u64>,
 }
 
 impl KeptBack {
     pub(crate) fn new() -> Self {
-        Self { noted: super::begin(), alone: BTreeMap::new(), delivered: BTreeSet::new(), stored: BTreeSet::new() }
+        Self { noted: super::begin(), alone: BTreeMap::new(), delivered: BTreeMap::new(), stored: BTreeSet::new() }
     }
 
     fn put(
@@ -129,14 +129,36 @@ impl KeptBack {
         self.alone.extend(id.map(|id| (number_of(id), number)));
     }
 
-    /// The message of this id was passed on. Says whether it is among those kept back and not delivered.
-    fn take_passed_on(&mut self, journal: &mut Journal, id: Id) -> bool {
-        let Some(number) = self.alone.remove(&id) else { return false };
+    /// A message was passed on for `wanted` of these partitions. Returns those of `wanted` that do not have it; `None` if
+    /// it is not kept back.
+    fn take_passed_on(
+        &mut self,
+        journal: &mut Journal,
+        partitions: Partitions,
+        wanted: Partitions,
+        (id, message): (Id, &MessageRef),
+    ) -> Option<Partitions> {
+        let number = *self.alone.get(&id)?;
+        let delivered = self.delivered.entry(id).or_default();
+        let missing = wanted.without(*delivered);
+        *delivered = delivered.with(wanted);
+        let left = partitions.without(*delivered);
         if let Some(number) = number {
-            self.stored.remove(&number);
             journal.delete(Key::Crossing(number));
+            self.stored.remove(&number);
+            if !left.is_empty() {
+                let way = Way::KeptBack { partitions: left };
+                let number = journal.put_crossing(&message.publication(), &way);
+                self.stored.insert(number);
+                self.alone.insert(id, Some(number));
+            }
         }
-        self.delivered.insert(id)
+        Some(missing)
+    }
+
+    /// The partitions that have a message already.
+    pub(crate) fn have(&self, id: Option<&MessageId>) -> Partitions {
+        id.and_then(|id| self.delivered.get(&number_of(id))).copied().unwrap_or_default()
     }
 }
 
@@ -193,9 +215,15 @@ impl super::Handover {
 
     /// The partitions of a transfer whose sessions want a message that has come before, now that the connection of their
     /// dead old home brings it.
-    pub(crate) fn wanting(&mut self, journal: &mut Journal, transfer: u64, id: &MessageId) -> Option<Partitions> {
-        let come = self.forwarding.come.get_mut(&transfer)?;
-        come.wants(journal, Some(id), true, true).then_some(come.partitions)
+    pub(crate) fn wanting(
+        &mut self,
+        journal: &mut Journal,
+        transfer: u64,
+        id: &MessageId,
+        message: &MessageRef,
+    ) -> Partitions {
+        let Some(come) = self.forwarding.come.get_mut(&transfer) else { return Partitions::NONE };
+        come.wants(journal, come.partitions, (Some(id), message), true, true)
     }
 
     /// The partitions of a transfer.
@@ -211,8 +239,13 @@ impl super::Handover {
 }
 
 impl Come {
-    /// Says whether a message of a broker is not for these sessions now: they have got it, or get it later. `concerns`
-    /// tells whether it is for one of them.
+    /// Partitions of which nothing was passed on.
+    pub(crate) fn new(partitions: Partitions, before: SeenIds, kept_back: Option<KeptBack>) -> Self {
+        Self { partitions, before, kept_back, ahead: BTreeMap::new() }
+    }
+
+    /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `concerns`
+    /// says whether it is for one of them.
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,
@@ -220,34 +253,45 @@ impl Come {
         id: Option<&MessageId>,
         message: &MessageRef,
         concerns: bool,
-    ) -> bool {
-        if id.is_some_and(|id| self.ahead.remove(&number_of(id))) {
-            return true;
+    ) -> Partitions {
+        let ahead = id.and_then(|id| self.ahead.remove(&number_of(id))).unwrap_or_default();
+        let others = self.partitions.without(ahead);
+        let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns && !others.is_empty()) else { return ahead };
+        kept_back.put(now, journal, others, id, message);
+        if let Some(id) = id.filter(|_| !ahead.is_empty()) {
+            kept_back.delivered.insert(number_of(id), ahead);
         }
-        let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns) else { return false };
-        kept_back.put(now, journal, self.partitions, id, message);
-        true
+        self.partitions
     }
 
-    /// Whether a message that was passed on is for these sessions. `is_here` says whether a broker has brought it here.
+    /// The partitions among `wanted` whose sessions do not have a message that was passed on. `is_here` says whether a
+    /// broker has delivered it here.
     pub(crate) fn wants(
         &mut self,
         journal: &mut Journal,
-        id: Option<&MessageId>,
+        wanted: Partitions,
+        (id, message): (Option<&MessageId>, &MessageRef),
         is_here: bool,
         place_is_whole: bool,
-    ) -> bool {
-        let Some(id) = id else { return true };
-        if self.kept_back.as_mut().is_some_and(|kept_back| kept_back.take_passed_on(journal, number_of(id))) {
-            return true;
+    ) -> Partitions {
+        let wanted = wanted.among(self.partitions);
+        let Some(id) = id else { return wanted };
+        let partitions = self.partitions;
+        let kept_back = self.kept_back.as_mut();
+        let missing = kept_back.and_then(|it| it.take_passed_on(journal, partitions, wanted, (number_of(id), message)));
+        if let Some(missing) = missing {
+            return missing;
         }
         if is_here {
-            return self.before.contains(id);
+            return if self.before.contains(id) { wanted } else { Partitions::NONE };
         }
         if place_is_whole && self.ahead.len() < AHEAD_MAX {
-            // A broker brings it again on the next connection of a dead home.
-            return self.ahead.insert(number_of(id));
+            // A broker delivers it again on the next connection of a dead home.
+            let have = self.ahead.entry(number_of(id)).or_default();
+            let missing = wanted.without(*have);
+            *have = have.with(wanted);
+            return missing;
         }
-        true
+        wanted
     }
 }

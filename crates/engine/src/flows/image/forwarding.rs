@@ -4,10 +4,10 @@ use crate::cluster::transfer::error::ImageError;
 use crate::durable::crossing::Left;
 use crate::flows::image::leaving::Moving;
 use crate::ids::Partitions;
-use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES, number_of};
-use crate::image::noted::{each_noted, put_noted};
+use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
+use crate::image::noted::each_noted;
 use crate::image::rest::concerns;
-use crate::image::{begin, seal};
+use crate::image::seal;
 use crate::journal::keys::Key;
 use crate::message::MessageRef;
 use crate::now::Now;
@@ -31,9 +31,7 @@ impl Moving<'_> {
         let mut full = Vec::new();
         for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
-            if come.keeps_back(now, &mut state.journal, id, message, concerns) {
-                passed_over = passed_over.with(come.partitions);
-            }
+            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, id, message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
         for number in full {
@@ -72,21 +70,21 @@ impl Moving<'_> {
     }
 
     /// Delivers what was kept back for a move and was not passed on; from now on nothing is kept back.
-    pub(crate) fn deliver_kept_back(&mut self, now: Now, id: u64) -> Result<Vec<u8>, ImageError> {
-        let mut out = begin();
+    pub(crate) fn deliver_kept_back(&mut self, now: Now, id: u64) -> Result<(), ImageError> {
         let come = self.handover.forwarding.come.get_mut(&id);
-        if let Some((kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions))) {
-            each_noted(now, &seal(kept_back.noted), |id, message| {
-                if id.is_none_or(|id| !kept_back.delivered.contains(&number_of(id))) {
-                    put_noted(&mut out, now, id, message);
-                    self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
+        if let Some((mut kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions))) {
+            let noted = seal(std::mem::take(&mut kept_back.noted));
+            each_noted(now, &noted, |id, message| {
+                let missing = partitions.without(kept_back.have(id));
+                if !missing.is_empty() {
+                    self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(missing)));
                 }
             })?;
             for number in kept_back.stored {
                 self.state.journal.delete(Key::Crossing(number));
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Delivers what an earlier process kept back for partitions that had moved to it.

@@ -26,8 +26,11 @@ impl Uplinking<'_> {
     ) {
         let adopted = self.uplinks.brokers.all.get_mut(&uplink).and_then(|uplink| uplink.adopted.as_mut());
         let Some(adopted) = adopted.filter(|_| !raw.retain) else { return };
-        let Some(partitions) = self.handover.wanting(&mut self.state.journal, adopted.transfer, id) else { return };
         let Some(message) = kept(now, raw, properties, Some(id)) else { return };
+        let partitions = self.handover.wanting(&mut self.state.journal, adopted.transfer, id, &message);
+        if partitions.is_empty() {
+            return;
+        }
         if self.place.shards > 1 {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
@@ -49,6 +52,9 @@ impl Uplinking<'_> {
         let Some(adopted) = adopted.filter(|_| !raw.retain) else { return false };
         let Some(message) = kept(now, raw, properties, id) else { return false };
         put_first_or_next(&mut adopted.for_members, now, id, &message);
+        if let Some(for_left) = &mut adopted.for_left {
+            put_first_or_next(for_left, now, id, &message);
+        }
         if raw.packet_id.is_some() {
             adopted.unanswered.push_back(self.state.connections.next_ticket(key));
         }
@@ -57,6 +63,26 @@ impl Uplinking<'_> {
 }
 
 impl Uplinking<'_> {
+    /// The connection of a dead orchestrator delivers a QoS 2 message that the dead one had taken. Its sessions have it;
+    /// sessions that had left it may not. Says whether the answer waits for their new homes.
+    pub(super) fn note_repetition(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        uplink: UplinkKey,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) -> bool {
+        let adopted = self.uplinks.brokers.all.get_mut(&uplink).and_then(|uplink| uplink.adopted.as_mut());
+        let Some(adopted) = adopted.filter(|_| !raw.retain) else { return false };
+        let Some(for_left) = &mut adopted.for_left else { return false };
+        let Some(message) = kept(now, raw, properties, id) else { return false };
+        put_first_or_next(for_left, now, id, &message);
+        adopted.unanswered.push_back(self.state.connections.next_ticket(key));
+        true
+    }
+
     /// Collects a message that a broker sends once more for partitions that have left: the connection or the process may
     /// have ended before it was forwarded.
     pub(super) fn forward_again(

@@ -60,7 +60,8 @@ impl Uplinking<'_> {
         {
             if !self.state.connections.answers_pub_rec(key, packet_id) {
                 self.forward_again(now, &raw, &properties, id.as_ref());
-                let waits = self.handover.end_message();
+                let noted = self.note_repetition(now, key, uplink, &raw, &properties, id.as_ref());
+                let waits = self.handover.end_message() + u32::from(noted);
                 answering!(self).answer_repetition(now, key, session, packet_id, waits);
             }
             return Ok(());
