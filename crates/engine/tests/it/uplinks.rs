@@ -9,7 +9,6 @@ mod hazards;
 mod lies;
 mod life;
 mod loss;
-mod members;
 mod order;
 mod packet_limits;
 mod retained;
