@@ -70,10 +70,11 @@ fn unknown<'a>(text: &'a str, tests: &BTreeSet<&str>) -> impl Iterator<Item = &'
 fn tests(tree: &Tree) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     for file in &tree.files {
-        let is_python = file.path.ends_with(".py");
-        if !is_python && !file.path.ends_with(".rs") {
-            continue;
-        }
+        let is_python = match file.path.rsplit_once('.') {
+            Some((_, "py")) => true,
+            Some((_, "rs")) => false,
+            _ => continue,
+        };
         let mut is_test = false;
         for line in file.text.lines().map(str::trim_start) {
             is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
