@@ -18,6 +18,7 @@
 //! | `GET /api/v1/hub` | [`GetHub`] | JSON |
 //! | `POST /api/v1/hub/NAME/pause`, `.../resume` | [`PausePipeline`], [`ResumePipeline`] | [`Done`] |
 //! | `/api/v1/fleet` | [`GetFleet`] and types of [`fleet`] | [`FleetStatus`], [`Done`] |
+//! | `/api/v1/cluster` | types of [`cluster`] | [`cluster::ClusterStatus`], [`Done`] |
 //! | `/api/v1/homes` | types of [`homes`] | types of [`homes`] |
 //! | `/api/v1/status`, `/api/v1/plan` of a manager | types of [`manager`] | JSON |
 //!
@@ -28,6 +29,7 @@
 pub mod bans;
 pub mod client;
 pub mod clients;
+pub mod cluster;
 pub mod drain;
 pub mod fleet;
 pub mod homes;

@@ -14,7 +14,7 @@ use tidegate_admin::{
     UnbanRequest,
 };
 use tidegate_console::Unavailable;
-use tidegate_console::api::{Control, ControlError, Homes, Members, reason_entry};
+use tidegate_console::api::{Control, ControlError, Homes, Members, NO_CLUSTER, reason_entry};
 use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
@@ -160,6 +160,12 @@ impl Control for BrokerStatus {
 
     fn cluster(&self) -> Option<serde_json::Value> {
         self.parts().cluster().map(|cluster| cluster.view())
+    }
+
+    fn want_share(&self, wanted: bool) -> Result<(), ControlError> {
+        let none = || ControlError::Refused(NO_CLUSTER.to_owned());
+        self.parts().cluster().ok_or_else(none)?.want_share(wanted);
+        Ok(())
     }
 
     fn hub(&self) -> Result<serde_json::Value, ControlError> {

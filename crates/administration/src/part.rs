@@ -26,6 +26,9 @@ pub trait ClusterPart: Part {
     /// The state of the node and of its cluster.
     fn view(&self) -> Value;
 
+    /// Has the node take a share of the partitions, or hand over all that it has to other nodes.
+    fn want_share(&self, wanted: bool);
+
     /// Answers a question of the node `from` that brings messages for partitions that have moved here.
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8>;
 }

@@ -42,6 +42,7 @@ use self::status::Shared;
 use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
+use tidegate_config::sections::cluster::Share;
 use tidegate_config::sections::orchestrator::Redirect;
 use tidegate_identity::tenant_numbers::Agree;
 use tidegate_mirror::MirrorDisk;
@@ -209,6 +210,7 @@ impl Joining {
         let settle = config.cluster.settle;
         let setup =
             Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator: is_orchestrator };
+        shared.want_share(config.cluster.share == Share::AtOnce);
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(NodeError::Thread)?;
@@ -264,7 +266,8 @@ impl ClusterNode {
     /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
     pub fn leave(&self, limit: Duration) {
         let began = Instant::now();
-        let _ = self.events.send(Event::Leave);
+        self.shared.begin_to_end();
+        let _ = self.events.send(Event::Woken);
         while !self.shared.has_nothing_to_hand_over() {
             if began.elapsed() >= limit {
                 tracing::warn!(

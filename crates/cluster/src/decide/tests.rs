@@ -97,6 +97,28 @@ fn a_node_that_leaves_gives_everything_away_first() {
 }
 
 #[test]
+fn a_node_that_was_not_asked_is_a_member_without_a_share() {
+    let asks_nobody = |seen: &mut Seen, name: &str| {
+        let advert = seen.adverts.get_mut(name).unwrap();
+        (advert.leaving, advert.stays) = (true, true);
+    };
+    let mut fresh = seen(&[("a", 1), ("b", 2)]);
+    asks_nobody(&mut fresh, "a");
+    asks_nobody(&mut fresh, "b");
+    let (table, _) = settle(Table::default(), &mut fresh);
+    assert_eq!((table.lives.len(), counts(&table)), (2, vec![0, 0]));
+    let mut asked = seen(&[("a", 1), ("b", 2)]);
+    asks_nobody(&mut asked, "b");
+    let (table, _) = settle(table, &mut asked);
+    assert_eq!(counts(&table), [PARTITIONS as usize, 0]);
+    // Better there than nowhere.
+    let mut dead = seen(&[("b", 2)]);
+    asks_nobody(&mut dead, "b");
+    let (table, _) = settle(table, &mut dead);
+    assert_eq!(counts(&table), [PARTITIONS as usize]);
+}
+
+#[test]
 fn a_move_ends_by_its_arrival_or_is_called_off() {
     let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
     let both = seen(&[("a", 1), ("b", 2)]);

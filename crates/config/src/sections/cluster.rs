@@ -48,6 +48,22 @@ words! {
     }
 }
 
+/// When a node takes a share of the partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// When it has joined.
+    AtOnce,
+    /// When the admin API asks it to.
+    WhenAsked,
+}
+
+words! {
+    Share {
+        Share::AtOnce => "at-once", "when it has joined";
+        Share::WhenAsked => "when-asked", "after each start only when `PUT /api/v1/cluster/share` asks it to; until then it brings clients to other nodes";
+    }
+}
+
 section! {
     /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see
     /// [cluster](cluster.md).
@@ -122,5 +138,8 @@ section! {
         /// How long a node that is stopped may take to hand over its partitions. Partitions not handed over by then are
         /// lost, or wait in its data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
+        /// When this node takes a share of the partitions. The manager of a fleet asks an orchestrator to take one when it
+        /// serves all brokers.
+        share: Share = Share::AtOnce, in Kind::OneOf(<Share as Words>::WORDS);
     }
 }

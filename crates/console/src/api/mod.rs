@@ -157,6 +157,14 @@ pub trait Control: crate::status::StatusSource {
         None
     }
 
+    /// Has this node take a share of the partitions, or hand over all that it has.
+    ///
+    /// # Errors
+    /// When it is no node of a cluster.
+    fn want_share(&self, _wanted: bool) -> Result<(), ControlError> {
+        Err(ControlError::Refused(NO_CLUSTER.to_owned()))
+    }
+
     /// How its pipelines do, as an object from name to numbers.
     ///
     /// # Errors
@@ -220,6 +228,9 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer.
     fn drain_status(&self) -> Result<DrainStatus, ControlError>;
 }
+
+/// The answer of a process that is no node of a cluster.
+pub const NO_CLUSTER: &str = "this is no node of a cluster: give it --node and --bus";
 
 /// The paths of the API.
 pub(crate) fn router<S: Control>() -> Router<Arc<S>> {

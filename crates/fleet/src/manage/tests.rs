@@ -3,7 +3,7 @@
 mod beside;
 mod cases;
 mod commands;
-mod homes;
+mod members;
 mod kills;
 pub(super) mod memory;
 mod seen;

@@ -2,7 +2,6 @@
 
 mod clock;
 mod entry_point;
-mod homes_api;
 mod local_api;
 mod logins;
 mod memory;
@@ -36,7 +35,7 @@ use super::journal::{Journal, JournalError};
 use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
-use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Resource, ResourceName};
+use crate::provider::{Condition, Look, Observed, Provider, ProviderError, ResourceName};
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
@@ -298,9 +297,9 @@ impl Driver {
 
     /// Asks all orchestrators, several in parallel, so that a hanging one delays few.
     fn ask(&mut self, resources: &BTreeMap<ResourceName, Observed>) -> BTreeMap<ResourceName, OrchestratorView> {
-        let asked: Vec<(&Resource, &str)> = resources
-            .values()
-            .filter_map(|observed| Some((&observed.resource, observed.resource.admin.as_deref()?)))
+        let asked: Vec<(&ResourceName, &str)> = resources
+            .iter()
+            .filter_map(|(name, observed)| Some((name, observed.resource.admin.as_deref()?)))
             .collect();
         let mut views = BTreeMap::new();
         let mut problems = Vec::new();
@@ -309,7 +308,7 @@ impl Driver {
                 let api = &self.orchestrators;
                 let threads: Vec<_> = group
                     .iter()
-                    .map(|(asked, admin)| (&asked.name, scope.spawn(move || api.view(asked, admin))))
+                    .map(|(name, admin)| (*name, scope.spawn(move || api.view(admin))))
                     .collect();
                 for (name, thread) in threads {
                     match thread.join() {
@@ -400,12 +399,7 @@ impl Driver {
                 };
                 self.tell(at, |api, admin| api.evict(admin, &request))
             }
-            Command::SetHomes { at, table, if_epoch, gone } => {
-                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch, gone))
-            }
-            Command::MovePartitions { at, to, partitions, epoch } => {
-                self.tell(at, |api, admin| api.move_partitions(admin, to, partitions, *epoch))
-            }
+            Command::SetShare { at, wanted } => self.tell(at, |api, admin| api.set_share(admin, *wanted)),
             Command::EndEviction { at } => self.tell(at, OrchestratorApi::end_eviction),
         })
     }
