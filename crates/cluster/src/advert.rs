@@ -21,7 +21,7 @@ pub struct Addresses {
 
 /// True for a fact that earlier versions do not know and that does not hold: it is left out for them.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_unset(fact: &bool) -> bool {
+pub(crate) fn is_unset(fact: &bool) -> bool {
     !*fact
 }
 

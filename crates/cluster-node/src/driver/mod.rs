@@ -62,7 +62,7 @@ pub struct Joining {
     name: NodeName,
     incarnation: u64,
     settings: ClusterSettings,
-    redirect: bool,
+    redirect: Redirect,
 }
 
 /// The store of the node, whose files are on a bus.
@@ -79,7 +79,7 @@ pub struct StoreOnBus {
 struct Setup {
     name: NodeName,
     incarnation: u64,
-    redirect: bool,
+    redirect: Redirect,
     lease: Duration,
     /// How long nodes stay as they are before shares are made even.
     settle: Duration,
@@ -133,7 +133,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
     settings.carries_messages = !config.orchestrator.enabled;
     settings.tls = encryption::link_tls(config, listen)?;
-    let redirect = config.cluster.redirect == Redirect::V5;
+    let redirect = config.cluster.redirect;
     Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
 }
 
@@ -162,7 +162,7 @@ impl Joining {
         let table = EngineHomes {
             homes: [Home::Nowhere; PARTITIONS as usize],
             references: Vec::new(),
-            redirect: self.redirect,
+            redirect: self.redirect == Redirect::V5,
             lease_until: Millis::NEVER,
             patience_ms: 0,
         };

@@ -59,6 +59,8 @@ words! {
 pub enum Redirect {
     /// Their bytes are relayed.
     Off,
+    /// Their bytes are relayed, and MQTT 5 clients are told where their home has moved.
+    Moves,
     /// MQTT 5 clients are told to go there; the others are relayed.
     V5,
 }
@@ -66,6 +68,7 @@ pub enum Redirect {
 words! {
     Redirect {
         Redirect::Off => "off", "relay the bytes of every client";
+        Redirect::Moves => "moves", "the same, and tell connected MQTT 5 clients the address of the server that their session moves to (0x9C)";
         Redirect::V5 => "v5", "tell MQTT 5 clients to use the other server (0x9C), relay the others";
     }
 }
