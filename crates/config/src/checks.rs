@@ -79,12 +79,6 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
             }
         }
     }
-    if let Err(error) = config.peers() {
-        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "peers").clone());
-    }
-    if let Err(error) = config.relay_address() {
-        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "relay").clone());
-    }
 }
 
 /// A directory is for what outlives the process, and what shall outlive it needs a directory.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_cluster::{Advert, Follower, PARTITIONS as CLUSTER_PARTITIONS, Table};
-use tidegate_config::sections::orchestrator::Redirect;
+use tidegate_config::sections::cluster::Redirect;
 use tidegate_engine::{Home, Homes, Millis, PARTITIONS, PartitionId};
 use tidegate_node::{ClusterView, NodeHomes, NodeName, PeerNode};
 

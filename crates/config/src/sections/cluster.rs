@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Networks;
-use crate::sections::orchestrator::Redirect;
 use crate::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
 
 use super::{HOUR, SECOND};
@@ -45,6 +44,25 @@ words! {
         LinkEncryption::Off => "off", "they are not encrypted";
         LinkEncryption::Secret => "secret", "TLS 1.3 with a certificate that each node makes up at its start; the cluster's secret proves who is at its end";
         LinkEncryption::Files => "files", "TLS 1.3, and both sides have to show a certificate of `tls_ca`";
+    }
+}
+
+/// How clients get to their home when that is another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// Their bytes are relayed.
+    Off,
+    /// Their bytes are relayed, and MQTT 5 clients are told where their home has moved.
+    Moves,
+    /// MQTT 5 clients are told to go there; the others are relayed.
+    V5,
+}
+
+words! {
+    Redirect {
+        Redirect::Off => "off", "relay the bytes of every client";
+        Redirect::Moves => "moves", "the same, and tell connected MQTT 5 clients the address of the server that their session moves to (0x9C)";
+        Redirect::V5 => "v5", "tell MQTT 5 clients to use the other server (0x9C), relay the others";
     }
 }
 

@@ -198,9 +198,10 @@ impl Manager {
                 .values()
                 .filter_map(|view| view.brokers.get(name))
                 .all(|broker| !matches!(broker.state, BrokerState::Draining | BrokerState::Drained)),
-            Level::Orchestrator => sight.orchestrators.get(name).is_some_and(|view| {
-                !view.draining && view.cluster.as_ref().is_none_or(|cluster| cluster.wants_share)
-            }),
+            Level::Orchestrator => sight
+                .orchestrators
+                .get(name)
+                .is_some_and(|view| !view.draining && view.cluster.as_ref().is_none_or(|cluster| cluster.wants_share)),
         });
         if back { Progress::Done } else { Progress::Wait("waiting until it is back in service".to_owned()) }
     }

@@ -67,9 +67,8 @@ impl Manager {
             return Some("no broker serves yet".to_owned());
         }
         let Some(view) = sight.orchestrators.get(at) else { return Some(format!("{at} does not answer")) };
-        let serves = |broker: &ResourceName| {
-            view.brokers.get(broker).is_some_and(|known| known.state == BrokerState::Serving)
-        };
+        let serves =
+            |broker: &ResourceName| view.brokers.get(broker).is_some_and(|known| known.state == BrokerState::Serving);
         let missing = brokers.iter().find(|broker| !self.is_dead(broker, sight) && !serves(broker))?;
         Some(super::advance::said(at, missing, view.brokers.get(missing)))
     }
@@ -105,9 +104,8 @@ impl Manager {
 
 /// How far orchestrators that leave have handed over.
 pub(super) fn handed_over(action: &Action, sight: &Sight) -> Progress {
-    let is_over = |at: &ResourceName| {
-        action.kind == Kind::Evacuate && sight.condition(at) != Some(&Condition::Stopping)
-    };
+    let is_over =
+        |at: &ResourceName| action.kind == Kind::Evacuate && sight.condition(at) != Some(&Condition::Stopping);
     for at in action.targets.iter().filter(|at| !is_over(at)) {
         let Some(view) = sight.orchestrators.get(at) else {
             return Progress::Wait(format!("{at} does not answer"));

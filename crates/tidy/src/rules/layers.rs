@@ -115,12 +115,6 @@ const LAYERS: &[Layer] = &[
         tests: &[],
         others: None,
     },
-    Layer {
-        name: "homes",
-        ours: &["administration", "admin", "console", "engine", "node", "config", "identity", "placement"],
-        tests: &[],
-        others: None,
-    },
     Layer { name: "units", ours: &[], tests: &[], others: None },
     Layer { name: "placement", ours: &["engine"], tests: &[], others: None },
     Layer {
@@ -210,7 +204,6 @@ const LAYERS: &[Layer] = &[
             "cluster",
             "config",
             "engine",
-            "homes",
             "identity",
             "mirror",
             "node",
@@ -235,7 +228,6 @@ const LAYERS: &[Layer] = &[
             "identity",
             "placement",
             "units",
-            "homes",
             "fleet-cli",
             "admin-cli",
             "config",

@@ -297,19 +297,15 @@ impl Driver {
 
     /// Asks all orchestrators, several in parallel, so that a hanging one delays few.
     fn ask(&mut self, resources: &BTreeMap<ResourceName, Observed>) -> BTreeMap<ResourceName, OrchestratorView> {
-        let asked: Vec<(&ResourceName, &str)> = resources
-            .iter()
-            .filter_map(|(name, observed)| Some((name, observed.resource.admin.as_deref()?)))
-            .collect();
+        let asked: Vec<(&ResourceName, &str)> =
+            resources.iter().filter_map(|(name, observed)| Some((name, observed.resource.admin.as_deref()?))).collect();
         let mut views = BTreeMap::new();
         let mut problems = Vec::new();
         for group in asked.chunks(ASKED_AT_ONCE) {
             thread::scope(|scope| {
                 let api = &self.orchestrators;
-                let threads: Vec<_> = group
-                    .iter()
-                    .map(|(name, admin)| (*name, scope.spawn(move || api.view(admin))))
-                    .collect();
+                let threads: Vec<_> =
+                    group.iter().map(|(name, admin)| (*name, scope.spawn(move || api.view(admin)))).collect();
                 for (name, thread) in threads {
                     match thread.join() {
                         Ok(Ok(view)) => {

@@ -82,9 +82,10 @@ impl Cluster {
 
     fn balance(&mut self, willing: &[ResourceName], online: &BTreeSet<ResourceName>) {
         for _ in 0..AT_ONCE {
-            let leaving = self.shares.iter().filter(|(name, count)| {
-                **count > 0 && online.contains(*name) && !willing.contains(name)
-            });
+            let leaving = self
+                .shares
+                .iter()
+                .filter(|(name, count)| **count > 0 && online.contains(*name) && !willing.contains(name));
             let leaving = leaving.map(|(name, _)| name.clone()).next();
             let most = willing.iter().max_by_key(|name| self.count(name)).cloned();
             let Some(least) = willing.iter().min_by_key(|name| self.count(name)).cloned() else { return };

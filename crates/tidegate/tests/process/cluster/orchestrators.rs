@@ -3,14 +3,16 @@
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::directory::SharedDirectory;
 use super::moves::{Publisher, Stop};
 use super::{A, B, Cluster, connect, failover, moves};
-use crate::broker::{Broker, Folder, run};
-use crate::homes::pause;
+use crate::broker::{Broker, Folder, pause, run};
+
+mod leaving;
 
 /// Orchestrators with data directories, on a bus that one of them serves, and the brokers behind them.
 struct Fleet {
@@ -20,11 +22,15 @@ struct Fleet {
 
 impl Fleet {
     fn start(nodes: usize, lease: &'static str) -> Self {
+        Self::with(nodes, lease, &[])
+    }
+
+    fn with(nodes: usize, lease: &'static str, more: &[&str]) -> Self {
         let brokers = [Broker::start(&[]), Broker::start(&[])];
         let addresses = brokers.each_ref().map(|broker| format!("mqtt://{}", broker.address("mqtt://")));
         let named = format!("orchestrator.brokers={}", addresses.join(","));
         let bus = Box::new(SharedDirectory(Folder::new()));
-        let settings = ["orchestrator.enabled=true", &named];
+        let settings = [&["orchestrator.enabled=true", &named][..], more].concat();
         let cluster = Cluster::of(nodes, lease, Some(Folder::new()), bus, &settings);
         Self { cluster, brokers }
     }
@@ -55,6 +61,8 @@ fn flood(port: u16, id: &str, stop: &AtomicBool) {
     let publish = b"\x30\x0b\0\x05flood\0now".repeat(4096);
     while !stop.load(Ordering::SeqCst) {
         let Some(mut stream) = connect(port, id) else { continue };
+        // The server need not read all of it.
+        stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         while !stop.load(Ordering::SeqCst) && stream.write_all(&publish).is_ok() {}
     }
 }
@@ -79,7 +87,7 @@ fn a_busy_orchestrator_gives_clients_away() {
         }
         cluster.add();
         cluster.wait_even();
-        let moved = cluster.id_at(B, "reader");
+        let moved = cluster.id_at(B, "visitor");
         assert!(connect(cluster.port(B), &moved).is_some(), "its new home serves it");
         fleet.brokers[0].signal("CONT");
         drop(stopping);
