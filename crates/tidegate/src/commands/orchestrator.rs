@@ -32,6 +32,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
+    /// A former flag, whose key is refused with what to write in its place
+    #[arg(long, value_name = "HOST:PORT", hide = true)]
+    relay: Option<String>,
+
     #[command(flatten)]
     run: ConfigArgs,
 }
@@ -44,7 +48,11 @@ impl Args {
         if !self.broker.is_empty() {
             set.push(("orchestrator.brokers".to_owned(), self.broker.join(",")));
         }
-        let named = [("orchestrator.policy", &self.policy), ("orchestrator.name", &self.name)];
+        let named = [
+            ("orchestrator.policy", &self.policy),
+            ("orchestrator.name", &self.name),
+            ("orchestrator.relay", &self.relay),
+        ];
         set.extend(named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
         // What was set by name wins over a flag, as everywhere.
         set.append(&mut sources.set);

@@ -86,7 +86,6 @@ const LAYERS: &[Layer] = &[
             "client",
             "bridge",
             "hub",
-            "admin",
             "process",
             "logging",
             "certificates",
