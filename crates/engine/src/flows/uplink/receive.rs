@@ -94,7 +94,7 @@ impl Uplinking<'_> {
             now,
             key,
             &raw,
-            Ok(ReasonCode::Success),
+            (Ok(ReasonCode::Success), None),
             outcome? + forwarded + u32::from(noted),
             mark,
         );
