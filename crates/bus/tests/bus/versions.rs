@@ -41,7 +41,7 @@ fn open(folder: &Folder) -> (Client, Logs) {
     (client, logs)
 }
 
-/// Two owners, of whom the second has appended six records and trimmed two; a record with a key and headers; a key with
+/// Two owners: the second has appended six records and trimmed two; a record with a key and headers; a key with
 /// two values and one that is removed.
 fn write_current(target: &Path) {
     let folder = Folder::new();
