@@ -6,7 +6,7 @@ mod levels;
 mod metrics;
 mod policy;
 
-pub use dns::{Dns, DnsEndpoint, DnsPolicy};
+pub use dns::{Dns, DnsEndpoint, DnsPolicy, DnsUpdate};
 
 use std::collections::BTreeMap;
 use std::fs::File;
