@@ -1,7 +1,5 @@
 //! One file per command.
 
-#[cfg_attr(not(feature = "cluster"), path = "cluster_absent.rs")]
-pub(crate) mod cluster;
 mod completions;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
