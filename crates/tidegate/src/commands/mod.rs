@@ -5,6 +5,7 @@ mod completions;
 pub(crate) mod lab;
 #[cfg(not(all(feature = "pipelines", feature = "fleet", feature = "lab")))]
 pub(crate) mod left_out;
+mod manual;
 pub(crate) mod orchestrator;
 mod run;
 
@@ -48,5 +49,6 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Reload(args)) => reload::run(&args).into(),
         Some(Command::Config(command)) => tidegate_config_cli::command::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
+        Some(Command::Manual) => manual::run().into(),
     }
 }
