@@ -138,7 +138,7 @@ pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place, PrincipalId,
     ShardId, TenantId, partition_of,
 };
-pub use image::forwarding::Behind;
+pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use limits::usage::Usage;

@@ -3,6 +3,7 @@
 use crate::durable::crossing::{Replay, Way};
 use crate::engine::Engine;
 use crate::flows::groups::dealing::dealing;
+use crate::flows::image::leaving::moving;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::ShardId;
 use crate::journal::keys::Key;
@@ -54,6 +55,10 @@ impl Engine {
                 Way::Group { share, filter } => dealing!(self).replay_for_group(now, &left, share, filter),
                 Way::Deal { share, filter, client, id } => {
                     publishing!(self).replay_deal(now, &left, (share, filter), *client, *id)
+                }
+                Way::KeptBack { partitions } => {
+                    moving!(self).replay_kept_back(now, &left, *partitions);
+                    true
                 }
             };
             if crossed {

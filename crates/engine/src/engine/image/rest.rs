@@ -68,7 +68,7 @@ impl Engine {
                 }
             })?;
         }
-        self.handover.ahead.add(partitions, sift.ahead);
+        self.handover.ahead.add(sift.ahead.into_iter().map(|id| (id, partitions)));
         Ok(seal(sift.out))
     }
 
