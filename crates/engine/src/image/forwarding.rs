@@ -82,6 +82,8 @@ pub(crate) struct Departed {
     pub(crate) is_over: bool,
     /// Acknowledgements that wait until the new home has the messages, in the order of the messages.
     pub(crate) unanswered: VecDeque<Ticket>,
+    /// The messages that the sessions had when they left.
+    pub(crate) had: Vec<u8>,
 }
 
 /// Partitions that have come.
@@ -197,7 +199,8 @@ impl super::Handover {
     /// A message comes, which this ticket acknowledges; by a connection of the dead old home of this transfer, or of
     /// none.
     #[inline]
-    pub(crate) fn begin_message(&mut self, former: Option<u64>, ticket: Option<Ticket>) {
+    pub(crate) fn begin_message(&mut self, now: Now, former: Option<u64>, ticket: Option<Ticket>) {
+        self.have.forget_old(now);
         self.forwarding.at_hand = AtHand { former, ticket, waits: 0 };
     }
 
@@ -223,7 +226,7 @@ impl super::Handover {
         message: &MessageRef,
     ) -> Partitions {
         let Some(come) = self.forwarding.come.get_mut(&transfer) else { return Partitions::NONE };
-        come.wants(journal, come.partitions, (Some(id), message), true, true)
+        come.wants(journal, come.partitions.without(self.have.of(Some(id))), (Some(id), message), true, true)
     }
 
     /// The partitions of a transfer.
@@ -244,17 +247,19 @@ impl Come {
         Self { partitions, before, kept_back, ahead: BTreeMap::new() }
     }
 
-    /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `concerns`
+    /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `have` are
+    /// partitions that have it from their last home. `concerns`
     /// says whether it is for one of them.
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,
         journal: &mut Journal,
-        id: Option<&MessageId>,
+        (id, have): (Option<&MessageId>, Partitions),
         message: &MessageRef,
         concerns: bool,
     ) -> Partitions {
         let ahead = id.and_then(|id| self.ahead.remove(&number_of(id))).unwrap_or_default();
+        let ahead = ahead.with(have.among(self.partitions));
         let others = self.partitions.without(ahead);
         let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns && !others.is_empty()) else { return ahead };
         kept_back.put(now, journal, others, id, message);
