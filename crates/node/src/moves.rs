@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Behind, Engine, Forwarded, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions, Settling,
-    ShardId, Snapshot,
+    Behind, Engine, Forwarded, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions,
+    Settling, ShardId, Snapshot,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
@@ -65,20 +65,68 @@ type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 /// A step of a move.
 #[derive(Debug)]
 pub(crate) enum MoveOrder {
-    Hold { partitions: Partitions, reference: Option<Arc<str>>, done: Sender<()> },
-    Release { partitions: Partitions, done: Sender<()> },
-    Snapshot { partitions: Partitions, max_bytes: u64, collecting: Collecting, answer: Sender<SnapshotAnswer> },
-    BeginSettling { answer: Sender<Settling> },
-    Settle { settling: Settling, answer: Sender<Option<Settling>> },
-    TakeRest { answer: Sender<Option<Vec<u8>>> },
-    Forget { partitions: Partitions, answer: Sender<Owed> },
-    ForgetRetained { partitions: Partitions, answer: Sender<()> },
-    Arrive { images: Arc<[PartitionImage]>, had: Option<Arc<[u8]>>, collecting: Collecting, answer: Sender<ArriveAnswer> },
-    IsCut { transfer: u64, answer: Sender<bool> },
-    TakeTransferRest { transfer: u64, answer: Sender<Result<Vec<u8>, ImageError>> },
-    FinishTransfer { transfer: u64, rests: Arc<[Vec<u8>]>, answer: Sender<Result<u64, ImageError>> },
-    Sift { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<Vec<u8>, ImageError>> },
-    Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
+    Hold {
+        partitions: Partitions,
+        reference: Option<Arc<str>>,
+        done: Sender<()>,
+    },
+    Release {
+        partitions: Partitions,
+        done: Sender<()>,
+    },
+    Snapshot {
+        partitions: Partitions,
+        max_bytes: u64,
+        collecting: Collecting,
+        answer: Sender<SnapshotAnswer>,
+    },
+    BeginSettling {
+        answer: Sender<Settling>,
+    },
+    Settle {
+        settling: Settling,
+        answer: Sender<Option<Settling>>,
+    },
+    TakeRest {
+        answer: Sender<Option<Vec<u8>>>,
+    },
+    Forget {
+        partitions: Partitions,
+        answer: Sender<Owed>,
+    },
+    ForgetRetained {
+        partitions: Partitions,
+        answer: Sender<()>,
+    },
+    Arrive {
+        images: Arc<[PartitionImage]>,
+        had: Option<Arc<[u8]>>,
+        collecting: Collecting,
+        answer: Sender<ArriveAnswer>,
+    },
+    IsCut {
+        transfer: u64,
+        answer: Sender<bool>,
+    },
+    TakeTransferRest {
+        transfer: u64,
+        answer: Sender<Result<Vec<u8>, ImageError>>,
+    },
+    FinishTransfer {
+        transfer: u64,
+        rests: Arc<[Vec<u8>]>,
+        answer: Sender<Result<u64, ImageError>>,
+    },
+    Sift {
+        partitions: Partitions,
+        rest: Arc<[u8]>,
+        answer: Sender<Result<Vec<u8>, ImageError>>,
+    },
+    Deliver {
+        partitions: Partitions,
+        rest: Arc<[u8]>,
+        answer: Sender<Result<u64, ImageError>>,
+    },
     Piece(PieceOrder),
 }
 
@@ -92,13 +140,7 @@ pub(crate) enum PieceOrder {
     BeginSettling { answer: Sender<Settling> },
     TakeHad { transfer: u64, answer: Sender<Vec<u8>> },
     EndForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
-    TakePiece {
-        transfer: u64,
-        partitions: Partitions,
-        piece: Arc<[u8]>,
-        behind: Behind,
-        answer: Sender<PieceAnswer>,
-    },
+    TakePiece { transfer: u64, partitions: Partitions, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
     ResumeAwaiting { transfer: u64, partitions: Partitions, done: Sender<()> },
 }
 
@@ -280,11 +322,10 @@ impl NodeHandle {
         let mut shards: Vec<ShardId> = self.shard_ids().collect();
         shards.reverse();
         for shard in shards {
-            let (owed, given_up) =
-                self.on(shard, |answer| {
-                    let (images, had) = (Arc::clone(&images), had.clone());
-                    MoveOrder::Arrive { images, had, collecting, answer }
-                })??;
+            let (owed, given_up) = self.on(shard, |answer| {
+                let (images, had) = (Arc::clone(&images), had.clone());
+                MoveOrder::Arrive { images, had, collecting, answer }
+            })??;
             arrived.owed.extend(owed);
             arrived.given_up.add(&given_up);
         }
@@ -368,8 +409,8 @@ impl Shard {
                 match (&arrived, collecting) {
                     (Ok(_), Collecting::FromNodes(id)) => self.engine.begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => {
-                        let begun = OrchestratorMoves::of(&mut self.engine)
-                            .begin_awaiting(now, id, partitions, had.as_deref());
+                        let begun =
+                            OrchestratorMoves::of(&mut self.engine).begin_awaiting(now, id, partitions, had.as_deref());
                         if let Err(error) = begun {
                             self.engine.forget_partitions(now, partitions);
                             arrived = Err(error);

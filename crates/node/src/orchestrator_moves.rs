@@ -82,9 +82,7 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When a shard does not answer.
     pub fn resume_forwarding(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node
-            .on_all(|done| MoveOrder::Piece(PieceOrder::ResumeForwarding { transfer, partitions, done }))
-            .map(drop)
+        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::ResumeForwarding { transfer, partitions, done })).map(drop)
     }
 
     /// Partitions of a move are served here again: delivers the messages `taken` by

@@ -280,7 +280,8 @@ impl Restorer {
         restored.transfers.push(Inherited { transfer, of, partitions, had, left, adopted, elsewhere, uplinks });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
-        let arrived = OrchestratorMoves::of(&self.node).arrive(images, messages, transfer).map_err(|error| lasting(&error))?;
+        let arrived =
+            OrchestratorMoves::of(&self.node).arrive(images, messages, transfer).map_err(|error| lasting(&error))?;
         for (partition, owed) in arrived.owed {
             let after = without_retained(owed);
             if before.get(&partition) != Some(&after) {

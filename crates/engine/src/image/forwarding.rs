@@ -96,6 +96,8 @@ pub(crate) struct Come {
     pub(crate) kept_back: Option<KeptBack>,
     /// Messages passed on that the own brokers have not delivered, and the partitions that have them.
     pub(crate) ahead: BTreeMap<Id, Partitions>,
+    /// Messages passed on that had come here before the partitions, and the partitions that have them.
+    pub(crate) passed: BTreeMap<Id, Partitions>,
 }
 
 /// Messages of the own brokers that wait for the last piece.
@@ -125,8 +127,7 @@ impl KeptBack {
     ) {
         put_noted(&mut self.noted, now, id, message);
         let is_stored = journal.is_on() && message.qos != QoS::AtMostOnce;
-        let number =
-            is_stored.then(|| journal.put_crossing(&message.publication(), &Way::KeptBack { partitions }));
+        let number = is_stored.then(|| journal.put_crossing(&message.publication(), &Way::KeptBack { partitions }));
         self.stored.extend(number);
         self.alone.extend(id.map(|id| (number_of(id), number)));
     }
@@ -244,7 +245,7 @@ impl super::Handover {
 impl Come {
     /// Partitions of which nothing was passed on.
     pub(crate) fn new(partitions: Partitions, before: SeenIds, kept_back: Option<KeptBack>) -> Self {
-        Self { partitions, before, kept_back, ahead: BTreeMap::new() }
+        Self { partitions, before, kept_back, ahead: BTreeMap::new(), passed: BTreeMap::new() }
     }
 
     /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `have` are
@@ -287,8 +288,18 @@ impl Come {
         if let Some(missing) = missing {
             return missing;
         }
+        if is_here && !self.before.contains(id) {
+            return Partitions::NONE;
+        }
+        if is_here && place_is_whole && self.passed.len() < AHEAD_MAX {
+            // The old home passes it on once more if its broker has sent it once more.
+            let have = self.passed.entry(number_of(id)).or_default();
+            let missing = wanted.without(*have);
+            *have = have.with(wanted);
+            return missing;
+        }
         if is_here {
-            return if self.before.contains(id) { wanted } else { Partitions::NONE };
+            return wanted;
         }
         if place_is_whole && self.ahead.len() < AHEAD_MAX {
             // A broker delivers it again on the next connection of a dead home.

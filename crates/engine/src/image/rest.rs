@@ -38,7 +38,9 @@ impl Handover {
     /// Whether a message may be for a partition that moves, or was delivered to one that has moved.
     #[inline]
     pub(crate) fn concerns(&self, id: Option<&MessageId>) -> bool {
-        self.rest.is_some() || !self.forwarding.is_empty() || id.is_some_and(|id| self.ahead.has(id) || self.have.has(id))
+        self.rest.is_some()
+            || !self.forwarding.is_empty()
+            || id.is_some_and(|id| self.ahead.has(id) || self.have.has(id))
     }
 }
 
@@ -62,6 +64,11 @@ impl Ahead {
     #[inline]
     fn has(&self, id: &MessageId) -> bool {
         !self.0.is_empty() && self.0.contains_key(&(id.origin, id.number))
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&(u64, u64), &Partitions)> {
+        self.0.iter()
     }
 
     /// Partitions have got these messages.

@@ -63,11 +63,7 @@ pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
 ///
 /// # Errors
 /// When it cannot be read, or its content is inconsistent.
-pub fn images_of(
-    store: &Store,
-    settings: EngineSettings,
-    partitions: Partitions,
-) -> Result<StoreImages, PlaceError> {
+pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions) -> Result<StoreImages, PlaceError> {
     let now = Clock::start().now();
     let mut settings = settings;
     // Queues come into memory as they are: they leave it again at once.
@@ -134,6 +130,9 @@ mod tests {
         let mut pairs = 0;
         opened(&disk).for_each(&mut |_, _| pairs += 1).unwrap();
         assert_eq!(pairs, 1, "it is there");
-        assert_eq!(images_of(&opened(&disk), EngineSettings::default(), all).unwrap().partitions.len(), usize::from(PARTITIONS));
+        assert_eq!(
+            images_of(&opened(&disk), EngineSettings::default(), all).unwrap().partitions.len(),
+            usize::from(PARTITIONS)
+        );
     }
 }

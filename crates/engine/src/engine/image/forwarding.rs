@@ -37,7 +37,9 @@ impl<'e> OrchestratorMoves<'e> {
     /// partitions.
     pub fn messages_of(&self, partitions: Partitions) -> Vec<u8> {
         let engine = &*self.engine;
-        engine.handover.have.write(engine.uplinks.settlement.seen_ids(), partitions)
+        let passed_on = engine.handover.forwarding.come.values().flat_map(|come| &come.ahead);
+        let passed_on = passed_on.chain(engine.handover.ahead.iter());
+        engine.handover.have.write(engine.uplinks.settlement.seen_ids(), partitions, passed_on)
     }
 
     /// The messages that the sessions of a move had when they left.
@@ -114,7 +116,7 @@ impl<'e> OrchestratorMoves<'e> {
     ) -> Result<(), ImageError> {
         self.collect_nothing();
         if let Some(had) = had.filter(|_| self.engine.place.shards == 1) {
-            self.engine.handover.have.note(now, partitions, had)?;
+            self.engine.handover.have.note(now, had)?;
         }
         // A shard cannot keep messages back from the sessions of other shards.
         let keeps_back = self.engine.place.shards == 1;
@@ -208,8 +210,7 @@ impl<'e> OrchestratorMoves<'e> {
         })?;
         let engine = &mut *self.engine;
         for (wanted, message) in here {
-            moving!(engine)
-                .deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(wanted)));
+            moving!(engine).deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(wanted)));
         }
         Ok(seal(out))
     }

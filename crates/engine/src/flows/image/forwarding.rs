@@ -73,7 +73,8 @@ impl Moving<'_> {
     /// Delivers what was kept back for a move and was not passed on; from now on nothing is kept back.
     pub(crate) fn deliver_kept_back(&mut self, now: Now, id: u64) -> Result<(), ImageError> {
         let come = self.handover.forwarding.come.get_mut(&id);
-        if let Some((mut kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions))) {
+        if let Some((mut kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions)))
+        {
             let noted = seal(std::mem::take(&mut kept_back.noted));
             each_noted(now, &noted, |id, message| {
                 let missing = partitions.without(kept_back.have(id));

@@ -91,7 +91,14 @@ impl Uplinking<'_> {
         let noted = self.note_for_members(now, key, uplink, &raw, &properties, id.as_ref());
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
-        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome? + forwarded + u32::from(noted), mark);
+        answering!(self).answer_publish(
+            now,
+            key,
+            &raw,
+            Ok(ReasonCode::Success),
+            outcome? + forwarded + u32::from(noted),
+            mark,
+        );
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another.
 
 use tidegate_engine::{
-    Behind, Durability, OrchestratorMoves, PARTITIONS, PartitionId, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
+    Behind, Durability, OrchestratorMoves, PARTITIONS, PartitionId, PartitionImage, Partitions, RoutingPolicy,
+    Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
