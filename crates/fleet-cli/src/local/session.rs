@@ -107,7 +107,7 @@ impl Session {
         let (dns, entry_point): (_, Box<dyn EntryPoint>) = match &file.dns {
             Some(dns) if at_its_end != AtItsEnd::StopNow => {
                 let (server, point) = entry_point::start(dns).map_err(failure)?;
-                (Some(server), Box::new(point))
+                (server, Box::new(point))
             }
             _ => (None, Box::new(NoEntryPoint)),
         };

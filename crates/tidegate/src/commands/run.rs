@@ -1,6 +1,8 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
+#[cfg_attr(not(feature = "coap"), path = "run/coap_absent.rs")]
 mod coap;
+#[cfg_attr(not(feature = "http"), path = "run/http_absent.rs")]
 mod http;
 
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
+use crate::commands::cluster::{self, ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
@@ -20,7 +23,6 @@ use tidegate_administration::console::{self, Admin};
 use tidegate_administration::control::answer_others;
 use tidegate_administration::metering::Metering;
 use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
-use tidegate_cluster_node::{ClusterNode, Joining, NotJoined};
 use tidegate_config::Config;
 use tidegate_config::hub::is_hub_listener;
 use tidegate_config::orchestrator::RELAY_LISTENER;
@@ -28,7 +30,6 @@ use tidegate_config::reload::Reloadable;
 use tidegate_config_cli::args::ConfigArgs;
 use tidegate_connectors::bridges::Bridges;
 use tidegate_connectors::hub::{Door, Pipelines};
-use tidegate_homes::{HomesKeeper, Orchestrator, share_bans};
 use tidegate_identity::access::{self, Names, Tenancy};
 use tidegate_identity::authentication::{self, Authentication, Visitors};
 use tidegate_identity::tenant_numbers::Agree;
@@ -82,7 +83,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let console = console::start(config, &status, Some(Arc::clone(&operations) as _))?;
     let rules = access::load(config)?;
     // It waits for the bus where the store may be, too.
-    let joining = match tidegate_cluster_node::join(config, &status, &mut signals) {
+    let joining = match cluster::join(config, &status, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
         Err(NotJoined::Failed(error)) => return Err(error.into()),
@@ -92,8 +93,6 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let written = config;
     let agree = joining.as_ref().map(Joining::tenant_agreement);
     let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
-    let is_alone = config.orchestrator.enabled && joining.is_none();
-    let homes = is_alone.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = tidegate_identity::authentication::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
@@ -102,20 +101,22 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     status.set_tenancy(tenancy.clone());
     let entrances = (authentication.clone(), door.clone(), Visitors::default());
     let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
-    place_node(&mut settings, homes.as_ref(), joining.as_ref());
+    place_node(&mut settings, joining.as_ref());
     let node = start_node(config, settings, store, &status)?;
-    let keeper = homes.clone();
-    let mut placement = orchestrate(homes, config, &node, &tenancy, &status);
+    if config.orchestrator.enabled {
+        status.parts().register_orchestrator(config.clone());
+    }
+    let mut placement = Placement::default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining
         .map(|joining| joining.begin(config, &node, admin, mirrored.as_ref().map(|it| it.for_cluster(config))))
         .transpose()?;
     if let Some(cluster) = &cluster {
-        placement = cluster.api().placement();
-        status.parts().register_cluster(Arc::new(cluster.api()));
+        placement = cluster::register(cluster, &status);
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    #[cfg(feature = "mobile")]
     let core = tidegate_gateway::core::start(config, &node, &status)?;
     let gateway = ToNode::new(config, &node, &serving, (entrances.2, cluster.is_some()));
     let beside = (HttpListeners::start(config, &gateway, &status)?, CoapListeners::start(config, gateway, &status)?);
@@ -123,8 +124,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
     let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;
     status.ready(node.handle());
-    answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
-    let bans = keeper.map(|keeper| share_bans(&keeper, &status)).transpose()?;
+    if cfg!(feature = "admin") {
+        answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
+    }
     let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
     let mut follower = Follower::default();
@@ -135,16 +137,16 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
-    stop_services(beside, bans, &placed, config.shutdown.grace);
+    stop_services(beside, &placed, config.shutdown.grace);
+    #[cfg(feature = "mobile")]
     drop(core);
     leave(cluster.as_ref(), config, end);
     let exit = stop(node, metering, console, mirrored, config, end)?;
     if end == End::Astray { Err(astray(cluster.as_ref()).into()) } else { Ok(exit) }
 }
 
-/// Sets the node's links in the cluster, and the homes of the clients. In a cluster these are the homes of the cluster.
-fn place_node(settings: &mut NodeSettings, homes: Option<&Arc<HomesKeeper>>, joining: Option<&Joining>) {
-    settings.homes = homes.and_then(|homes| homes.at_start());
+/// Sets the node's links in the cluster, and where clients are served before there is a table.
+fn place_node(settings: &mut NodeSettings, joining: Option<&Joining>) {
     if let Some(joining) = joining {
         settings.cluster = Some(joining.settings());
         settings.homes = Some(joining.homes_at_start());
@@ -174,32 +176,8 @@ fn start_metering(
     Ok(metering)
 }
 
-/// Begins to be an orchestrator, where it is one. Returns which work it does when it is in no cluster.
-fn orchestrate(
-    homes: Option<Arc<HomesKeeper>>,
-    config: &Config,
-    node: &Node,
-    tenancy: &Tenancy,
-    status: &BrokerStatus,
-) -> Placement {
-    let placement = homes.as_ref().map(|homes| {
-        homes.begin(node.handle(), tenancy.clone());
-        homes.placement()
-    });
-    if config.orchestrator.enabled {
-        status.parts().register_fleet(Arc::new(Orchestrator::new(config.clone(), homes)));
-    }
-    placement.unwrap_or_default()
-}
-
-/// Stops what works beside the node: changes of bans from other orchestrators, and the services that are its clients.
-fn stop_services(
-    (http, coap): (HttpListeners, CoapListeners),
-    bans: Option<Follower>,
-    placed: &(Bridges, Pipelines),
-    grace: Duration,
-) {
-    drop(bans);
+/// Stops the services beside the node that are its clients.
+fn stop_services((http, coap): (HttpListeners, CoapListeners), placed: &(Bridges, Pipelines), grace: Duration) {
     http.stop(grace);
     coap.stop(grace);
     placed.0.stop(grace);
@@ -318,7 +296,7 @@ fn start_node(
     Ok(node)
 }
 
-/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, listeners for clients that
+/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, a listener for clients that
 /// others relay, and one for pipelines.
 fn settle(
     written: &Config,
@@ -328,7 +306,6 @@ fn settle(
     let mirror = mirrored.map(Mirrored::disk);
     let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
     let config = tidegate_config::orchestrator::with_name(&config)?;
-    let config = tidegate_config::orchestrator::with_relay(config)?;
     let (config, door) = tidegate_connectors::hub::with_door(config)?;
     // A node tells others the address of its last listener.
     Ok((tidegate_config::cluster::with_relay(config)?, door))

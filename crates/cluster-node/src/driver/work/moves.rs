@@ -9,10 +9,9 @@ use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 use super::passing::Passing;
 use super::{Event, Worker, all};
 use crate::driver::error::PartitionMoveError;
+use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
-use tidegate_homes::owed_entry;
-use tidegate_homes::parcel::Parcel;
 use tidegate_node::OrchestratorMoves;
 
 /// How long queues may take that are read from the store.
@@ -243,5 +242,16 @@ fn read_parcel(parcel: &[u8]) -> Result<Parcel, PartitionMoveError> {
 
 /// The messages owed to sessions. Of retained messages a newer one may be here already.
 pub(in crate::driver) fn without_retained(owed: Owed) -> Value {
-    json!(owed_entry(&Owed { retained: 0, ..owed }))
+    json!({
+        "sessions": owed.sessions,
+        "subscriptions": owed.subscriptions,
+        "fetches": owed.fetches,
+        "queued": owed.queued,
+        "await_puback": owed.await_pub_ack,
+        "await_pubrec": owed.await_pub_rec,
+        "await_pubcomp": owed.await_pub_comp,
+        "await_pubrel": owed.await_pub_rel,
+        "wills": owed.wills,
+        "retained": 0,
+    })
 }
