@@ -27,11 +27,12 @@ impl Moving<'_> {
         let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
         let (place, state) = (self.place, &mut *self.state);
+        let have = self.handover.have.of(id);
         let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
         for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
-            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, id, message, concerns));
+            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, (id, have), message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
         for number in full {
@@ -72,7 +73,8 @@ impl Moving<'_> {
     /// Delivers what was kept back for a move and was not passed on; from now on nothing is kept back.
     pub(crate) fn deliver_kept_back(&mut self, now: Now, id: u64) -> Result<(), ImageError> {
         let come = self.handover.forwarding.come.get_mut(&id);
-        if let Some((mut kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions))) {
+        if let Some((mut kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions)))
+        {
             let noted = seal(std::mem::take(&mut kept_back.noted));
             each_noted(now, &noted, |id, message| {
                 let missing = partitions.without(kept_back.have(id));

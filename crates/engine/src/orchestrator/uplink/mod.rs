@@ -220,6 +220,8 @@ pub(crate) struct Uplink {
     /// The last message that had no id.
     pub(crate) last: LastMessage,
     pub(crate) kept: KeptIds,
+    /// The highest number of the messages of this shard that it has brought back above QoS 0.
+    pub(crate) last_own: u64,
     /// The dead orchestrator whose session this connection uses.
     pub(crate) adopted: Option<Box<Adopted>>,
     pub(crate) counters: UplinkCounters,
@@ -286,6 +288,11 @@ impl Uplinks {
         let brokers = Brokers { config, ..Brokers::default() };
         let settlement = Settlement { seen: SeenIds::for_owed(max_owed), ..Settlement::default() };
         Self { origin, brokers, settlement, ..Self::default() }
+    }
+
+    /// The number of the last message that got an id on this shard.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.next_number
     }
 
     /// Timers that are set.
@@ -399,6 +406,11 @@ impl Settlement {
     /// Whether a message has come.
     pub(crate) fn has_seen(&self, id: &MessageId) -> bool {
         self.seen.contains(id)
+    }
+
+    /// Which messages have come.
+    pub(crate) fn seen_ids(&self) -> &SeenIds {
+        &self.seen
     }
 
     /// Which messages have come so far.

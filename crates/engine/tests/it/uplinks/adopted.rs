@@ -76,7 +76,7 @@ fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
     for shard in (0..shards).rev() {
         heir.engine(shard, |engine, now| {
             engine.arrive(now, &images).expect("images as they were given out");
-            OrchestratorMoves::of(engine).begin_awaiting(DEATH, partition(client));
+            OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, partition(client), None).expect("no messages");
             engine.release_partitions(now, partition(client));
         });
     }
@@ -131,7 +131,9 @@ fn kept_messages_wait_until_all_heirs_have_them() {
     assert_eq!(left.with(|broker| broker.owes()), 1, "not before the other heir has it");
     let piece = brought.for_members.expect("the message");
     second
-        .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, partition("two"), &piece, Behind::Pieces))
+        .engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).take_piece(now, DEATH, partition("two"), &piece, Behind::Pieces)
+        })
         .expect("a piece");
     two.expect_publish("t", "1");
     first.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", brought.unanswered));
@@ -160,7 +162,9 @@ fn kept_messages_come_once_though_an_heir_has_got_them() {
     let piece = take_brought(&first).for_members.expect("the messages");
     let take = |piece: &[u8], behind| {
         second
-            .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, partition("two"), piece, behind))
+            .engine(0, |engine, now| {
+                OrchestratorMoves::of(engine).take_piece(now, DEATH, partition("two"), piece, behind)
+            })
             .expect("a piece");
         second.run();
     };
@@ -187,7 +191,7 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
     for shard in [1, 0] {
         heir.engine(shard, |engine, now| {
             engine.arrive(now, &images).expect("images as they were given out");
-            OrchestratorMoves::of(engine).begin_awaiting(DEATH, all);
+            OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, all, None).expect("no messages");
             engine.release_partitions(now, all);
         });
     }

@@ -1,7 +1,8 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another.
 
 use tidegate_engine::{
-    Behind, Durability, OrchestratorMoves, PARTITIONS, PartitionId, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
+    Behind, Durability, OrchestratorMoves, PARTITIONS, PartitionId, PartitionImage, Partitions, RoutingPolicy,
+    Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
@@ -61,7 +62,7 @@ impl World {
     fn come(&self, client: &str, images: &[PartitionImage]) {
         self.engine(0, |engine, now| {
             engine.arrive(now, images).expect("images as they were given out");
-            OrchestratorMoves::of(engine).begin_awaiting(MOVE, partitions_of(client));
+            OrchestratorMoves::of(engine).begin_awaiting(now, MOVE, partitions_of(client), None).expect("no messages");
             engine.release_partitions(now, partitions_of(client));
         });
         self.run();
