@@ -18,9 +18,9 @@ mod spawn;
 mod template;
 
 pub use claims::of_this_machine as claims_of_this_machine;
-#[cfg(feature = "kubernetes")]
-pub(crate) use template::login;
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
+#[cfg(feature = "kubernetes")]
+pub(crate) use template::{login, refuse_relay};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
