@@ -117,7 +117,7 @@ impl Engine {
             Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.state),
             Record::Fleet(FleetWord::Room { gate }) => uplinking!(self).set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
-            Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
+            Record::Fleet(FleetWord::Limit(largest)) => self.uplinks.set_largest(largest),
             Record::InterestRefused { ticket, filter, code } => {
                 uplinking!(self).refuse_filter(now, ticket, filter, code);
             }

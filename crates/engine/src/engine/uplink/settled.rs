@@ -12,6 +12,7 @@ impl Engine {
     /// out: their messages come on another connection, if at all.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         self.state.journal.now = now;
+        let own = self.uplinks.last_number();
         let open: Vec<UplinkKey> = self
             .uplinks
             .brokers
@@ -22,7 +23,7 @@ impl Engine {
             .collect();
         let awaited = open
             .into_iter()
-            .filter_map(|key| Awaited::begin(&mut self.uplinks.brokers, now, &mut self.state, key))
+            .filter_map(|key| Awaited::begin(&mut self.uplinks.brokers, now, &mut self.state, key, own))
             .collect();
         self.after_frame(now);
         Settling { awaited }
@@ -31,10 +32,11 @@ impl Engine {
     /// Whether all of these messages have arrived. A broker whose messages have all arrived is not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
         self.state.journal.now = now;
+        let own = self.uplinks.last_number();
         let awaited = std::mem::take(&mut settling.awaited);
         settling.awaited = awaited
             .into_iter()
-            .filter_map(|awaited| awaited.remaining(&mut self.uplinks.brokers, now, &mut self.state))
+            .filter_map(|awaited| awaited.remaining(&mut self.uplinks.brokers, now, &mut self.state, own))
             .collect();
         self.after_frame(now);
         settling.awaited.is_empty()
@@ -42,14 +44,26 @@ impl Engine {
 }
 
 impl OrchestratorMoves<'_> {
+    /// Begins to check like [`Engine::begin_settling`]. Disconnected brokers are waited for: they keep messages that are
+    /// to be forwarded.
+    pub fn begin_settling(&mut self, now: Now) -> Settling {
+        let brokers = self.engine.uplinks.brokers.all.iter();
+        let away = brokers.filter(|(_, uplink)| uplink.stage != Stage::Open).map(|(key, _)| *key);
+        let away: Vec<UplinkKey> = away.collect();
+        let mut settling = self.engine.begin_settling(now);
+        settling.awaited.extend(away.into_iter().map(Awaited::of_disconnected));
+        settling
+    }
+
     /// Begins to check one broker like [`Engine::begin_settling`]. A disconnected broker is waited for.
     pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
         self.engine.state.journal.now = now;
         let key = self.engine.uplinks.brokers.find(broker);
+        let own = self.engine.uplinks.last_number();
         let brokers = &mut self.engine.uplinks.brokers;
         let awaited = key.map(|key| {
             let is_open = brokers.all.get(&key).is_some_and(|uplink| uplink.stage == Stage::Open);
-            let awaited = is_open.then(|| Awaited::begin(brokers, now, &mut self.engine.state, key));
+            let awaited = is_open.then(|| Awaited::begin(brokers, now, &mut self.engine.state, key, own));
             awaited.flatten().unwrap_or_else(|| Awaited::of_disconnected(key))
         });
         self.engine.after_frame(now);
