@@ -131,7 +131,7 @@ pub use connection::close::Evicted;
 pub use connection::output::Output;
 pub use durable::{RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
-pub use engine::durable::restore::session_of_queue;
+pub use engine::durable::restore::{SecondReading, session_of_queue};
 pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
