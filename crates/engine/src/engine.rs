@@ -5,7 +5,7 @@ mod addresses;
 mod audit;
 mod cluster;
 mod connection;
-mod durable;
+pub(crate) mod durable;
 mod groups;
 pub(crate) mod image;
 mod limits;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
-use crate::commands::cluster::{self, ClusterNode, Joining, NotJoined};
+use crate::cluster::{self, ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;

@@ -27,6 +27,7 @@ use crate::link::{Batch, Links};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::uplink::Gate;
+use crate::orchestrator::uplink::packet_limits::LenLimit;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
@@ -117,7 +118,9 @@ impl Engine {
             Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.state),
             Record::Fleet(FleetWord::Room { gate }) => uplinking!(self).set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
-            Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
+            Record::Fleet(FleetWord::Limit { packet, payload }) => {
+                self.uplinks.set_largest(LenLimit { packet, payload });
+            }
             Record::InterestRefused { ticket, filter, code } => {
                 uplinking!(self).refuse_filter(now, ticket, filter, code);
             }

@@ -1,4 +1,4 @@
 //! The store: calls of the engine.
 
 mod crossing;
-mod restore;
+pub(crate) mod restore;

@@ -1,7 +1,7 @@
 //! The state of an engine is read from the entries of a store.
 
 use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restored, malformed};
-use crate::durable::restoring::RestoredEntry;
+use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
 use crate::engine::Engine;
 use crate::flows::cluster::ending::ending;
@@ -20,6 +20,8 @@ use crate::records::stored::SentRecord;
 use crate::records::stored::end;
 use crate::records::stored::read_message;
 use crate::records::stored::read_subscription;
+use crate::session::refused::RefusedMessage;
+use crate::state::ShardState;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
@@ -32,6 +34,34 @@ fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Resul
         return Err(WireError { reading: "the retained message of this topic" });
     }
     Ok(message)
+}
+
+fn restore_entry(now: Now, restoring: &mut Restoring, number: u64, value: &[u8], share: u64) -> Result<(), WireError> {
+    let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships)?;
+    let state = crate::session::terms::awaited(entry.qos);
+    let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
+    restoring.add_entry(number, RestoredEntry { entry, sent }, share);
+    Ok(())
+}
+
+fn restore_sent(restoring: &mut Restoring, number: u64, value: &[u8]) -> Result<(), WireError> {
+    let is_there = restoring.set_sent(number, SentRecord::read(value)?);
+    if is_there { Ok(()) } else { Err(WireError { reading: "the message that was sent" }) }
+}
+
+fn is_part_of_session(key: &Key<'_>) -> bool {
+    matches!(
+        key,
+        Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..) | Key::Refused(..)
+    )
+}
+
+/// The session whose queue a pair of a store belongs to, by its number.
+pub fn session_of_queue(key: &[u8]) -> Option<u64> {
+    match Key::read(key) {
+        Ok(Key::Entry(session, _) | Key::Sent(session, _)) => Some(session.0.get()),
+        _ => None,
+    }
 }
 
 impl Engine {
@@ -55,7 +85,7 @@ impl Engine {
             let here = all.current.as_ref().is_some_and(|(current, _)| *current == session);
             if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
-        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
+        if !is_part_of_session(&read) {
             all.close_restored(&mut self.state)?;
         }
         match read {
@@ -74,20 +104,20 @@ impl Engine {
                 part(all, session)?;
                 all.restore_received(&mut self.state, id, value).map_err(wrong)?;
             }
+            Key::Refused(session, id) => {
+                part(all, session)?;
+                let message = RefusedMessage::read(value).map_err(wrong)?;
+                all.restore_refused(&mut self.state, id, message);
+            }
             Key::Entry(session, number) => {
                 part(all, session)?;
                 let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
-                let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
-                let state = crate::session::terms::awaited(entry.qos);
-                let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
-                restoring.last = restoring.last.max(number);
-                restoring.entries.insert(number, RestoredEntry { entry, sent });
+                restore_entry(now, restoring, number, value, self.state.memory.queue_share()).map_err(wrong)?;
             }
             Key::Sent(session, number) => {
                 part(all, session)?;
-                let sent = SentRecord::read(value).map_err(wrong)?;
-                let entry = all.current.as_mut().and_then(|(_, restoring)| restoring.entries.get_mut(&number));
-                entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
+                let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
+                restore_sent(restoring, number, value).map_err(wrong)?;
             }
             Key::Seen(session, _) => {
                 part(all, session)?;
@@ -129,6 +159,10 @@ impl Engine {
         let mut all = self.recovery.restoration.take().unwrap_or_default();
         all.close_restored(&mut self.state)?;
         let mut missing = 0;
+        for (stored, mut restoring) in std::mem::take(&mut all.again).into_values() {
+            restoring.leave_tail(self.state.memory.queue_share());
+            all.pending.push((stored, restoring));
+        }
         for (stored, restoring) in std::mem::take(&mut all.pending) {
             missing += all.restore_queue(&mut self.state, stored, restoring);
         }
@@ -148,5 +182,47 @@ impl Engine {
         self.go_on_restoring(now);
         self.after_frame(now);
         Ok(all.done)
+    }
+}
+
+/// Reads queues of a store once more. Most messages of a long queue do not stay in memory while it is read. Afterwards it
+/// can turn out that some have to.
+#[derive(Debug)]
+pub struct SecondReading<'e> {
+    restoration: &'e mut Restoration,
+    state: &'e mut ShardState,
+}
+
+impl<'e> SecondReading<'e> {
+    /// For an engine that all its pairs have come to, before [`Engine::finish_restore`].
+    pub fn of(engine: &'e mut Engine) -> Self {
+        Self { restoration: engine.recovery.restoration.get_or_insert_default(), state: &mut engine.state }
+    }
+
+    /// The sessions whose queues it needs, by their numbers in the store.
+    ///
+    /// # Errors
+    /// When messages are missing that sessions are owed.
+    pub fn sessions(&mut self) -> Result<Vec<u64>, RestoreError> {
+        self.restoration.close_restored(self.state)?;
+        Ok(self.restoration.again.keys().copied().collect())
+    }
+
+    /// Takes in a pair for which [`session_of_queue`] gives one of the sessions. Pairs come in the order of their keys.
+    ///
+    /// # Errors
+    /// When the pair cannot be taken in.
+    pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
+        let again = &mut self.restoration.again;
+        let restored = match Key::read(key) {
+            Ok(Key::Entry(session, number)) => again
+                .get_mut(&session.0.get())
+                .map(|(_, restoring)| restore_entry(now, restoring, number, value, self.state.memory.queue_share())),
+            Ok(Key::Sent(session, number)) => {
+                again.get_mut(&session.0.get()).map(|(_, restoring)| restore_sent(restoring, number, value))
+            }
+            _ => None,
+        };
+        restored.unwrap_or(Ok(())).map_err(|error| malformed(key, error))
     }
 }

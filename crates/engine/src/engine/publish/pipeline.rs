@@ -136,7 +136,7 @@ impl Engine {
             Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
                 self.state.connections.end_withholding(key);
                 let mark = self.state.journal.mark();
-                answering!(self).answer_publish(now, key, it.raw, Err(reason), 0, mark);
+                answering!(self).answer_publish(now, key, it.raw, (Err(reason), None), 0, mark);
             }
         }
     }
@@ -186,7 +186,8 @@ impl Engine {
         }
         if raw.packet_id.is_some() {
             let outcome = answering!(self).outcome_of(raw.qos, refused, reached);
-            answering!(self).answer_publish(now, key, raw, outcome, waits, mark);
+            let digest = deciding!(self).digest_if_refusable(it);
+            answering!(self).answer_publish(now, key, raw, (outcome, digest), waits, mark);
         }
         self.after_publish(now, key, it.tenant, done.full);
     }

@@ -60,6 +60,9 @@ impl Dealing<'_> {
         self.state.sessions.end_exchanges(&mut self.state.exchanges, key);
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let (stored, client_id) = (session.stored, session.client_id.clone());
+        if let Some(rare) = session.rare.as_mut() {
+            rare.refused.forget_all(&mut self.state.journal, stored);
+        }
         let Some(mut flow) = session.flow.take() else { return };
         self.state.to_unpark.append(&mut flow.blocking);
         self.state.blockers.remove(&key.0);

@@ -98,7 +98,7 @@ impl Fields {
             }
             31 => Record::GroupExists { group },
             32 => Record::Fleet(FleetWord::Denied { topic: share }),
-            33 => Record::Fleet(FleetWord::Limit { largest: session }),
+            33 => Record::Fleet(FleetWord::Limit { packet: session, payload: self.flag.then_some(session) }),
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,

@@ -72,7 +72,7 @@ pub(crate) use filters::{FilterSync, WantedFilters};
 use former::Former;
 use id::{MessageId, SeenIds};
 pub(crate) use order::Hold;
-use packet_limits::PacketLimit;
+use packet_limits::{LenLimit, PacketLimit};
 use quarantine::Quarantine;
 pub(crate) use quota::Pause;
 use removals::Removals;
@@ -102,7 +102,7 @@ pub(crate) struct Uplinks {
     /// Topics that brokers deny.
     pub(crate) quarantine: Quarantine,
     /// The longest packet that any broker takes, bytes.
-    pub(crate) largest: u32,
+    pub(crate) largest: LenLimit,
     /// Publishers that wait until it does.
     pub(crate) waiting: BTreeSet<ConnectionKey>,
     pub(crate) brokers: Brokers,
@@ -287,7 +287,7 @@ impl Uplinks {
         let config = FleetConfig { settings, here: place.owns(PartitionId(0)) };
         let brokers = Brokers { config, ..Brokers::default() };
         let settlement = Settlement { seen: SeenIds::for_owed(max_owed), ..Settlement::default() };
-        Self { origin, brokers, settlement, largest: u32::MAX, ..Self::default() }
+        Self { origin, brokers, settlement, ..Self::default() }
     }
 
     /// The number of the last message that got an id on this shard.

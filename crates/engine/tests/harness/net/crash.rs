@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tidegate_engine::{Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, ShardId, Takers};
+use tidegate_engine::{
+    Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, SecondReading, ShardId, Takers, session_of_queue,
+};
 
 use super::Net;
 use super::nodes::Nodes;
@@ -48,6 +50,13 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
         }
     }
     for engine in engines {
+        let mut reading = SecondReading::of(engine);
+        let again = reading.sessions()?;
+        for (key, value) in pairs {
+            if session_of_queue(key).is_some_and(|session| again.contains(&session)) {
+                reading.restore(now, key, value)?;
+            }
+        }
         engine.finish_restore(now)?;
     }
     Ok(())
