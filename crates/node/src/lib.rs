@@ -37,6 +37,7 @@ mod moves;
 mod node;
 mod observer;
 mod orchestrator_moves;
+mod pieces;
 pub mod proxy_protocol;
 #[cfg(feature = "quic")]
 mod quic;

@@ -5,11 +5,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Behind, Engine, Forwarded, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions,
-    Settling, ShardId, Snapshot,
+    Engine, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId,
+    Snapshot,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
+use crate::pieces::PieceOrder;
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 
@@ -58,7 +59,6 @@ pub(crate) enum Collecting {
     InPieces(u64),
 }
 
-type PieceAnswer = Result<(Partitions, Vec<u8>), ImageError>;
 type SnapshotAnswer = Result<Snapshot, ImageError>;
 type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 
@@ -128,20 +128,6 @@ pub(crate) enum MoveOrder {
         answer: Sender<Result<u64, ImageError>>,
     },
     Piece(PieceOrder),
-}
-
-/// A step of forwarding brokers' messages for partitions that have moved.
-#[derive(Debug)]
-pub(crate) enum PieceOrder {
-    TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Forwarded>> },
-    ResumeForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
-    ReturnForwarded { transfer: u64, partitions: Partitions, answer: Sender<Result<Vec<u8>, ImageError>> },
-    ConfirmForwarded { transfer: u64, messages: usize },
-    BeginSettling { answer: Sender<Settling> },
-    TakeHad { transfer: u64, answer: Sender<Vec<u8>> },
-    EndForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
-    TakePiece { transfer: u64, partitions: Partitions, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
-    ResumeAwaiting { transfer: u64, partitions: Partitions, done: Sender<()> },
 }
 
 /// An answer that waits until earlier writes are committed.
@@ -443,7 +429,7 @@ impl Shard {
     }
 
     /// Answers when all that was written so far is in the store.
-    fn answer_committed<T: Send + 'static>(&mut self, answer: Sender<T>, with: T) {
+    pub(crate) fn answer_committed<T: Send + 'static>(&mut self, answer: Sender<T>, with: T) {
         let send = move || drop(answer.send(with));
         match self.engine.written_batch().filter(|_| self.journal.is_some()) {
             Some(batch) => self.committing.push(Committing { batch, answer: Box::new(send) }),
@@ -484,46 +470,4 @@ fn take_snapshot(
         _ => {}
     }
     Ok(taken)
-}
-
-impl PieceOrder {
-    fn carry_out(self, shard: &mut Shard) {
-        let now = shard.now;
-        let mut moves = OrchestratorMoves::of(&mut shard.engine);
-        match self {
-            Self::TakeForwarded { transfer, served_there, answer } => {
-                if served_there {
-                    moves.note_served_elsewhere(transfer);
-                }
-                let _ = answer.send(moves.take_forwarded(transfer));
-            }
-            Self::ResumeForwarding { transfer, partitions, done } => {
-                moves.begin_forwarding(transfer, partitions);
-                let _ = done.send(());
-            }
-            Self::ReturnForwarded { transfer, partitions, answer } => {
-                let returned = moves.return_forwarded(now, transfer, partitions);
-                shard.answer_committed(answer, returned);
-            }
-            Self::BeginSettling { answer } => {
-                let _ = answer.send(moves.begin_settling(now));
-            }
-            Self::TakeHad { transfer, answer } => {
-                let _ = answer.send(moves.take_had(transfer));
-            }
-            Self::ConfirmForwarded { transfer, messages } => moves.confirm_forwarded(now, transfer, messages),
-            Self::EndForwarding { transfer, partitions, done } => {
-                moves.end_forwarding(now, transfer, partitions);
-                let _ = done.send(());
-            }
-            Self::ResumeAwaiting { transfer, partitions, done } => {
-                moves.resume_awaiting(transfer, partitions);
-                let _ = done.send(());
-            }
-            Self::TakePiece { transfer, partitions, piece, behind, answer } => {
-                let taken = moves.take_piece(now, transfer, partitions, &piece, behind);
-                shard.answer_committed(answer, taken);
-            }
-        }
-    }
 }

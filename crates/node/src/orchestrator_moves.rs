@@ -10,7 +10,8 @@ use tidegate_engine::{
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, PieceOrder};
+use crate::moves::{Arrived, Collecting, MoveError, MoveOrder};
+use crate::pieces::PieceOrder;
 use crate::shard::inbox::{Admin, ToShard};
 use crate::uplink::FleetOrder;
 

@@ -398,13 +398,7 @@ impl Control {
             steps,
             told,
             life,
-            memory: Memory {
-                life: Some(life),
-                holdings,
-                arrived,
-                table: Some(self.known.clone()),
-                ..Memory::default()
-            },
+            memory: Memory::of_table(life, holdings, arrived, &self.known),
             restoring: restoring.collect(),
             held: those(&moving),
             served: those(&|partition| self.follower.serves(partition)),

@@ -68,6 +68,16 @@ fn read_or_none<T: Default + DeserializeOwned>(value: Option<&Value>) -> Option<
 }
 
 impl Memory {
+    /// The memory of a life when this table is known.
+    pub(super) fn of_table(
+        life: u64,
+        holdings: BTreeMap<u16, u64>,
+        arrived: BTreeMap<u16, u64>,
+        table: &Table,
+    ) -> Self {
+        Self { life: Some(life), holdings, arrived, table: Some(table.clone()), ..Self::default() }
+    }
+
     fn to_json(&self) -> Value {
         let (holdings, arrived) = (pairs(&self.holdings), pairs(&self.arrived));
         json!({

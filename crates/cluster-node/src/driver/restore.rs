@@ -263,7 +263,7 @@ impl Restorer {
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
         let StoreImages { partitions: images, uplinks, had: messages } = images.map_err(|error| lasting(&error))?;
-        // Messages that are still to be forwarded to these are among those that the dead one had seen.
+        // Messages that are still to be forwarded to these are among the messages that the dead one had seen.
         let is_complete = place.memory.receiving.iter().all(|partition| !partitions.contains(partition));
         let messages = Some(messages).filter(|_| is_complete);
         let is_here = |uplink: &UplinkImage| {

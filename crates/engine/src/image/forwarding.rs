@@ -132,7 +132,7 @@ impl KeptBack {
         self.alone.extend(id.map(|id| (number_of(id), number)));
     }
 
-    /// A message was passed on for `wanted` of these partitions. Returns those of `wanted` that do not have it; `None` if
+    /// A message was passed on for `wanted` of these partitions. Returns the partitions of `wanted` that do not have it; `None` if
     /// it is not kept back.
     fn take_passed_on(
         &mut self,
@@ -243,7 +243,7 @@ impl super::Handover {
 }
 
 impl Come {
-    /// Partitions of which nothing was passed on.
+    /// Partitions without a message that was passed on.
     pub(crate) fn new(partitions: Partitions, before: SeenIds, kept_back: Option<KeptBack>) -> Self {
         Self { partitions, before, kept_back, ahead: BTreeMap::new(), passed: BTreeMap::new() }
     }

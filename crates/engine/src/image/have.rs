@@ -49,7 +49,7 @@ impl Have {
         }
     }
 
-    /// The messages that these partitions have: those that have come here, those of their last homes, and those that were
+    /// The messages that these partitions have: messages that have come here, messages of their last homes, and messages that were
     /// passed on to them and that no broker has delivered here.
     pub(crate) fn write<'a>(
         &self,

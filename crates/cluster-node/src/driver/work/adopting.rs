@@ -37,7 +37,7 @@ pub(super) struct Adopted {
     transfer: u64,
     /// The partitions that came by that.
     here: Partitions,
-    /// The partitions whose sessions have the messages that the dead one had taken, and those that may not have them.
+    /// The partitions whose sessions have the messages that the dead one had taken, and the partitions whose sessions may not have them.
     held: Partitions,
     left: Partitions,
     /// Messages for the members that serve them.

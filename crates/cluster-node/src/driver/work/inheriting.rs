@@ -76,7 +76,7 @@ impl Inheriting {
         self.state().transfers.insert(*transfer, begun);
     }
 
-    /// Begins a transfer anew for partitions that were taken over in an earlier life of this process. Messages come by the
+    /// Begins a transfer again for partitions that were taken over in an earlier life of this process. Messages come by the
     /// brokers in `elsewhere`. Returns its number.
     ///
     /// # Errors
@@ -91,13 +91,13 @@ impl Inheriting {
         self.state().resume(node, of, partitions, elsewhere)
     }
 
-    /// Whether messages of own brokers wait for those of dead nodes of some of these partitions.
+    /// Whether messages of own brokers wait for messages of dead nodes of some of these partitions.
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         let state = self.state();
         state.transfers.values().any(|it| !it.is_late && !both(it.partitions, partitions).is_empty())
     }
 
-    /// Those of these partitions that no open transfer has brought.
+    /// The partitions among these that no open transfer has brought.
     pub(super) fn without_taken_over(&self, partitions: Partitions) -> Partitions {
         self.state().transfers.values().fold(partitions, |left, it| left.without(it.partitions))
     }
@@ -238,7 +238,7 @@ impl InheritingState {
         Ok(id)
     }
 
-    /// Delivers a piece to the partitions that were taken over, and to those that had `moved` here from the dead
+    /// Delivers a piece to the partitions that were taken over, and to partitions that had `moved` here from the dead
     /// orchestrator.
     fn deliver_piece(
         &mut self,

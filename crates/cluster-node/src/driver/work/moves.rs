@@ -78,14 +78,12 @@ impl Worker {
             // A restart has to know of it before the new home can serve the partitions.
             self.begin_passing(id, partitions);
         }
-        let had = match self.shared.is_orchestrator {
-            true => Some(OrchestratorMoves::of(&self.node).take_had(id)?),
-            false => None,
-        };
+        let moves = self.shared.is_orchestrator.then(|| OrchestratorMoves::of(&self.node));
+        let messages = moves.map(|moves| moves.take_had(id)).transpose()?;
         let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
         let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
-        let head = json!({ "from": self.name, "partitions": named, "owed": owed, "had": had.is_some() });
-        let pieces = images.into_iter().map(|image| image.image).chain(had).collect();
+        let head = json!({ "from": self.name, "partitions": named, "owed": owed, "had": messages.is_some() });
+        let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
         let bytes = self.send_parcel(id, Kind::Images, &parcel)?;
         if self.shared.is_orchestrator {

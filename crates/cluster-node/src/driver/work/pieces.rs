@@ -122,6 +122,7 @@ struct Piece {
     ends: u8,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Default)]
 struct Receiver {
     partitions: Partitions,
@@ -131,7 +132,7 @@ struct Receiver {
     index: usize,
     /// Whether its answer is awaited.
     is_asked: bool,
-    /// Whether the piece has begun anew since it was asked.
+    /// Whether the piece has begun again since it was asked.
     is_stale: bool,
     /// When it is asked again.
     pause_until: Option<Instant>,
@@ -142,7 +143,7 @@ struct Receiver {
 
 impl Outbox {
     /// Names the homes of all partitions to which pieces go. A member that gets further partitions gets the piece at
-    /// hand anew: it knows the messages that it has by their ids.
+    /// hand again: it knows the messages that it has by their ids.
     pub(super) fn set_homes(&mut self, homes: &BTreeMap<String, Partitions>) {
         self.covered = homes.values().fold(Partitions::NONE, |all, partitions| all.with(*partitions));
         self.receivers.retain(|name, _| homes.contains_key(name));
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn a_piece_that_was_not_stored_is_sent_again_whole() {
         let (now, mut outbox, mut assembly) = (Instant::now(), outbox(&[("b", &[1])]), Assembly::default());
-        let piece: Vec<u8> = (0..PART * 2 + 1).map(|at| (at % 251) as u8).collect();
+        let piece: Vec<u8> = (0..=PART * 2).map(|at| (at % 251) as u8).collect();
         outbox.put(&piece, ENDS_PIECE);
         let mut later = now;
         let mut send = |outbox: &mut Outbox, store: bool| -> Option<Vec<u8>> {
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_life_of_the_sender_begins_its_pieces_anew() {
+    fn a_new_life_of_the_sender_restarts_its_pieces() {
         let mut assembly = Assembly::of_life(5);
         let part = |life: u64, piece: u64, index: u32, ends: u8| Part {
             kind: 1,

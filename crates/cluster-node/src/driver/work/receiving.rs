@@ -33,7 +33,7 @@ struct Coming {
     is_late: bool,
     /// Whether the last piece has come. It may come once more if the answer was lost.
     is_over: bool,
-    /// Those of the partitions that were taken over from a dead node, and get the messages by that transfer.
+    /// The partitions among them that were taken over from a dead node and get the messages by that transfer.
     taken_over: Partitions,
 }
 
@@ -99,7 +99,7 @@ impl Receiving {
         open.iter().map(|partition| partition.0).collect()
     }
 
-    /// Whether messages of own brokers wait for those of an old home of some of these partitions.
+    /// Whether messages of own brokers wait for messages of an old home of some of these partitions.
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         self.moves().values().any(|coming| !coming.is_late && !coming.is_over && overlap(coming.partitions, partitions))
     }

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::settings::fleet_topics::{of_brokers, owner_of};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
-use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 impl Uplinking<'_> {
     /// Takes a PUBLISH from a broker.
@@ -54,29 +54,17 @@ impl Uplinking<'_> {
         let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
         self.handover.begin_message(now, adopted.map(|adopted| adopted.transfer), ticket);
-        if let Some(packet_id) = raw.packet_id
-            && raw.qos == QoS::ExactlyOnce
+        if let Some(packet_id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce)
             && !answering!(self).takes_packet_id(session, packet_id)
         {
-            if !self.state.connections.answers_pub_rec(key, packet_id) {
-                self.forward_again(now, &raw, &properties, id.as_ref());
-                let noted = self.note_repetition(now, key, uplink, &raw, &properties, id.as_ref());
-                let waits = self.handover.end_message() + u32::from(noted);
-                answering!(self).answer_repetition(now, key, session, packet_id, waits);
-            }
+            self.take_repetition(now, (key, session, uplink), packet_id, (&raw, &properties, id.as_ref()));
             return Ok(());
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
         self.note_own(uplink, &raw, id.as_ref());
         let new = self.note_seen(session, uplink, &raw, &properties, id.as_ref());
         let outcome = if new {
-            let mut forwarded = std::mem::take(self.scratch_properties);
-            forwarded.clear();
-            properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
-            let expires_at =
-                properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
-            let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
-            *self.scratch_properties = forwarded;
+            let outcome = self.pass_on_new(now, key, session, (&raw, &properties), id);
             let waits = *outcome.as_ref().unwrap_or(&0);
             if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
                 self.uplinks.settlement.begin_confirming(self.state, key, packet_id, id);
@@ -93,6 +81,42 @@ impl Uplinking<'_> {
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, (Ok(ReasonCode::Success), None), waits + outcome?, mark);
         Ok(())
+    }
+
+    /// Delivers a message of a broker that has not come before; returns how many confirmations its acknowledgement waits
+    /// for.
+    fn pass_on_new(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        (raw, properties): (&RawPublish<'_>, &PublishProperties<'_>),
+        id: Option<MessageId>,
+    ) -> Result<u32, Refused> {
+        let mut forwarded = std::mem::take(self.scratch_properties);
+        forwarded.clear();
+        properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
+        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+        let outcome = self.pass_on(now, key, session, raw, (&forwarded, expires_at), id);
+        *self.scratch_properties = forwarded;
+        outcome
+    }
+
+    /// Takes a QoS 2 message whose packet id is taken. New homes of partitions that have left may not have it.
+    fn take_repetition(
+        &mut self,
+        now: Now,
+        (key, session, uplink): (ConnectionKey, SessionKey, UplinkKey),
+        packet_id: PacketId,
+        (raw, properties, id): (&RawPublish<'_>, &PublishProperties<'_>, Option<&MessageId>),
+    ) {
+        if self.state.connections.answers_pub_rec(key, packet_id) {
+            return;
+        }
+        self.forward_again(now, raw, properties, id);
+        let noted = self.note_repetition(now, key, uplink, raw, properties, id);
+        let waits = self.handover.end_message() + u32::from(noted);
+        answering!(self).answer_repetition(now, key, session, packet_id, waits);
     }
 
     /// Whether there is room for a message that may have to wait for other members of the cluster. Messages of QoS 0 to

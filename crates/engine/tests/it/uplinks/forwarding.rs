@@ -196,7 +196,9 @@ fn a_broker_gets_its_answer_when_the_new_home_has_the_message() {
 fn messages_not_forwarded_before_a_crash_come_again() {
     let (world, broker) = durable();
     let clients = ["keeper", "stays"].map(|client| world.connect(v5(client).lasting()));
-    clients.iter().for_each(|client| client.subscribe("t", ExactlyOnce));
+    for client in &clients {
+        client.subscribe("t", ExactlyOnce);
+    }
     let images = world.leave("keeper");
     world.engine(0, |engine, _| OrchestratorMoves::of(engine).note_served_elsewhere(MOVE));
     for carried in with_ids(["1", "2"]) {

@@ -308,7 +308,7 @@ impl Run {
     /// A member is killed, and continues as its next life.
     fn restart(&mut self, member: usize) {
         // Every second run is an exact one.
-        if self.receivers[member] && self.seed % 2 == 0 {
+        if self.receivers[member] && self.seed.is_multiple_of(2) {
             return;
         }
         self.is_exact &= !self.receivers[member];
