@@ -313,39 +313,39 @@ impl Shard {
         let now = self.now;
         match order {
             MoveOrder::Hold { partitions, reference, done } => {
-                self.engine.hold_partitions(now, partitions, reference.as_deref());
+                self.engine.moves().hold_partitions(now, partitions, reference.as_deref());
                 let _ = done.send(());
             }
             MoveOrder::Release { partitions, done } => {
-                self.engine.release_partitions(self.now, partitions);
+                self.engine.moves().release_partitions(self.now, partitions);
                 let _ = done.send(());
             }
             MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
                 let _ = answer.send(take_snapshot(&mut self.engine, now, partitions, max_bytes, collecting));
             }
             MoveOrder::BeginSettling { answer } => {
-                let _ = answer.send(self.engine.begin_settling(now));
+                let _ = answer.send(self.engine.fleet().begin_settling(now));
             }
             MoveOrder::Settle { mut settling, answer } => {
-                let settled = self.engine.settle(now, &mut settling);
+                let settled = self.engine.fleet().settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }
             MoveOrder::TakeRest { answer } => {
-                let _ = answer.send(self.engine.take_rest());
+                let _ = answer.send(self.engine.moves().take_rest());
             }
             MoveOrder::Forget { partitions, answer } => {
-                let owed = self.engine.forget_partitions(now, partitions);
+                let owed = self.engine.moves().forget_partitions(now, partitions);
                 self.answer_committed(answer, owed);
             }
             MoveOrder::ForgetRetained { partitions, answer } => {
-                self.engine.forget_retained(now, partitions);
+                self.engine.moves().forget_retained(now, partitions);
                 self.answer_committed(answer, ());
             }
             MoveOrder::Arrive { images, collecting, answer } => {
-                let arrived = self.engine.arrive(now, &images);
+                let arrived = self.engine.moves().arrive(now, &images);
                 let partitions = images.iter().map(|image| image.partition).collect();
                 match (&arrived, collecting) {
-                    (Ok(_), Collecting::FromNodes(id)) => self.engine.begin_coming(now, id, partitions),
+                    (Ok(_), Collecting::FromNodes(id)) => self.engine.moves().begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => {
                         OrchestratorMoves::of(&mut self.engine).begin_awaiting(id, partitions);
                     }
@@ -355,20 +355,20 @@ impl Shard {
                 self.answer_committed(answer, arrived);
             }
             MoveOrder::IsCut { transfer, answer } => {
-                let _ = answer.send(self.engine.is_cut(transfer));
+                let _ = answer.send(self.engine.questions().is_cut(transfer));
             }
             MoveOrder::TakeTransferRest { transfer, answer } => {
-                let _ = answer.send(self.engine.take_transfer_rest(transfer));
+                let _ = answer.send(self.engine.moves().take_transfer_rest(transfer));
             }
             MoveOrder::FinishTransfer { transfer, rests, answer } => {
-                let finished = self.engine.finish_transfer(now, transfer, &rests);
+                let finished = self.engine.moves().finish_transfer(now, transfer, &rests);
                 self.answer_committed(answer, finished);
             }
             MoveOrder::Sift { partitions, rest, answer } => {
-                let _ = answer.send(self.engine.sift_rest(now, partitions, &rest));
+                let _ = answer.send(self.engine.moves().sift_rest(now, partitions, &rest));
             }
             MoveOrder::Deliver { partitions, rest, answer } => {
-                let delivered = self.engine.deliver_rest(now, partitions, &rest);
+                let delivered = self.engine.moves().deliver_rest(now, partitions, &rest);
                 self.answer_committed(answer, delivered);
             }
             MoveOrder::Piece(order) => order.carry_out(self),
@@ -378,7 +378,7 @@ impl Shard {
     /// Answers when all that was written so far is in the store.
     fn answer_committed<T: Send + 'static>(&mut self, answer: Sender<T>, with: T) {
         let send = move || drop(answer.send(with));
-        match self.engine.written_batch().filter(|_| self.journal.is_some()) {
+        match self.engine.moves().written_batch().filter(|_| self.journal.is_some()) {
             Some(batch) => self.committing.push(Committing { batch, answer: Box::new(send) }),
             None => send(),
         }
@@ -386,7 +386,7 @@ impl Shard {
 
     /// The store has committed all batches up to this one.
     pub(crate) fn take_committed(&mut self, sequence: u64) {
-        self.engine.handle_committed(sequence);
+        self.engine.store().handle_committed(sequence);
         self.release_to_nodes(sequence);
         if self.committing.is_empty() {
             return;
@@ -408,9 +408,9 @@ fn take_snapshot(
     max_bytes: u64,
     collecting: Collecting,
 ) -> SnapshotAnswer {
-    let taken = engine.snapshot_partitions(now, partitions, max_bytes)?;
+    let taken = engine.moves().snapshot_partitions(now, partitions, max_bytes)?;
     match (&taken, collecting) {
-        (Snapshot::Taken(_), Collecting::FromNodes(id)) => engine.begin_leaving(id, partitions),
+        (Snapshot::Taken(_), Collecting::FromNodes(id)) => engine.moves().begin_leaving(id, partitions),
         (Snapshot::Taken(_), Collecting::InPieces(id)) => {
             OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
         }

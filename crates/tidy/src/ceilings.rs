@@ -31,7 +31,6 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::ShardState", 46),
-    ceiling("engine::Engine", 234),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),

@@ -90,7 +90,7 @@ impl Shard {
                 if let Some((flags, _)) = self.table.get(key) {
                     flags.set(Flags::BROKEN);
                 }
-                if !self.engine.close_unheard(key, reason) {
+                if !self.engine.control().close_unheard(key, reason) {
                     // A client that has moved to this address is a client already.
                     self.lose(key);
                 }
@@ -164,11 +164,11 @@ impl Shard {
         }
         let admitted = self.take_admitted();
         if let Err(reason) = allowed {
-            self.engine.handle_verdict(self.now, key, Verdict::Refuse(reason));
+            self.engine.entry().handle_verdict(self.now, key, Verdict::Refuse(reason));
         } else if let Some(verdict) = admitted {
             self.take_verdict(key, verdict);
         } else if !self.shared.asks_outside && request.enhanced.is_some() {
-            self.engine.handle_verdict(self.now, key, Verdict::Refuse(Reason::BadAuthenticationMethod));
+            self.engine.entry().handle_verdict(self.now, key, Verdict::Refuse(Reason::BadAuthenticationMethod));
         } else if !self.shared.asks_outside {
             self.take_verdict(key, Verdict::Accept(Accepted::default()));
         } else if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
@@ -189,7 +189,7 @@ impl Shard {
             }
             Verdict::Refuse(_) | Verdict::Challenge(_) => {}
         }
-        self.engine.handle_verdict(self.now, key, verdict);
+        self.engine.entry().handle_verdict(self.now, key, verdict);
     }
 
     /// Takes note of the user name that was proved, which need not be the one in the CONNECT, and asks about its bans.
@@ -320,7 +320,7 @@ impl Shard {
             BanTarget::Client(tenant, client_id) => vec![(*tenant, client_id.clone())],
             BanTarget::User(tenant, user) => {
                 let is_meant = |of: TenantId, name: &str| of == *tenant && name == &**user;
-                ended += self.engine.disconnect_users(self.now, is_meant, Reason::AdministrativeAction);
+                ended += self.engine.control().disconnect_users(self.now, is_meant, Reason::AdministrativeAction);
                 let counted = self.gate.counted.values();
                 let banned = counted.filter(|it| it.tenant == *tenant && it.user.as_ref() == Some(user));
                 banned.map(|it| (it.tenant, it.client_id.clone())).collect()
@@ -336,8 +336,12 @@ impl Shard {
             }
         };
         for (tenant, client_id) in clients {
-            ended +=
-                u64::from(self.engine.disconnect_client(self.now, tenant, &client_id, Reason::AdministrativeAction));
+            ended += u64::from(self.engine.control().disconnect_client(
+                self.now,
+                tenant,
+                &client_id,
+                Reason::AdministrativeAction,
+            ));
         }
         ended
     }
@@ -349,7 +353,7 @@ impl Shard {
         let began = self.lag.busy_from(self.now.monotonic, ended.monotonic, claimed_time_us);
         if let Some(TooLong { until, still }) = self.lag.note(began, ended.monotonic, mark) {
             self.shared.admission.announce_overload(until);
-            self.engine.note_loop_lag(ended, until, still);
+            self.engine.control().note_loop_lag(ended, until, still);
             if let Some(times) = self.overloaded.note(ended.monotonic) {
                 let mean_ms = self.lag.at(ended.monotonic);
                 tracing::warn!(

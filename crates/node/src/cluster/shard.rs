@@ -117,7 +117,7 @@ impl Shard {
                 cluster.push(&seats, at, &batch);
                 continue;
             }
-            match submitted.or_else(|| self.engine.written_batch()).filter(|_| journal.is_some()) {
+            match submitted.or_else(|| self.engine.moves().written_batch()).filter(|_| journal.is_some()) {
                 Some(until) => cluster.held.push_back(Held { until, seat: at, seats: Arc::clone(&seats), batch }),
                 None => cluster.push(&seats, at, &batch),
             }
@@ -146,13 +146,13 @@ impl Shard {
     pub(crate) fn take_batch(&mut self, batch: Batch) {
         let from = batch.from;
         if from.0 < self.place.shards {
-            let whole = self.engine.handle_batch(self.now, batch);
+            let whole = self.engine.cluster().handle_batch(self.now, batch);
             debug_assert!(whole.is_ok(), "both ends are this process");
             return;
         }
         let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.roster.has(from)) else { return };
         let links = cluster.links.clone();
-        if let Err(error) = self.engine.handle_batch(self.now, batch) {
+        if let Err(error) = self.engine.cluster().handle_batch(self.now, batch) {
             self.break_link(&links, from, error);
         }
     }
@@ -168,7 +168,7 @@ impl Shard {
     pub(crate) fn set_roster(&mut self, order: RosterOrder) {
         // All that was gathered for those who leave goes to where they were.
         self.send_batches();
-        self.engine.set_roster(self.now, order.roster.clone());
+        self.engine.cluster().set_roster(self.now, order.roster.clone());
         let Some(cluster) = &mut self.cluster else { return };
         cluster.roster = order.roster;
         cluster.seats = order.seats;
@@ -184,7 +184,7 @@ impl Shard {
 
     /// Tells when the other nodes know what is wanted here.
     pub(crate) fn tell_settled_with_nodes(&mut self) {
-        let settled = self.engine.is_known_to_nodes();
+        let settled = self.engine.questions().is_known_to_nodes();
         if let Some(cluster) = self.cluster.as_mut().filter(|_| settled)
             && let Some(number) = cluster.settling.take()
         {

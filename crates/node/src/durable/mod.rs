@@ -187,15 +187,15 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     let mut take = || {
         for chunk in &seed.pairs {
             for (key, value) in chunk {
-                engine.restore(now, &key, &value)?;
+                engine.store().restore(now, &key, &value)?;
             }
         }
-        engine.finish_restore(now)
+        engine.store().finish_restore(now)
     };
     let taken = take();
     let whole = taken.is_ok();
     // A long queue was in memory as a whole, and most of it stays in the store alone.
-    engine.shrink();
+    engine.control().shrink();
     return_free_pages();
     // The waiting thread may have given up.
     let _ = seed.restored.send((shard, taken));
@@ -245,7 +245,7 @@ impl Shard {
     pub(crate) fn submit_journal(&mut self) -> Option<u64> {
         let journal = self.journal.as_ref()?;
         let mut last = None;
-        while let Some(batch) = self.engine.take_journal() {
+        while let Some(batch) = self.engine.store().take_journal() {
             last = Some(batch.sequence);
             if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
                 // A batch that cannot be stored is never confirmed: its clients keep waiting, and the process cannot
@@ -273,12 +273,14 @@ impl Shard {
         let QueueRead { tenant, client_id, session, entries } = read;
         match entries {
             Ok(entries) => {
-                self.engine.handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
+                self.engine.store().handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
             }
-            Err(ReadError::Busy) => self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Busy),
+            Err(ReadError::Busy) => {
+                self.engine.store().fail_read(self.now, tenant, &client_id, session, ReadFailure::Busy)
+            }
             Err(error) => {
                 tracing::error!(client_id, %error, "a part of a queue cannot be read and is lost; `tidegate store check` says where");
-                self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Lost);
+                self.engine.store().fail_read(self.now, tenant, &client_id, session, ReadFailure::Lost);
             }
         }
     }
@@ -289,7 +291,7 @@ impl Shard {
         let full = journal.status.is_full();
         if full != self.store_full {
             self.store_full = full;
-            self.engine.set_store_full(full);
+            self.engine.store().set_store_full(full);
             // All shards see the same store; one of them logs.
             if self.place.shard == ShardId(0) {
                 tell_full(&journal.status);
@@ -301,7 +303,7 @@ impl Shard {
 
     /// Notifies the starter of the node when the other shards know the restored state of this one.
     pub(crate) fn tell_settled(&mut self) {
-        if self.engine.is_settled()
+        if self.engine.questions().is_settled()
             && let Some(settled) = self.settled.take()
         {
             let _ = settled.send(self.place.shard);

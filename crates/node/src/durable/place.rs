@@ -70,7 +70,7 @@ pub fn images_of(
         if failure.is_none() && sweep.keep(key, value) {
             failure = match route.takers(key, value) {
                 Ok(Takers::None) => None,
-                Ok(_) => engine.restore(now, key, value).err(),
+                Ok(_) => engine.store().restore(now, key, value).err(),
                 Err(error) => Some(error),
             };
         }
@@ -79,9 +79,9 @@ pub fn images_of(
     if let Some(error) = failure {
         return Err(DurableError::from(error).into());
     }
-    engine.finish_restore(now).map_err(DurableError::from)?;
-    engine.hold_partitions(now, partitions, None);
-    match engine.snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
+    engine.store().finish_restore(now).map_err(DurableError::from)?;
+    engine.moves().hold_partitions(now, partitions, None);
+    match engine.moves().snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
         Snapshot::Taken(images) => Ok((images, OrchestratorMoves::of(&mut engine).uplink_images(now))),
         Snapshot::Loading => Err(PlaceError::TooLong),
     }

@@ -68,7 +68,7 @@ impl Shard {
     pub(crate) fn pass_through(&mut self, key: ConnectionKey, door: Door, accepted: Accepted) {
         self.gate.forget_pending(key);
         let listener = self.table.listener(key);
-        let Some(bytes) = self.engine.leave_admitted(key) else { return };
+        let Some(bytes) = self.engine.homes().leave_admitted(key) else { return };
         let peer = self.table.peer(key).unwrap_or(Peer::Gone);
         let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
         let deregistered =

@@ -47,7 +47,7 @@ impl Shard {
         let facts = self.facts(key);
         if facts.tls.is_some() || facts.relayed_tenant.is_some() {
             let preset = (presets.find)(self.table.listener(key), &facts);
-            self.engine.preset_connection(key, preset);
+            self.engine.control().preset_connection(key, preset);
         }
     }
 

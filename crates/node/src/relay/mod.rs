@@ -84,7 +84,7 @@ impl Shard {
     pub(crate) fn set_homes(&mut self, homes: Option<&NodeHomes>) {
         self.relay_to = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
         let now = self.now;
-        self.engine.set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
+        self.engine.homes().set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
     }
 
     /// The engine wants a client to be relayed to a place.
@@ -122,7 +122,7 @@ impl Shard {
         if let Some(times) = self.relays.unreachable.note(self.now.monotonic) {
             tracing::warn!(times, "the home of a client cannot be reached: {why}");
         }
-        self.engine.fail_relay(self.now, client, "the home of the client cannot be reached");
+        self.engine.homes().fail_relay(self.now, client, "the home of the client cannot be reached");
     }
 
     /// Handles readiness of one end of a relay; returns whether the token is one.
@@ -172,7 +172,7 @@ impl Shard {
     fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
         let Some(Relay::Connecting { home, .. }) = self.relays.remove_for_now(key) else { return };
         let tenant = self.tenant_to_relay(client);
-        let Some(bytes) = self.engine.leave_for_home(client) else {
+        let Some(bytes) = self.engine.homes().leave_for_home(client) else {
             // The client has disconnected meanwhile.
             self.relays.free(key);
             return;
@@ -260,7 +260,7 @@ impl Shard {
 
     /// Ends at most `limit` relays, and asks MQTT 5 clients to use another server; returns their number.
     pub(crate) fn send_relayed_away(&mut self, limit: usize, clients: Evicted) -> usize {
-        let reference = self.engine.drain_reference().map(str::to_owned);
+        let reference = self.engine.questions().drain_reference().map(str::to_owned);
         let keys = self.relays.staying(limit, |pair| clients == Evicted::Everyone || pair.goodbye.is_possible());
         for key in &keys {
             if let Some(Relay::Open(pair)) = self.relays.get(*key)

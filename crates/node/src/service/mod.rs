@@ -221,10 +221,10 @@ impl Shard {
         // Whoever asked may have given up waiting: answers that nobody takes are dropped.
         match order {
             ServiceOrder::Publish { message, at_home } => {
-                if at_home && !self.engine.is_home_of_topic(message.tenant, &message.topic) {
+                if at_home && !self.engine.questions().is_home_of_topic(message.tenant, &message.topic) {
                     return;
                 }
-                if !self.engine.publish_inner(self.now, &message)
+                if !self.engine.insiders().publish_inner(self.now, &message)
                     && let Some(times) = self.services.misnamed.note(self.now.monotonic)
                 {
                     tracing::warn!(topic = %message.topic, times, "a service published to what is no topic of its own");
@@ -237,11 +237,11 @@ impl Shard {
             ServiceOrder::Ping { pings, expires_at, answer } => {
                 let ping = |(tenant, client_id, topic): &Ping| {
                     let at = Instant::now();
-                    self.engine.ping(self.now, *tenant, client_id, topic, expires_at).then_some(at)
+                    self.engine.insiders().ping(self.now, *tenant, client_id, topic, expires_at).then_some(at)
                 };
                 let _ = answer.send(pings.iter().map(ping).collect());
             }
-            ServiceOrder::ForgetPings => self.engine.forget_pings(),
+            ServiceOrder::ForgetPings => self.engine.insiders().forget_pings(),
             ServiceOrder::PublishFromBus(message, number) => {
                 self.services.principals.publish_from_bus((&mut self.engine, self.now), *message, number);
             }
@@ -262,7 +262,7 @@ impl Shard {
                 self.services.principals.publish((&mut self.engine, self.now), principal, *message, number);
             }
             ServiceOrder::ReadRetained { principal, topic, answer } => {
-                let _ = answer.send(self.engine.retained_for(self.now, &principal, &topic));
+                let _ = answer.send(self.engine.questions().retained_for(self.now, &principal, &topic));
             }
             ServiceOrder::TellTaken(sink) => self.services.taken = Some(sink),
             ServiceOrder::Observe { number, observer, sink, answer } => {
@@ -274,15 +274,17 @@ impl Shard {
             ServiceOrder::EndObserver { number } => {
                 self.services.observers.end((&mut self.engine, self.now), number);
             }
-            ServiceOrder::Observed { ticket, answer } => self.engine.confirm_observed(self.now, ticket, answer),
+            ServiceOrder::Observed { ticket, answer } => {
+                self.engine.insiders().confirm_observed(self.now, ticket, answer)
+            }
             ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
-                let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
+                let _ = answer.send(self.engine.insiders().send_elsewhere(self.now, tenant, &client_id, &reference));
             }
         }
     }
 
     fn links(&mut self, rtt: bool) -> Vec<ClientLink> {
-        let clients = self.engine.connected_clients();
+        let clients = self.engine.questions().connected_clients();
         let clients: Vec<_> = clients.map(|(tenant, id, key)| (tenant, id.to_owned(), key)).collect();
         let table = &mut self.table;
         let link = |(tenant, client_id, key)| {

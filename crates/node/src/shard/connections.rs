@@ -53,7 +53,7 @@ impl Shard {
     fn note_stranger(&mut self, key: ConnectionKey) {
         // Connections at the front that are clients by now, or closed, are removed. Behind a silent one the others stay
         // until its CONNECT timeout.
-        while self.strangers.front().is_some_and(|oldest| !self.engine.is_unheard(*oldest)) {
+        while self.strangers.front().is_some_and(|oldest| !self.engine.questions().is_unheard(*oldest)) {
             self.strangers.pop_front();
         }
         self.strangers.push_back(key);
@@ -63,7 +63,7 @@ impl Shard {
     /// fits. Says whether there was one.
     pub(crate) fn make_room(&mut self) -> bool {
         while let Some(key) = self.strangers.pop_front() {
-            if !self.engine.close_unheard(key, Reason::TooManyConnections) {
+            if !self.engine.control().close_unheard(key, Reason::TooManyConnections) {
                 continue;
             }
             let address = self.address_of(key);
@@ -271,7 +271,7 @@ impl Shard {
             }
         }
         if self.table.listener(key) == NO_LISTENER {
-            self.engine.fail_uplink_transport(self.now, key, &ended.to_string());
+            self.engine.fleet().fail_uplink_transport(self.now, key, &ended.to_string());
             return;
         }
         let reason = match ended {
@@ -316,7 +316,7 @@ impl Shard {
         }
         flags.clear(Flags::BLOCKED);
         let _ = transport.set_blocked(self.poll.registry(), token_of(key), false);
-        self.engine.stand_in_line(key);
+        self.engine.outputs().stand_in_line(key);
     }
 
     /// Writes the output of a connection once. Says whether there is more that its socket would take, for a later turn.
@@ -345,7 +345,7 @@ impl Shard {
         if let Some(id) = quic {
             self.touch_quic(id);
         }
-        self.engine.handle_written(self.now, key);
+        self.engine.outputs().handle_written(self.now, key);
         if closing {
             self.finish_close(key);
         } else if broken {

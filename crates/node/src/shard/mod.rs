@@ -194,7 +194,7 @@ impl Shard {
         let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
         // Before the first connection, so that none is admitted without rules.
         if let Some(access) = seed.access {
-            engine.set_access(Some(access.make(seed.place.shard)));
+            engine.control().set_access(Some(access.make(seed.place.shard)));
         }
         let mut shard = Self {
             place: seed.place,
@@ -284,7 +284,7 @@ impl Shard {
         let busy = (!self.ring.is_empty() && !self.stalled)
             || !self.dirty.is_empty()
             || !self.relays.ring.is_empty()
-            || self.engine.in_line() > 0
+            || self.engine.outputs().in_line() > 0
             || self.wants_to_accept()
             || self.quic.is_busy(self.serving)
             || deadline <= self.now.monotonic;
@@ -299,13 +299,13 @@ impl Shard {
         let front = |queue: &VecDeque<(Millis, ConnectionKey)>| queue.front().map_or(Millis::NEVER, |(at, _)| *at);
         self.engine
             .next_deadline()
-            .min(self.engine.next_silence())
+            .min(self.engine.questions().next_silence())
             .min(front(&self.flushing))
             .min(front(&self.lingering))
             .min(self.shortage.deadline())
             .min(self.trim_policy.deadline())
             .min(self.relay_deadline())
             .min(self.quic.deadline())
-            .min(self.engine.lease_deadline())
+            .min(self.engine.questions().lease_deadline())
     }
 }

@@ -30,7 +30,7 @@ impl Shard {
     pub(crate) fn turn(&mut self, events: &Events) {
         self.now = self.clock.now();
         self.counters.turns += 1;
-        if self.engine.keep_lease(self.now) {
+        if self.engine.homes().keep_lease(self.now) {
             self.drop_blocked();
         }
         self.watch_store();
@@ -146,21 +146,21 @@ impl Shard {
                 let _ = answer.send(self.report());
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
-                let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
+                let _ = answer.send(self.engine.control().disconnect_client(self.now, tenant, &client_id, reason));
             }
             Admin::SetAccess { access, done } => {
                 let shard = self.place.shard;
-                self.engine.set_access(access.map(|access| access.make(shard)));
+                self.engine.control().set_access(access.map(|access| access.make(shard)));
                 // The caller may have given up waiting.
                 let _ = done.send(());
             }
             Admin::SetLimits { settings, done } => {
-                self.engine.set_limits(&settings);
+                self.engine.control().set_limits(&settings);
                 let _ = done.send(());
             }
             Admin::Membership { changes, answer } => {
                 let now = self.now;
-                let made = changes.iter().map(|change| self.engine.change_membership(now, change)).collect();
+                let made = changes.iter().map(|change| self.engine.insiders().change_membership(now, change)).collect();
                 // Later requests to the other shards arrive after this batch.
                 self.send_batches();
                 // The caller may have given up waiting.
@@ -169,12 +169,12 @@ impl Shard {
             Admin::Why { subject, answer } => {
                 let mut known = self.flight.answer(&subject);
                 if let FlightSubject::Client(client_id) = &subject {
-                    known.suppressed += self.engine.untold(client_id);
+                    known.suppressed += self.engine.questions().untold(client_id);
                 }
                 let _ = answer.send(known);
             }
             Admin::Slow { limit, answer } => {
-                let _ = answer.send(self.engine.slow_sessions(self.now, limit));
+                let _ = answer.send(self.engine.questions().slow_sessions(self.now, limit));
             }
             Admin::Clients { query, answer } => {
                 let _ = answer.send(self.clients(&query));
@@ -183,11 +183,11 @@ impl Shard {
                 let _ = answer.send(self.enforce(&target));
             }
             Admin::DisconnectUsers { users, reason, answer } => {
-                let ended = self.engine.disconnect_users(self.now, |_, name| users.contains(name), reason);
+                let ended = self.engine.control().disconnect_users(self.now, |_, name| users.contains(name), reason);
                 // The caller may have given up waiting.
                 let _ = answer.send(ended);
             }
-            Admin::LeaveWills => self.engine.leave_wills_to_another(),
+            Admin::LeaveWills => self.engine.control().leave_wills_to_another(),
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
             Admin::Serve(journal) => {
@@ -196,9 +196,9 @@ impl Shard {
             }
             Admin::Fleet(order) => self.take_fleet_order(order),
             Admin::Move(order) => self.take_move_order(order),
-            Admin::RenewLease { until } => self.engine.renew_lease(self.now, until),
+            Admin::RenewLease { until } => self.engine.homes().renew_lease(self.now, until),
             // The caller may have given up waiting.
-            Admin::Served(answer) => drop(answer.send(self.engine.served())),
+            Admin::Served(answer) => drop(answer.send(self.engine.questions().served())),
             Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
             Admin::Service(order) => self.take_service_order(order),
             Admin::Roster(order) => self.set_roster(*order),
@@ -217,7 +217,7 @@ impl Shard {
 
     /// Clients with their addresses.
     fn clients(&mut self, query: &ClientQuery) -> Vec<(ClientSummary, Option<IpAddr>)> {
-        let clients = self.engine.clients(query).into_iter();
+        let clients = self.engine.questions().clients(query).into_iter();
         clients
             .map(|client| {
                 let address = client.connection.and_then(|key| self.address_of(key));
@@ -230,10 +230,10 @@ impl Shard {
     fn report(&self) -> ShardReport {
         ShardReport {
             shard: self.place.shard,
-            counters: self.engine.counters().clone(),
-            gauges: self.engine.gauges(),
-            usage: self.engine.usage(self.now),
-            slow_sessions: self.engine.count_slow_sessions(self.now),
+            counters: self.engine.questions().counters().clone(),
+            gauges: self.engine.questions().gauges(),
+            usage: self.engine.questions().usage(self.now),
+            slow_sessions: self.engine.questions().count_slow_sessions(self.now),
             shell: self.counters,
             flight: self.flight.counters(),
             lag_ms: self.lag_ms(),
@@ -244,7 +244,7 @@ impl Shard {
         // Dropping a listener closes it, and removes the file of a Unix socket.
         self.acceptors.clear();
         self.quic.stop_accepting();
-        self.engine.publish_last_wills(self.now);
+        self.engine.control().publish_last_wills(self.now);
         self.send_batches();
         // The caller may have given up waiting.
         let _ = sent.send(self.place.shard);
@@ -252,7 +252,7 @@ impl Shard {
 
     fn begin_stop(&mut self, drained: Sender<ShardId>) {
         self.end_relays(usize::MAX);
-        self.engine.begin_shutdown(self.now);
+        self.engine.control().begin_shutdown(self.now);
         self.stage = Stage::Draining(drained);
     }
 
@@ -265,21 +265,21 @@ impl Shard {
 
     fn run_timers(&mut self) {
         if self.engine.next_deadline() <= self.now.monotonic {
-            if self.engine.is_about_to_tell(self.now)
+            if self.engine.questions().is_about_to_tell(self.now)
                 && let Some(bytes) = memory::of_process()
             {
-                self.engine.set_process_memory(bytes);
+                self.engine.control().set_process_memory(bytes);
             }
             self.engine.handle_timers(self.now);
         }
         let heard = self.heard.until();
-        if self.engine.next_silence() <= heard {
+        if self.engine.questions().next_silence() <= heard {
             let table = &self.table;
-            self.engine.handle_silence(self.now, heard, |key| table.is_unread(key));
+            self.engine.timing().handle_silence(self.now, heard, |key| table.is_unread(key));
         }
         self.run_quic_timers();
         self.close_overdue();
-        let held = Held { bytes: self.engine.held_bytes(), connections: self.table.len() };
+        let held = Held { bytes: self.engine.questions().held_bytes(), connections: self.table.len() };
         self.trim_policy.note(self.now.monotonic, held);
         if self.trim_policy.is_due(self.now.monotonic, held) {
             self.give_memory_back();
@@ -288,7 +288,7 @@ impl Shard {
 
     fn give_memory_back(&mut self) {
         self.counters.memory_trims += 1;
-        self.engine.shrink();
+        self.engine.control().shrink();
         self.table.shrink();
         self.gate.shrink();
         self.relays.shrink();
@@ -425,7 +425,7 @@ impl Shard {
     }
 
     fn gather_dirty(&mut self) {
-        while let Some(key) = self.engine.pop_first() {
+        while let Some(key) = self.engine.outputs().pop_first() {
             self.dirty.push(key);
         }
     }
@@ -433,20 +433,20 @@ impl Shard {
     /// Writes the connections that have been in line for longest, as many as one turn may. The others wait for the next
     /// turn, and so do connections with more output.
     fn write_line(&mut self) {
-        let in_line = self.engine.in_line();
+        let in_line = self.engine.outputs().in_line();
         // A short line is written whole: coming back to it would cost its receivers more than it gives the others.
         let short = in_line <= SHORT_LINE;
         let most = if short { in_line } else { LINE_WRITES_PER_TURN };
         if most == 0 {
             return;
         }
-        let (began, bytes_before) = (Instant::now(), self.engine.counters().bytes_out);
+        let (began, bytes_before) = (Instant::now(), self.engine.questions().counters().bytes_out);
         for number in 1..=most {
-            let Some(key) = self.engine.pop_in_line() else { return };
+            let Some(key) = self.engine.outputs().pop_in_line() else { return };
             if self.write_connection(key) {
-                self.engine.stand_in_line(key);
+                self.engine.outputs().stand_in_line(key);
             }
-            let bytes = self.engine.counters().bytes_out - bytes_before;
+            let bytes = self.engine.questions().counters().bytes_out - bytes_before;
             let looks = number % LINE_WRITES_PER_LOOK == 0;
             if !short
                 && (bytes >= LINE_BYTES_PER_TURN || (looks && began.elapsed().as_micros() >= LINE_MICROS_PER_TURN))

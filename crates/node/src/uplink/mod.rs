@@ -258,10 +258,10 @@ impl Shard {
         let now = self.now;
         match order {
             FleetOrder::Set { name, options, done } => {
-                let _ = done.send(self.engine.set_uplink(now, &name, options));
+                let _ = done.send(self.engine.fleet().set_uplink(now, &name, options));
             }
             FleetOrder::Drain { name, done } => {
-                let _ = done.send(self.engine.drain_uplink(now, &name));
+                let _ = done.send(self.engine.fleet().drain_uplink(now, &name));
             }
             FleetOrder::Adopt { of, uplink, transfer, options, answer } => {
                 let _ = answer
@@ -270,7 +270,7 @@ impl Shard {
             FleetOrder::Settle { name, settling, answer } => {
                 let mut settling =
                     settling.unwrap_or_else(|| OrchestratorMoves::of(&mut self.engine).begin_settling_of(now, &name));
-                let settled = self.engine.settle(now, &mut settling);
+                let settled = self.engine.fleet().settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }
             FleetOrder::TakeBrought { name, answer } => {
@@ -280,28 +280,32 @@ impl Shard {
                 OrchestratorMoves::of(&mut self.engine).confirm_brought(now, &name, messages);
             }
             FleetOrder::Remove { name, force, done } => {
-                let _ = done.send(self.engine.remove_uplink(now, &name, force));
+                let _ = done.send(self.engine.fleet().remove_uplink(now, &name, force));
             }
             FleetOrder::ForgetOthers { done } => {
-                self.engine.forget_other_uplinks(now);
+                self.engine.fleet().forget_other_uplinks(now);
                 let _ = done.send(Ok(()));
             }
             FleetOrder::Redirect { begin, reference, done } => {
                 if begin {
-                    self.engine.begin_redirecting(reference);
+                    self.engine.homes().begin_redirecting(reference);
                 } else {
-                    self.engine.end_redirecting();
+                    self.engine.homes().end_redirecting();
                 }
                 let _ = done.send(());
             }
             FleetOrder::Evict { clients, whom, answer } => {
-                let served = self.engine.evict(now, clients, whom);
+                let served = self.engine.control().evict(now, clients, whom);
                 let relayed = self.send_relayed_away(clients.saturating_sub(served), whom);
                 let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {
                 let engine = &self.engine;
-                let _ = answer.send((engine.uplinks(), engine.wanted_filters(), engine.fleet_is_open()));
+                let _ = answer.send((
+                    engine.questions().uplinks(),
+                    engine.questions().wanted_filters(),
+                    engine.questions().fleet_is_open(),
+                ));
             }
         }
     }
@@ -311,7 +315,7 @@ impl Shard {
         let Some(inbox) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() else { return };
         let tell = move |dialed| inbox.send(ToShard::Dialed(attempt, dialed));
         if let Err(error) = self.shared.dialer.dial(uplink, tell) {
-            self.engine.fail_uplink(self.now, uplink, attempt, &error);
+            self.engine.fleet().fail_uplink(self.now, uplink, attempt, &error);
         }
     }
 
@@ -321,13 +325,13 @@ impl Shard {
         let transport = match outcome {
             Ok(transport) => transport,
             Err(error) => {
-                self.engine.fail_uplink(self.now, &name, attempt, &error);
+                self.engine.fleet().fail_uplink(self.now, &name, attempt, &error);
                 return;
             }
         };
         // The key of a connection that was handed over is free as soon as the event exists.
         self.take_events();
-        let Some(key) = self.engine.open_uplink(self.now, &name, attempt) else { return };
+        let Some(key) = self.engine.fleet().open_uplink(self.now, &name, attempt) else { return };
         self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.table.insert(key, transport, NO_LISTENER, Seat::NONE, Peer::Gone);
         self.register(key);

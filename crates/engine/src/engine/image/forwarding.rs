@@ -72,7 +72,7 @@ impl<'e> OrchestratorMoves<'e> {
 
     /// Delivers a piece of forwarded messages to the sessions of this shard, which has the uplinks. With
     /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
-    /// ([`Engine::deliver_rest`]), and the partitions of their receivers.
+    /// ([`MoveCalls::deliver_rest`](crate::MoveCalls::deliver_rest)), and the partitions of their receivers.
     ///
     /// # Errors
     /// When the bytes cannot be read.
@@ -104,7 +104,7 @@ impl<'e> OrchestratorMoves<'e> {
             })?;
         }
         let mut out = seal(out);
-        self.engine.deliver_rest(now, partitions, &out)?;
+        self.engine.moves().deliver_rest(now, partitions, &out)?;
         if behind != Behind::Pieces {
             let engine = &mut *self.engine;
             let kept_back = moving!(engine).deliver_kept_back(now, id)?;

@@ -1,18 +1,19 @@
 //! The check whether brokers have delivered all messages that they sent before a moment.
 
-use crate::engine::Engine;
+use crate::engine::facets::FleetCalls;
 use crate::engine::image::forwarding::OrchestratorMoves;
 use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::Stage;
 use crate::orchestrator::uplink::settled::{Awaited, Settling};
 
-impl Engine {
+impl FleetCalls<'_> {
     /// Begins to check whether all messages have arrived that brokers sent before now. Disconnected brokers are left
     /// out: their messages come on another connection, if at all.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let open: Vec<UplinkKey> = self
+            .engine
             .uplinks
             .brokers
             .all
@@ -22,27 +23,27 @@ impl Engine {
             .collect();
         let awaited = open
             .into_iter()
-            .filter_map(|key| Awaited::begin(&mut self.uplinks.brokers, now, &mut self.state, key))
+            .filter_map(|key| Awaited::begin(&mut self.engine.uplinks.brokers, now, &mut self.engine.state, key))
             .collect();
-        self.after_frame(now);
+        self.engine.after_frame(now);
         Settling { awaited }
     }
 
     /// Whether all of these messages have arrived. A broker whose messages have all arrived is not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let awaited = std::mem::take(&mut settling.awaited);
         settling.awaited = awaited
             .into_iter()
-            .filter_map(|awaited| awaited.remaining(&mut self.uplinks.brokers, now, &mut self.state))
+            .filter_map(|awaited| awaited.remaining(&mut self.engine.uplinks.brokers, now, &mut self.engine.state))
             .collect();
-        self.after_frame(now);
+        self.engine.after_frame(now);
         settling.awaited.is_empty()
     }
 }
 
 impl OrchestratorMoves<'_> {
-    /// Begins to check one broker like [`Engine::begin_settling`]. A disconnected broker is waited for.
+    /// Begins to check one broker like [`FleetCalls::begin_settling`](crate::FleetCalls::begin_settling). A disconnected broker is waited for.
     pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
         self.engine.state.journal.now = now;
         let key = self.engine.uplinks.brokers.find(broker);

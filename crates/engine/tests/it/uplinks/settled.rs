@@ -8,13 +8,13 @@ use crate::harness::*;
 impl World {
     fn begin_settling(&self) -> Settling {
         self.run();
-        let settling = self.engine(0, tidegate_engine::Engine::begin_settling);
+        let settling = self.engine(0, |engine, now| engine.fleet().begin_settling(now));
         self.run();
         settling
     }
 
     fn has_settled(&self, settling: &mut Settling) -> bool {
-        let settled = self.engine(0, |engine, now| engine.settle(now, settling));
+        let settled = self.engine(0, |engine, now| engine.fleet().settle(now, settling));
         self.run();
         settled
     }
