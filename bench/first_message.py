@@ -7,11 +7,13 @@
 
 A package is installed into an empty directory by pip, npm or tar. `source` clones this repository, and builds it with README's first command in
 a target directory of its own and, with --empty-registry, with a copy of Cargo's configuration that holds no downloaded crates. Then the broker
-starts, `tidegate sub` subscribes, `tidegate pub` publishes, and the message has to arrive. Prints the seconds of each part.
+starts, `tidegate sub` subscribes, `tidegate pub` publishes, and the message has to arrive. Prints the seconds of each part, and the processor
+time of a build. Exits with 1 when a package takes more than 60 s or `source` more than 6 min in all: run it on a machine that does nothing else.
 """
 import argparse
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -21,10 +23,18 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # From source, a build on a slow machine.
 PATIENCE = 3600
+# Seconds from nothing to the first message.
+PACKAGE_LIMIT, SOURCE_LIMIT = 60, 360
 
 
 def run(*command, **options):
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE, **options)
+
+
+def processor_seconds():
+    """Processor time of all processes that this one has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def install_wheel(file, folder):
@@ -84,10 +94,11 @@ def main():
     parser.add_argument("what", nargs="+", help="a wheel, an npm package, an archive, or `source`")
     parser.add_argument("--empty-registry", action="store_true", help="download the crates, too")
     arguments = parser.parse_args()
+    over = False
     for what in arguments.what:
         with tempfile.TemporaryDirectory(prefix="tidegate-first-") as name:
             folder = pathlib.Path(name)
-            began = time.monotonic()
+            began, used = time.monotonic(), processor_seconds()
             file = pathlib.Path(what).resolve()
             if what == "source":
                 program = build_source(folder, arguments.empty_registry)
@@ -99,9 +110,15 @@ def main():
                 program = install_archive(file, folder)
             else:
                 parser.error(f"{what} is neither a wheel, an npm package, an archive nor `source`")
-            installed = time.monotonic() - began
+            installed, used = time.monotonic() - began, processor_seconds() - used
             delivered = deliver(program)
-            print(f"{file.name}: {installed:.1f} s to install, {delivered:.2f} s to the first message, {installed + delivered:.1f} s in all")
+            limit = SOURCE_LIMIT if what == "source" else PACKAGE_LIMIT
+            late = installed + delivered > limit
+            over |= late
+            print(f"{file.name}: {installed:.1f} s to install ({used:.0f} s of processor time), {delivered:.2f} s to the first message, "
+                  f"{installed + delivered:.1f} s in all, {'over' if late else 'within'} {limit} s", flush=True)
+    return int(over)
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -125,7 +125,9 @@ class Broker:
         ready = self.output.wait(lambda line: " ready: " in line)[0]
         self.port = int(re.search(r"mqtt://127\.0\.0\.1:(\d+)", ready)[1])
         self.websocket_port = int(re.search(r"ws://127\.0\.0\.1:(\d+)/mqtt", ready)[1])
-        self.admin_port = int(re.search(r"admin=http://127\.0\.0\.1:(\d+)", ready)[1])
+        admin = re.search(r"admin=http://127\.0\.0\.1:(\d+)", ready)
+        # A lean program has no admin listener.
+        self.admin_port = int(admin[1]) if admin else 0
 
     def terminate(self):
         """Asks for a graceful stop and gives the exit code."""

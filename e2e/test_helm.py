@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 import unittest
 
 from ruamel.yaml import YAML
@@ -129,6 +130,24 @@ class Rendered(unittest.TestCase):
         self.assertEqual(variables["BROKER"]["valueFrom"]["secretKeyRef"], {"name": "b", "key": "broker"})
         self.assertEqual(variables["TIDEGATE__HUB__BUS"]["value"], "nats://n")
 
+    def test_autoscalers_reach_the_metrics_of_the_manager(self):
+        objects = render("fleet.brokersScaledBy=other,fleet.metricsTlsSecret=t", mode="fleet")
+        (port,) = objects["Service", "sea-tidegate-manager"]["spec"]["ports"]
+        manager = objects["Deployment", "sea-tidegate-manager"]["spec"]["template"]["spec"]
+        (container,) = manager["containers"]
+        (listening,) = container["ports"]
+        self.assertEqual((port["targetPort"], port["port"]), (listening["name"], listening["containerPort"]))
+        fleet = tomllib.loads(objects["ConfigMap", "sea-tidegate-fleet"]["data"]["fleet.toml"])
+        self.assertEqual(fleet["metrics"]["listen"], f"0.0.0.0:{listening['containerPort']}")
+        mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+        self.assertIn(str(pathlib.PurePosixPath(fleet["metrics"]["key"]).parent), mounts)
+        (rule,) = objects["NetworkPolicy", "sea-tidegate-manager"]["spec"]["ingress"]
+        self.assertEqual(rule["ports"], [{"port": port["port"]}])
+        names = {peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in rule["from"]}
+        self.assertEqual(names, {"monitoring", "keda"})
+        examples = [*YAML(typ="safe").load_all((CHART / "examples" / "external-metrics.yaml").read_text())]
+        self.assertEqual(examples[0]["spec"]["service"]["port"], port["port"])
+
     def test_keda_scales_the_brokers_of_a_fleet(self):
         example = YAML(typ="safe").load((CHART / "examples" / "keda.yaml").read_text())["spec"]
         done = helm("template", "tidegate", str(CHART), "--set", "mode=fleet,fleet.brokersScaledBy=other")
@@ -138,7 +157,10 @@ class Rendered(unittest.TestCase):
         self.assertNotIn("replicas", brokers["spec"])
         (container,) = brokers["spec"]["template"]["spec"]["containers"]
         # Utilization is a part of the request.
-        self.assertEqual(example["triggers"][0]["metricType"], "Utilization")
+        by_manager, by_cpu = example["triggers"]
+        self.assertEqual(by_cpu["metricType"], "Utilization")
+        port = render("fleet.brokersScaledBy=other", mode="fleet")["Service", "sea-tidegate-manager"]["spec"]["ports"][0]["port"]
+        self.assertIn(f"//tidegate-manager.messaging:{port}/", by_manager["metadata"]["url"])
         self.assertIn("cpu", container["resources"]["requests"])
 
     def test_a_policy_admits_each_port_that_a_peer_uses(self):

@@ -1,12 +1,15 @@
-"""A pipeline into a real Kafka: kill -9 of the broker and of Kafka, records that are too large, TLS with passwords."""
+"""Pipelines into and out of a real Kafka: kill -9 of the broker and of Kafka, records that are too large, TLS with passwords,
+partitions that processes share."""
 
+import json
 import pathlib
 import re
 import shutil
 import subprocess
+import time
 import unittest
 
-from broker import BINARY, PATIENCE, ROOT, Lines, free_ports
+from broker import BINARY, PATIENCE, ROOT, Broker, Lines, free_ports
 from pipelines import Books, PipelineCase
 
 # Where ./test puts it.
@@ -38,7 +41,7 @@ class Kafka:
             f"listener.name.safe.plain.sasl.jaas.config={security}.plain.PlainLoginModule {login} user_node=\"known\";\n"
             f"listener.name.safe.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule {login};\n"
             "num.partitions=3\noffsets.topic.replication.factor=1\nshare.coordinator.state.topic.replication.factor=1\n"
-            f"share.coordinator.state.topic.min.isr=1\ntransaction.state.log.replication.factor=1\nlog.dirs={folder}/kafka\n",
+            f"share.coordinator.state.topic.min.isr=1\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.dirs={folder}/kafka\n",
             encoding="utf-8",
         )
         self.run("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", self.properties,
@@ -66,6 +69,21 @@ class Kafka:
             self.process.kill()
             self.process.wait(PATIENCE)
             self.process = None
+
+    def produce(self, topic, pairs):
+        """Writes pairs of key and value with Kafka's own producer."""
+        command = self.command("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", f"127.0.0.1:{self.port}",
+                               "--topic", topic, "--property", "parse.key=true")
+        lines = "".join(f"{key}\t{value}\n" for key, value in pairs)
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssertionError(done.stderr[-2000:])
+
+    def committed(self, topic):
+        """The values that Kafka's own consumer of committed records gets."""
+        return self.run("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", f"127.0.0.1:{self.port}",
+                        "--topic", topic, "--from-beginning", "--timeout-ms", "10000",
+                        "--isolation-level", "read_committed").splitlines()
 
     def records(self):
         """The records of the topic, as they lie in its files: partition, names of headers, key and value of each."""
@@ -120,6 +138,33 @@ class IntoKafka(PipelineCase):
         self.assertEqual({headers for _, headers, *_ in records}, {"message_id,mqtt_topic"})
         self.assertEqual({value for *_, value in records}, {f'{{"temp":{key}}}' for *_, key, _ in records})
 
+    def test_exactly_once_through_kill_9_of_both(self):
+        self.configure(f"kafka://127.0.0.1:{self.kafka.port}", 'exactly_once = true\nparallel = 2\ntimeout = "20s"\n')
+        self.kafka.start()
+        acknowledged = self.kill_again_and_again(rounds=3)
+        broker, books = self.broker(), Books(max(acknowledged) + 10_000)
+        before = self.wait(broker, lambda it: it["state"] == "running")["out"]
+        books.start(broker.port)
+        self.wait(broker, lambda it: it["out"] >= before + 100)
+        self.kafka.stop()
+        self.wait(broker, lambda it: it["state"] == "retrying")
+        self.kafka.start()
+        books.stop()
+        self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
+        found = self.kafka.committed("readings")
+        numbers = [int(value.split(":")[1].rstrip("}")) for value in found]
+        self.assertEqual((acknowledged | books.acknowledged) - set(numbers), set())
+        self.assertEqual(len(numbers), len(set(numbers)), "no record is there twice")
+
+    def test_a_record_that_a_transaction_cannot_take_is_a_dead_letter(self):
+        self.configure(f"kafka://127.0.0.1:{self.kafka.port}", 'exactly_once = true\n')
+        self.kafka.start()
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}, {"temp": "x" * 1_100_000}, {"temp": 3}])
+        status = self.wait(broker, lambda it: it["waiting"] == 0)
+        self.assertEqual((status["out"], status["failed"]), (2, 1))
+        self.assertEqual(sorted(self.kafka.committed("readings")), ['{"temp":1}', '{"temp":3}'])
+
     def test_a_record_that_is_too_large_is_a_dead_letter(self):
         self.configure(f"kafka://127.0.0.1:{self.kafka.port}")
         self.kafka.start()
@@ -146,6 +191,85 @@ class IntoKafka(PipelineCase):
             self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
             broker.kill()
         self.assertEqual({value for *_, value in self.kafka.records()}, {f'{{"temp":{number}}}' for number in (1, 2, 3)})
+
+
+@unittest.skipUnless(JAVA and LIBRARIES.is_dir(), "there is no Kafka here: ./test kafka installs it")
+class OutOfKafka(PipelineCase):
+    def setUp(self):
+        super().setUp()
+        self.kafka = Kafka(self, self.folder)
+        self.kafka.start()
+
+    def member(self, name):
+        """Starts a process that takes its share of the topic into a file of its own."""
+        config = self.folder / f"{name}.toml"
+        config.write_text(
+            f'[[source]]\nname = "orders"\nkind = "kafka"\nurl = "kafka://127.0.0.1:{self.kafka.port}"\ntopic = "orders"\n'
+            f'[[sink]]\nname = "lines"\nkind = "file"\npath = "{self.folder / name}.ndjson"\n'
+            '[[pipeline]]\nname = "hot"\nsource = "orders"\nto = ["lines"]\n',
+            encoding="utf-8",
+        )
+        broker = Broker("--config", str(config), "--data", str(self.folder / name))
+        self.addCleanup(broker.close)
+        return broker
+
+    def lines(self, *names):
+        files = [self.folder / f"{name}.ndjson" for name in names]
+        return [json.loads(line) for file in files if file.is_file() for line in file.read_text().splitlines()]
+
+    def wait_for(self, numbers, *names):
+        """The lines of all, once they have these numbers."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = self.lines(*names)
+            if numbers <= {line["payload"] for line in found}:
+                return found
+            self.assertLess(time.monotonic(), deadline, found[-3:])
+            time.sleep(0.05)
+
+    def test_no_record_is_lost_by_kill_9_and_keys_stay_in_order(self):
+        self.kafka.produce("orders", [(f"k{number % 7}", number) for number in range(500)])
+        broker = self.member("one")
+        self.wait_for(set(range(500)), "one")
+        broker.kill()
+        self.kafka.produce("orders", [(f"k{number % 7}", number) for number in range(500, 900)])
+        found, broker = self.lines("one"), self.member("one")
+        self.wait(broker, lambda it: it["out"] > 0)
+        broker.kill()
+        broker = self.member("one")
+        found = self.wait_for(set(range(900)), "one")
+        self.assertEqual({line["topic"] for line in found}, {"orders"})
+        self.assertEqual({line["user_properties"]["kafka_key"] for line in found}, {f"k{number}" for number in range(7)})
+        self.assertEqual(len({line["id"] for line in found}), 900, "a record that comes again has its id")
+        first = list({line["id"]: line["payload"] for line in reversed(found)}.values())[::-1]
+        for key in range(7):
+            of_key = [number for number in first if number % 7 == key]
+            self.assertEqual(of_key, sorted(of_key))
+        self.wait(broker, lambda it: it["waiting"] == 0)
+        broker.close()
+        # A process that has stopped in order left nothing undone behind.
+        broker, before = self.member("one"), len(self.lines("one"))
+        self.kafka.produce("orders", [("k0", 900)])
+        self.wait_for({900}, "one")
+        self.assertEqual(len(self.lines("one")), before + 1)
+
+    def test_processes_of_a_group_share_the_partitions(self):
+        self.kafka.produce("orders", [(f"k{number}", number) for number in range(100)])
+        one = self.member("one")
+        self.wait_for(set(range(100)), "one")
+        two, names, number = self.member("two"), ("one", "two"), 100
+        deadline = time.monotonic() + PATIENCE
+        while not self.lines("two"):
+            self.assertLess(time.monotonic(), deadline, "the second process gets nothing")
+            self.kafka.produce("orders", [(f"k{step}", number + step) for step in range(20)])
+            number += 20
+            self.wait_for(set(range(number)), *names)
+        one.kill()
+        self.kafka.produce("orders", [(f"k{step}", number + step) for step in range(50)])
+        found = self.wait_for(set(range(number + 50)), *names)
+        self.assertGreaterEqual({line["payload"] for line in self.lines("two")}, set(range(number, number + 50)))
+        self.assertEqual({line["payload"] for line in found}, set(range(number + 50)))
+        self.wait(two, lambda it: it["state"] == "running")
 
 
 if __name__ == "__main__":

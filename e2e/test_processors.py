@@ -32,7 +32,10 @@ class EmulatedBroker(Broker):
         super().__init__("--data", str(data), *arguments)
 
     def _tidegate(self, arguments):
-        return [*self.command, *super()._tidegate(arguments)[1:]]
+        full = super()._tidegate(arguments)
+        # A lean program has no admin listener.
+        full[full.index("--admin") + 1] = "off"
+        return [*self.command, *full[1:]]
 
 
 def packet(kind, body):

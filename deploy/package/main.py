@@ -31,7 +31,7 @@ def arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to build: {', '.join(KINDS)} [default: all]")
     parser.add_argument("--profile", help="the profile of Cargo that builds the broker [default: dist, or lean with --lean]")
-    parser.add_argument("--lean", action="store_true", help="a small program without pipelines, NATS, fleets, the lab and the page of the console")
+    parser.add_argument("--lean", action="store_true", help="a small program without the default features of Cargo: docs/packages.md lists them")
     parser.add_argument("--target", choices=sorted(toolchain.TARGETS), metavar="TARGET", help=f"the target: {', '.join(toolchain.TARGETS)} [default: this machine's]")
     parser.add_argument("--binary", type=pathlib.Path, metavar="FILE", help="package this program instead of building one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/dist"), metavar="DIR", help="where packages go [default: target/dist]")

@@ -1,4 +1,4 @@
-"""An application over MQTT: it gives each truck that reports a job, and hears what became of it.
+"""An application over MQTT: it gives each truck that reports a job, and prints the receipts.
 
 Several of them share the work. Needs paho-mqtt 2; run it with the broker's host and port.
 """

@@ -12,7 +12,6 @@ use tidegate_node::HostPort;
 
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
-use tidegate_config::address::AdminAddress;
 use tidegate_config::source::Source;
 
 /// Why the console cannot listen.
@@ -71,9 +70,7 @@ pub fn start(
     status: &Arc<BrokerStatus>,
     operations: Option<Arc<dyn Operations>>,
 ) -> Result<Option<Admin>, StartConsoleError> {
-    let AdminAddress::At(at) = &config.admin.address else {
-        return Ok(None);
-    };
+    let Some(at) = config.admin_address() else { return Ok(None) };
     let admin = &config.admin;
     let limits = Limits {
         max_connections: usize::from(admin.max_connections),

@@ -86,7 +86,7 @@ impl Client {
             keep_alive: KeepAlive::new(0, now),
             inbound_aliases: InboundAliases::new(0),
             outbound_aliases: OutboundAliases::default(),
-            packet_ids: PacketIds::new(),
+            packet_ids: PacketIds::new(options.last_packet_id()),
             inherited: None,
             has_session: false,
             outgoing: Outgoing::default(),

@@ -3,6 +3,10 @@
 //! The server may still hold Packet Identifiers of QoS 2 messages that the earlier client sent and never released. It
 //! takes a new message with such an identifier for the old one, acknowledges it and delivers nothing ([MQTT-4.3.3-10]).
 //! So an identifier is released with a PUBREL before its first QoS 2 message, and used once the PUBCOMP has come.
+//!
+//! All identifiers of messages are released before the first QoS 2 message. Some servers deliver a message when its
+//! PUBREL comes, such as Mosquitto 2.0. If the identifiers were released one after the other, such an old message would
+//! come behind many new ones.
 
 use std::collections::BTreeSet;
 
@@ -10,53 +14,42 @@ use tidegate_mqtt::PacketId;
 
 use crate::packet_ids::PacketIds;
 
-/// Identifiers that are released ahead of their use, so that messages do not wait for each of them.
-const RELEASED_AHEAD: usize = 64;
-
-/// Which identifiers the server no longer holds.
+/// The identifiers that the server may hold for an earlier client.
 #[derive(Debug)]
 pub(crate) struct Inherited {
-    /// The server has answered a PUBREL for these. At most 65,535.
-    free: BTreeSet<PacketId>,
-    /// A PUBREL was sent for these on the present connection. At most [`RELEASED_AHEAD`].
-    asked: BTreeSet<PacketId>,
+    /// Without an answer to a PUBREL. As many as identifiers of messages at most.
+    held: BTreeSet<PacketId>,
+    /// Whether a PUBREL was sent for them on the present connection.
+    asked: bool,
 }
 
 impl Inherited {
     /// The server resumes a session: `None` where it is this client's own. Identifiers without an answer are asked again.
-    pub(crate) fn resumed(before: Option<Self>, is_own: bool) -> Option<Self> {
+    pub(crate) fn resumed(before: Option<Self>, is_own: bool, ids: &PacketIds) -> Option<Self> {
         match before {
-            Some(before) => Some(Self { asked: BTreeSet::new(), ..before }),
+            Some(before) => Some(Self { asked: false, ..before }),
             None if is_own => None,
-            None => Some(Self { free: BTreeSet::new(), asked: BTreeSet::new() }),
+            None => Some(Self { held: ids.unused().collect(), asked: false }),
         }
     }
 
-    /// Whether a QoS 2 message may take the next identifier, and which ones are to be released now: the next ones.
-    /// They are not in use, so no PUBREL meets a message of this client.
+    /// Whether a QoS 2 message may take the next identifier, and which ones are to be released now. No QoS 2 message of
+    /// this client has one of them, so no PUBREL meets it.
     pub(crate) fn prepare(&mut self, ids: &PacketIds) -> (bool, Vec<PacketId>) {
-        let is_free = ids.peek().is_some_and(|next| self.free.contains(&next));
-        if self.free.len() == usize::from(PacketId::MAX.get()) {
+        let is_free = ids.peek().is_some_and(|next| !self.held.contains(&next));
+        if std::mem::replace(&mut self.asked, true) {
             return (is_free, Vec::new());
         }
-        // Half of them at once, so that a message does not cost a packet more each time.
-        if is_free && self.asked.len() > RELEASED_AHEAD / 2 {
-            return (is_free, Vec::new());
-        }
-        let room = RELEASED_AHEAD.saturating_sub(self.asked.len());
-        let ahead = ids.unused().take(RELEASED_AHEAD);
-        let unknown = ahead.filter(|id| !self.free.contains(id) && !self.asked.contains(id));
-        let chosen: Vec<PacketId> = unknown.take(room).collect();
-        self.asked.extend(&chosen);
-        (is_free, chosen)
+        (is_free, self.held.iter().copied().collect())
     }
 
     /// A PUBCOMP has come. False when it answers no PUBREL of this kind.
     pub(crate) fn answered(&mut self, id: PacketId) -> bool {
-        let was_asked = self.asked.remove(&id);
-        if was_asked {
-            self.free.insert(id);
-        }
-        was_asked
+        self.held.remove(&id)
+    }
+
+    /// Whether the server holds none any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.held.is_empty()
     }
 }

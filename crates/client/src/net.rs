@@ -4,6 +4,10 @@ mod address;
 mod connect_error;
 mod driver;
 mod link;
+#[cfg(feature = "quic")]
+mod quic;
+#[cfg(not(feature = "quic"))]
+#[path = "net/quic_absent.rs"]
 mod quic;
 mod stream;
 mod tls;

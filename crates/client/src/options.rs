@@ -4,7 +4,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 use tidegate_mqtt::{
-    Connect, ConnectProperties as ConnectPacketProperties, MAX_PACKET_SIZE, QoS, UserProperties, Version,
+    Connect, ConnectProperties as ConnectPacketProperties, MAX_PACKET_SIZE, PacketId, QoS, UserProperties, Version,
     Will as WillPacket, WillProperties as WillPacketProperties,
 };
 
@@ -96,6 +96,11 @@ impl Options {
         maximum.map_or(u16::MAX, NonZeroU16::get)
     }
 
+    /// The largest Packet Identifier of a message.
+    pub(crate) fn last_packet_id(&self) -> PacketId {
+        PacketId::new(self.max_in_flight.get().saturating_add(SPARE_PACKET_IDS)).unwrap_or(PacketId::MAX)
+    }
+
     /// Appends the CONNECT packet.
     pub(crate) fn encode_connect(&self, client_id: &str, out: &mut Vec<u8>) -> Result<(), OpenError> {
         let properties = &self.properties;
@@ -133,6 +138,9 @@ impl Options {
 const MAX_MESSAGES_BEYOND: u16 = u16::MAX;
 /// The default of [`Options::max_bytes_beyond`].
 const MAX_BYTES_BEYOND: usize = 256 << 20;
+
+/// How many Packet Identifiers messages have beyond [`Options::max_in_flight`], so that one rests before it is used again.
+const SPARE_PACKET_IDS: u16 = 64;
 
 /// The default of [`Options::max_in_flight`].
 const DEFAULT_MAX_IN_FLIGHT: NonZeroU16 = match NonZeroU16::new(20) {

@@ -1,4 +1,4 @@
-//! Which Packet Identifiers the client has in use.
+//! The Packet Identifiers that the client has in use.
 
 use std::collections::BTreeSet;
 
@@ -6,45 +6,68 @@ use tidegate_mqtt::PacketId;
 
 /// The Packet Identifiers of unsettled packets of the client: messages, SUBSCRIBE and UNSUBSCRIBE packets share them
 /// ([MQTT-2.2.1-3]). At most 65,535.
+///
+/// Messages take identifiers of a small range. A later client of the same session can so release all of them at its
+/// start, and no message that the server holds for this client comes much later.
 #[derive(Debug)]
 pub(crate) struct PacketIds {
     used: BTreeSet<PacketId>,
     /// Where the search for a free one starts, so that an identifier rests for as long as possible.
     next: PacketId,
+    /// The largest identifier of a message.
+    last: PacketId,
+    /// Where the search for one beyond the range starts.
+    next_beyond: PacketId,
 }
 
 impl PacketIds {
-    pub(crate) fn new() -> Self {
-        Self { used: BTreeSet::new(), next: PacketId::MIN }
+    /// Messages take identifiers up to `last`.
+    pub(crate) fn new(last: PacketId) -> Self {
+        Self { used: BTreeSet::new(), next: PacketId::MIN, last, next_beyond: last.next() }
     }
 
-    /// Takes an identifier that is not in use; `None` when all are.
+    /// Takes an identifier for a message; `None` when all of its range are in use.
     pub(crate) fn allocate(&mut self) -> Option<PacketId> {
+        let id = self.peek()?;
+        self.used.insert(id);
+        self.next = self.following(id);
+        Some(id)
+    }
+
+    /// Takes an identifier for another packet; `None` when all are in use.
+    pub(crate) fn allocate_for_request(&mut self) -> Option<PacketId> {
+        if let Some(id) = self.allocate() {
+            return Some(id);
+        }
         if self.used.len() == usize::from(PacketId::MAX.get()) {
             return None;
         }
-        let mut candidate = self.next;
-        while !self.used.insert(candidate) {
-            candidate = candidate.next();
+        let mut id = self.next_beyond;
+        while !self.used.insert(id) {
+            id = id.next();
         }
-        self.next = candidate.next();
-        Some(candidate)
+        self.next_beyond = id.next();
+        Some(id)
     }
 
-    /// The identifier that [`Self::allocate`] takes next; `None` when all are in use.
+    /// The identifier that [`Self::allocate`] takes next; `None` when all of its range are in use.
     pub(crate) fn peek(&self) -> Option<PacketId> {
-        self.unused().next()
+        let all = std::iter::successors(Some(self.next), |id| Some(self.following(*id)));
+        all.take(usize::from(self.last.get())).find(|id| !self.used.contains(id))
     }
 
-    /// Identifiers that are not in use, in the order in which they are taken; each once.
+    /// The identifiers that messages may take and that are not in use, ascending.
     pub(crate) fn unused(&self) -> impl Iterator<Item = PacketId> {
-        let all = std::iter::successors(Some(self.next), |id| Some(id.next())).take(usize::from(PacketId::MAX.get()));
-        all.filter(|id| !self.used.contains(id))
+        (1..=self.last.get()).filter_map(PacketId::new).filter(|id| !self.used.contains(id))
     }
 
     /// Releases an identifier. An unused one stays unused.
     pub(crate) fn release(&mut self, packet_id: PacketId) {
         self.used.remove(&packet_id);
+    }
+
+    fn following(&self, id: PacketId) -> PacketId {
+        if id < self.last { id.next() } else { PacketId::MIN }
     }
 }
 
@@ -58,7 +81,7 @@ mod tests {
 
     #[test]
     fn identifiers_rest_before_they_are_used_again() {
-        let mut ids = PacketIds::new();
+        let mut ids = PacketIds::new(PacketId::MAX);
         assert_eq!(ids.allocate(), Some(id(1)));
         ids.release(id(1));
         assert_eq!(ids.allocate(), Some(id(2)));
@@ -66,7 +89,7 @@ mod tests {
 
     #[test]
     fn used_identifiers_are_skipped_after_the_wrap() {
-        let mut ids = PacketIds::new();
+        let mut ids = PacketIds::new(PacketId::MAX);
         for number in 1..=u16::MAX {
             assert_eq!(ids.allocate(), Some(id(number)));
         }
@@ -76,5 +99,15 @@ mod tests {
         assert_eq!(ids.allocate(), Some(id(7)));
         assert_eq!(ids.allocate(), Some(id(9)));
         assert_eq!(ids.allocate(), None);
+    }
+
+    #[test]
+    fn messages_take_identifiers_of_a_small_range() {
+        let mut ids = PacketIds::new(id(2));
+        assert_eq!([ids.allocate(), ids.allocate(), ids.allocate()], [Some(id(1)), Some(id(2)), None]);
+        assert_eq!(ids.allocate_for_request(), Some(id(3)));
+        ids.release(id(1));
+        assert_eq!(ids.allocate_for_request(), Some(id(1)));
+        assert_eq!(ids.allocate_for_request(), Some(id(4)));
     }
 }

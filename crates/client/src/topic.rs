@@ -35,6 +35,12 @@ impl From<TopicName<'_>> for TopicNameBuf {
     }
 }
 
+impl From<TopicNameBuf> for String {
+    fn from(name: TopicNameBuf) -> Self {
+        name.0
+    }
+}
+
 impl std::fmt::Display for TopicNameBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -66,7 +72,12 @@ impl TopicFilterBuf {
     /// Whether messages on `topic` match the filter ([MQTT-4.7.2-1] included). A shared subscription matches the topics
     /// of its FILTER.
     pub fn matches(&self, topic: &TopicNameBuf) -> bool {
-        match (self.as_filter(), topic.as_name()) {
+        self.matches_text(topic.as_str())
+    }
+
+    /// The same for a text, which need not be a valid name: an invalid one matches nothing.
+    pub fn matches_text(&self, topic: &str) -> bool {
+        match (self.as_filter(), TopicName::new(topic)) {
             (Ok(filter), Ok(name)) => filter.matches(name),
             _ => false,
         }

@@ -113,13 +113,22 @@ fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
         }
     }
     next.given_up.retain(|name, life| seen.members.get(name).is_some_and(|member| member.life == *life));
+    let mut kind = kind_of(next, seen);
     for (name, member) in &seen.members {
-        // One that had nothing to do with the table before has served nothing.
+        // A node that was not in the table has served nothing.
         let is_new = !before.contains_key(name) && next.given_up.get(name) != Some(&member.life);
-        if is_new && seen.present(name).is_some_and(|advert| !advert.leaving) {
+        let Some(advert) = seen.present(name).filter(|advert| is_new && !advert.leaving) else { continue };
+        if *kind.get_or_insert(advert.orchestrator) == advert.orchestrator {
             next.lives.insert(name.clone(), member.life);
         }
     }
+}
+
+/// Whether the members are orchestrators; `None` while no member has an advert. All members are, or none is: messages of
+/// orchestrators cross by brokers, messages of other nodes by links.
+fn kind_of(table: &Table, seen: &Seen) -> Option<bool> {
+    let is_member = |(name, advert): &(&String, &Advert)| table.lives.get(*name) == Some(&advert.life);
+    seen.adverts.iter().find(is_member).map(|(_, advert)| advert.orchestrator)
 }
 
 /// A move ends when one of its nodes is another than at its beginning, or cannot go on.

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod command;
+#[cfg_attr(not(feature = "convert"), path = "convert_absent.rs")]
 pub mod convert;
 mod loading;
 

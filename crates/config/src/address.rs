@@ -2,6 +2,7 @@
 
 use tidegate_node::{AddressError, HostPort, ListenAddress};
 
+use super::Config;
 use super::value::{Kind, Problem, Raw, Value, quote};
 
 /// Longest path of a Unix socket, bytes: what `sockaddr_un` holds on Linux, less the closing zero.
@@ -100,6 +101,23 @@ pub enum AdminAddress {
     Off,
     /// Here.
     At(HostPort),
+}
+
+impl AdminAddress {
+    /// The default: an address of this machine, or none in a program without the feature `admin`.
+    pub(crate) fn of_this_program() -> Self {
+        if cfg!(feature = "admin") { Self::At(loopback(18083)) } else { Self::Off }
+    }
+}
+
+impl Config {
+    /// Where the admin listener is; nowhere in a program without the feature `admin`.
+    pub fn admin_address(&self) -> Option<&HostPort> {
+        match &self.admin.address {
+            AdminAddress::At(at) if cfg!(feature = "admin") => Some(at),
+            _ => None,
+        }
+    }
 }
 
 impl Value for AdminAddress {

@@ -19,6 +19,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
         let text = format!("there are {} listeners; a broker has at most {MAX_LISTENERS}", config.listeners.len());
         findings.push(Problem::new(text), listener_source(config, MAX_LISTENERS, "address"));
     }
+    crate::feature::check(config, findings);
     for index in 0..config.listeners.len() {
         check_unique(config, index, findings);
         check_listener_is_safe(config, index, findings);

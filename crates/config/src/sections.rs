@@ -283,7 +283,7 @@ section! {
     "admin" => Admin, ADMIN {
         /// Where it listens, or `"off"`. When the default address is taken the broker starts without it and says so;
         /// when an address that was asked for is taken, the broker does not start.
-        address: AdminAddress = AdminAddress::At(loopback(18083)), in Kind::AdminAddress, flag "--admin";
+        address: AdminAddress = AdminAddress::of_this_program(), in Kind::AdminAddress, flag "--admin";
         /// File with the token that the API asks for: one word of at least 16 characters. Without it the API answers
         /// every program on this machine, and nobody where others reach the address. Health needs no token, and metrics
         /// only where others than this machine reach the address.

@@ -4,6 +4,7 @@
 //! A [`Server`] answers on a thread of its own, over UDP and TCP. Its [`Zone`] is the handle by which a manager says
 //! which [`Endpoint`]s there are; the next query sees the change. Each answer holds one address, chosen by a [`Policy`]
 //! among the healthy ones. It asks no other server and answers for no other zone.
+//! An [`Updater`] keeps the same names at another server, which outlives this process.
 //!
 //! | name | records |
 //! | --- | --- |
@@ -27,6 +28,7 @@ mod places;
 mod policy;
 mod server;
 mod settings;
+mod update;
 mod wire;
 mod zone;
 
@@ -38,4 +40,5 @@ pub use places::{Database, Places, PlacesError, Table};
 pub use policy::{Policy, UnknownPolicy};
 pub use server::{Server, StartError};
 pub use settings::{Limits, NameServer, NoneHealthy, Settings, Ttl, ZoneName};
+pub use update::{KeyError, UpdateCounters, UpdateError, UpdateKey, UpdateSettings, Updater};
 pub use zone::{Zone, ZoneError};

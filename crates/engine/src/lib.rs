@@ -65,7 +65,7 @@
 //! let key = engine.open_connection(now, ListenerId(0)).expect("no limit is reached");
 //! // CONNECT of MQTT 3.1.1, clean session, client id "a".
 //! engine.handle_input(now, key, b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
-//! assert_eq!(engine.pop_dirty(), Some(key));
+//! assert_eq!(engine.outputs().pop_dirty(), Some(key));
 //! let output = engine.output(key).expect("an answer");
 //! let mut slices = [std::io::IoSlice::new(&[])];
 //! output.slices(&mut slices);
@@ -142,7 +142,7 @@ pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place, PrincipalId,
     ShardId, TenantId, partition_of,
 };
-pub use image::forwarding::Behind;
+pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use limits::usage::Usage;

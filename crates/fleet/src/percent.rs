@@ -16,6 +16,21 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
+/// Text with its escapes resolved; `None` for a damaged escape, or bytes that are not UTF-8.
+pub(crate) fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            bytes.push(digit(rest.next())? << 4 | digit(rest.next())?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,5 +39,7 @@ mod tests {
     fn what_means_something_in_an_address_is_escaped() {
         assert_eq!(escape("a-Z_0.~"), "a-Z_0.~");
         assert_eq!(escape("p@ss:w/\u{e4}%"), "p%40ss%3Aw%2F%C3%A4%25");
+        assert_eq!(unescape("p%40ss%3Aw%2F%C3%a4%25").as_deref(), Some("p@ss:w/\u{e4}%"));
+        assert_eq!((unescape("%4"), unescape("%x0"), unescape("%ff")), (None, None, None));
     }
 }

@@ -40,7 +40,7 @@ pub use log::{LogSettings, MAX_PIPELINE_NAME};
 #[cfg(feature = "pipelines")]
 pub use message::{Message, ORIGIN_PROPERTY, Origin};
 #[cfg(feature = "pipelines")]
-pub use record::Record;
+pub use record::{Content, Record, WholeMessage};
 #[cfg(feature = "pipelines")]
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 #[cfg(feature = "pipelines")]
@@ -50,7 +50,10 @@ pub use sinks::{
     SinkKind, SinkSettings, SqliteSettings, read_history,
 };
 #[cfg(feature = "pipelines")]
-pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};
+pub use sources::{
+    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings,
+    Wake,
+};
 #[cfg(feature = "pipelines")]
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 #[cfg(feature = "pipelines")]

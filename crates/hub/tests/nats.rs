@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use server::Nats;
-use tidegate_hub::{Batching, FileSinks, NatsSettings, Place, Record, Sink, SinkError, SinkKind, SinkSettings};
+use tidegate_hub::{
+    Batching, Content, FileSinks, NatsSettings, Place, Record, Sink, SinkError, SinkKind, SinkSettings,
+};
 
 fn sink(url: String) -> Box<dyn Sink> {
     sink_of(url, Place { pipeline: "hot", ..Place::default() })
@@ -28,8 +30,8 @@ fn sink_of(url: String, place: Place<'_>) -> Box<dyn Sink> {
 }
 
 fn record(id: u64) -> Arc<Record> {
-    let fields = vec![("n".to_owned(), json!(id))];
-    Arc::new(Record { id: id.to_string(), topic: format!("plant/{id}/temp"), fields, ..Record::default() })
+    let content = Content::Row(vec![("n".to_owned(), json!(id))]);
+    Arc::new(Record { id: id.to_string(), topic: format!("plant/{id}/temp"), content, ..Record::default() })
 }
 
 /// The content of the stream: subjects and payloads.
@@ -75,7 +77,7 @@ fn two_pipelines_and_dead_letters_share_a_stream() {
 #[test]
 fn a_record_that_is_too_large_is_refused_by_the_server() {
     let nats = Nats::start();
-    let large = Record { topic: "t".into(), original: Some(vec![0; 2 << 20]), ..Record::default() };
+    let large = Record { topic: "t".into(), content: Content::Logged(vec![0; 2 << 20]), ..Record::default() };
     let outcome = sink(nats.address()).write(&[Arc::new(large)]);
     assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
 }

@@ -32,6 +32,7 @@ impl Clock {
     }
 
     /// A moment as a deadline: never earlier than it is.
+    #[cfg(feature = "quic")]
     pub(crate) fn at(self, moment: Instant) -> Millis {
         let nanoseconds = moment.saturating_duration_since(self.start).as_nanos();
         Millis(u64::try_from(nanoseconds.div_ceil(1_000_000)).unwrap_or(u64::MAX))

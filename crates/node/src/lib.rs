@@ -38,6 +38,10 @@ mod node;
 mod observer;
 mod orchestrator_moves;
 pub mod proxy_protocol;
+#[cfg(feature = "quic")]
+mod quic;
+#[cfg(not(feature = "quic"))]
+#[path = "quic_absent.rs"]
 mod quic;
 mod relay;
 mod report;

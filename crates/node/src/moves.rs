@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Behind, Engine, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions, Settling,
-    ShardId, Snapshot,
+    Behind, Engine, Forwarded, ImageError, Now, OrchestratorMoves, Owed, PartitionId, PartitionImage, Partitions,
+    Settling, ShardId, Snapshot,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
@@ -85,9 +85,13 @@ pub(crate) enum MoveOrder {
 /// A step of forwarding brokers' messages for partitions that have moved.
 #[derive(Debug)]
 pub(crate) enum PieceOrder {
-    TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Vec<u8>>> },
-    EndForwarding { transfer: u64, done: Sender<()> },
-    TakePiece { transfer: u64, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
+    TakeForwarded { transfer: u64, served_there: bool, answer: Sender<Option<Forwarded>> },
+    ResumeForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
+    ReturnForwarded { transfer: u64, partitions: Partitions, answer: Sender<Result<Vec<u8>, ImageError>> },
+    ConfirmForwarded { transfer: u64, messages: usize },
+    EndForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
+    TakePiece { transfer: u64, partitions: Partitions, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
+    ResumeAwaiting { transfer: u64, partitions: Partitions, done: Sender<()> },
 }
 
 /// An answer that waits until earlier writes are committed.
@@ -430,12 +434,25 @@ impl PieceOrder {
                 }
                 let _ = answer.send(moves.take_forwarded(transfer));
             }
-            Self::EndForwarding { transfer, done } => {
-                moves.end_forwarding(transfer);
+            Self::ResumeForwarding { transfer, partitions, done } => {
+                moves.begin_forwarding(transfer, partitions);
                 let _ = done.send(());
             }
-            Self::TakePiece { transfer, piece, behind, answer } => {
-                let taken = moves.take_piece(now, transfer, &piece, behind);
+            Self::ReturnForwarded { transfer, partitions, answer } => {
+                let returned = moves.return_forwarded(now, transfer, partitions);
+                shard.answer_committed(answer, returned);
+            }
+            Self::ConfirmForwarded { transfer, messages } => moves.confirm_forwarded(now, transfer, messages),
+            Self::EndForwarding { transfer, partitions, done } => {
+                moves.end_forwarding(now, transfer, partitions);
+                let _ = done.send(());
+            }
+            Self::ResumeAwaiting { transfer, partitions, done } => {
+                moves.resume_awaiting(transfer, partitions);
+                let _ = done.send(());
+            }
+            Self::TakePiece { transfer, partitions, piece, behind, answer } => {
+                let taken = moves.take_piece(now, transfer, partitions, &piece, behind);
                 shard.answer_committed(answer, taken);
             }
         }

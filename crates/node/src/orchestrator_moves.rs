@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    AdoptError, Behind, Brought, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
+    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
@@ -44,33 +44,90 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// The messages that brokers have delivered for the partitions of a move since the last piece; `None` if there are
-    /// none. `served_there` says that the new home serves the partitions.
+    /// none. The brokers keep them until [`OrchestratorMoves::confirm_forwarded`]. `served_there` says that the new home serves the partitions.
     ///
     /// # Errors
     /// When the shard does not answer.
-    pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Vec<u8>>, NoAnswer> {
+    pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Forwarded>, NoAnswer> {
         self.node
             .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
     }
 
-    /// Ends the collection of messages for a move.
+    /// The new homes have stored so many messages of a move: they are acknowledged to the brokers.
+    pub fn confirm_forwarded(&self, transfer: u64, messages: usize) {
+        let order = PieceOrder::ConfirmForwarded { transfer, messages };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Move(MoveOrder::Piece(order))));
+    }
+
+    /// Begins to collect the messages that brokers deliver for partitions that left in an earlier life of this process.
+    /// Before the brokers are connected to.
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn end_forwarding(&self, transfer: u64) -> Result<(), NoAnswer> {
-        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, done })).map(drop)
+    pub fn resume_forwarding(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::ResumeForwarding { transfer, partitions, done })).map(drop)
     }
 
-    /// Delivers a piece of messages that the old home has forwarded, and the messages that were kept back here unless
+    /// Partitions of a move are served here again: delivers the messages `taken` by
+    /// [`OrchestratorMoves::take_forwarded`] that no other member has confirmed, and those collected since. They are
+    /// collected no longer.
+    ///
+    /// # Errors
+    /// When messages cannot be read, or a shard does not answer.
+    pub fn return_forwarded(&self, transfer: u64, partitions: Partitions, taken: &[u8]) -> Result<(), MoveError> {
+        if !taken.is_empty() {
+            for shard in self.node.shard_ids() {
+                let rest: Arc<[u8]> = taken.into();
+                self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+            }
+        }
+        let order = |answer| MoveOrder::Piece(PieceOrder::ReturnForwarded { transfer, partitions, answer });
+        let collected = self.node.on(UPLINK_SHARD, order)??;
+        self.deliver_on_other_shards(partitions, &collected)?;
+        Ok(self.end_forwarding(transfer, partitions)?)
+    }
+
+    /// Ends the collection of messages for these partitions of a move.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn end_forwarding(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, partitions, done })).map(drop)
+    }
+
+    /// Delivers a piece of messages that the old home has forwarded for these partitions, and the messages that were kept back here unless
     /// more pieces come before them. Returns when they are in the store.
     ///
     /// # Errors
     /// When the piece cannot be read, or a shard does not answer.
-    pub fn take_piece(&self, transfer: u64, piece: &[u8], behind: Behind) -> Result<(), MoveError> {
+    pub fn take_piece(
+        &self,
+        transfer: u64,
+        partitions: Partitions,
+        piece: &[u8],
+        behind: Behind,
+    ) -> Result<(), MoveError> {
         let piece: Arc<[u8]> = piece.into();
-        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, piece, behind, answer });
+        let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, partitions, piece, behind, answer });
         let (partitions, rest) = self.node.on(UPLINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &rest)
+    }
+
+    /// Delivers the messages that were kept back for a transfer. `behind` says whether pieces still come.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn deliver_kept_back(&self, transfer: u64, behind: Behind) -> Result<(), MoveError> {
+        self.take_piece(transfer, Partitions::NONE, &[], behind)
+    }
+
+    /// Begins to take pieces for partitions that came in an earlier life of this process, or whose earlier new home has
+    /// died. No messages are kept back.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.node.on(UPLINK_SHARD, |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done }))
     }
 
     /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
@@ -117,6 +174,11 @@ impl<'n> OrchestratorMoves<'n> {
     /// When an image is refused, or a shard does not answer.
     pub fn arrive(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
         self.node.take_in(images, Collecting::InPieces(transfer))
+    }
+
+    /// Whether a broker of this name is in the fleet.
+    pub fn has_broker(&self, name: &str) -> bool {
+        self.node.brokers().list().iter().any(|known| known.broker.name == name)
     }
 
     /// Connects to a broker with the session of the dead orchestrator `of`, so that the pending messages of both are

@@ -6,7 +6,8 @@
 //! recovers as after a crash.
 //!
 //! Only work inside [`contain`] may panic without ending the process: isolated work on external input, whose caller can
-//! continue without its result. `clippy.toml` forbids all other ways to catch panics.
+//! continue without its result. `clippy.toml` forbids all other ways to catch panics. A lean program is built with
+//! `panic = "abort"` and contains nothing: there every panic ends the process in the same way.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,6 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Exit code of a process that a panic has ended, as for any panic in Rust.
 pub const EXIT_CODE: i32 = 101;
+
+/// Whether panics unwind. Where they abort, as in lean programs, none can be contained: each ends the process.
+const UNWINDS: bool = cfg!(panic = "unwind");
 
 /// Characters of a panic's message that are reported. Some messages repeat the offending input.
 const SAID_CHARS: usize = 1_000;
@@ -48,7 +52,7 @@ impl Panic {
             place: info.location().map(ToString::to_string).unwrap_or_default(),
             said: text_of(info.payload()),
             // A thread whose locals are destroyed contains no panic.
-            contained: CONTAINED.try_with(|depth| depth.get() > 0).unwrap_or_default(),
+            contained: UNWINDS && CONTAINED.try_with(|depth| depth.get() > 0).unwrap_or_default(),
         }
     }
 }

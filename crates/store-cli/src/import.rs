@@ -1,23 +1,14 @@
 //! `tidegate store import`.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _, stdin};
+use std::io::{BufRead, BufReader, stdin};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use tidegate_engine::{Millis, Now};
-use tidegate_mosquitto_db::{Entries, entries, read};
 use tidegate_store::inspect::{Completeness, import_into};
 
 use tidegate_terminal::{Exit, complain, report};
 
 /// Bytes read from standard input at once.
 const BUFFER: usize = 256 * 1024;
-/// Longest `mosquitto.db` that is read: it is held in memory.
-const MAX_DATABASE: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Takes in an export of ours from standard input.
 pub(crate) fn run(directory: &Path, incomplete: bool) -> Exit {
@@ -25,37 +16,8 @@ pub(crate) fn run(directory: &Path, incomplete: bool) -> Exit {
     import(directory, &mut BufReader::with_capacity(BUFFER, stdin().lock()), completeness)
 }
 
-/// Takes in the state of a Mosquitto.
-pub(crate) fn run_mosquitto(directory: &Path, file: &Path) -> Exit {
-    let bytes = match read_database(file) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            report(&format_args!("cannot read {}: {error}", file.display()));
-            return Exit::Failure;
-        }
-    };
-    let database = match read(&bytes) {
-        Ok(database) => database,
-        Err(error) => {
-            report(&format_args!("{}: {error}", file.display()));
-            return Exit::Usage;
-        }
-    };
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let made = entries(&database, Now { monotonic: Millis(0), unix });
-    let done = import(directory, &mut lines(&made).as_bytes(), Completeness::AsItIs);
-    if done != Exit::Ok {
-        return done;
-    }
-    let Entries { sessions, subscriptions, retained, .. } = made;
-    complain(format_args!("{sessions} sessions, {subscriptions} subscriptions, {retained} retained messages\n"));
-    for left_out in &made.left_out {
-        complain(format_args!("left out: {left_out}\n"));
-    }
-    if made.left_out.is_empty() { Exit::Ok } else { Exit::LeftOut }
-}
-
-fn import(directory: &Path, input: &mut dyn BufRead, completeness: Completeness) -> Exit {
+/// Makes a data directory of an export.
+pub(crate) fn import(directory: &Path, input: &mut dyn BufRead, completeness: Completeness) -> Exit {
     match import_into(directory, input, completeness) {
         Ok(done) => {
             complain(format_args!("{} entries\n", done.entries));
@@ -66,27 +28,4 @@ fn import(directory: &Path, input: &mut dyn BufRead, completeness: Completeness)
             Exit::Failure
         }
     }
-}
-
-fn read_database(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut file = File::open(path)?.take(MAX_DATABASE + 1);
-    file.read_to_end(&mut bytes)?;
-    if file.limit() == 0 {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {MAX_DATABASE} bytes")));
-    }
-    Ok(bytes)
-}
-
-/// Entries as an export has them.
-fn lines(made: &Entries) -> String {
-    let mut lines = String::new();
-    for (key, value) in &made.entries {
-        lines.push_str("{\"key\":\"");
-        for byte in key {
-            let _ = write!(lines, "{byte:02x}");
-        }
-        let _ = writeln!(lines, "\",\"value\":\"{}\"}}", STANDARD.encode(value));
-    }
-    lines
 }

@@ -4,6 +4,8 @@ mod backup;
 mod check;
 mod export;
 mod import;
+#[cfg(feature = "convert")]
+mod import_mosquitto;
 mod stats;
 
 use std::path::Path;
@@ -97,9 +99,19 @@ pub fn run(command: &StoreCommand) -> Exit {
         StoreCommand::Export { directory, salvage } => {
             with_disk(directory, |disk| export::run(&disk, directory, *salvage))
         }
-        StoreCommand::Import { directory, mosquitto: Some(file), .. } => import::run_mosquitto(directory, file),
+        StoreCommand::Import { directory, mosquitto: Some(file), .. } => run_mosquitto(directory, file),
         StoreCommand::Import { directory, incomplete, .. } => import::run(directory, *incomplete),
     }
+}
+
+#[cfg(feature = "convert")]
+fn run_mosquitto(directory: &Path, file: &Path) -> Exit {
+    import_mosquitto::run(directory, file)
+}
+
+#[cfg(not(feature = "convert"))]
+fn run_mosquitto(_: &Path, _: &Path) -> Exit {
+    tidegate_terminal::refuse_left_out("tidegate store import --mosquitto", "convert")
 }
 
 fn with_disk(directory: &Path, work: impl FnOnce(Arc<dyn Disk>) -> Exit) -> Exit {

@@ -37,6 +37,15 @@ pub fn report(error: &dyn Display) {
     complain(format_args!("error: {error}\n"));
 }
 
+/// Refuses a command that needs a feature of Cargo which this program was built without.
+pub fn refuse_left_out(command: &str, feature: &str) -> Exit {
+    report(&format_args!(
+        "`{command}` needs the feature `{feature}`, and this program was built without it; take the full program, or build \
+         this one with `--features {feature}`"
+    ));
+    Exit::Usage
+}
+
 /// Writes to standard error. A failure is ignored: no other channel is left to report it.
 pub fn complain(text: impl Display) {
     let _ = write!(io::stderr().lock(), "{text}");

@@ -1,12 +1,16 @@
 //! The command line.
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use tidegate_admin_cli::{ban, clients, drain, kick, meter, why};
+#[cfg(feature = "admin")]
+pub(crate) use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
 #[cfg(feature = "pipelines")]
 pub(crate) use tidegate_connectors::command as hub;
 #[cfg(feature = "fleet")]
 pub(crate) use tidegate_fleet_cli::{dns, fleet, manager, up};
-use tidegate_mqtt_cli::{publish, request, subscribe};
+#[cfg(feature = "mobile")]
+pub(crate) use tidegate_gateway::command as core;
+#[cfg(feature = "clients")]
+pub(crate) use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
 
 use tidegate_access_cli::{acl, cert, key, passwd};
@@ -15,12 +19,18 @@ use tidegate_config_cli::command::ConfigCommand;
 
 #[cfg(feature = "lab")]
 pub(crate) use crate::commands::lab;
+#[cfg(not(feature = "mobile"))]
+pub(crate) use crate::commands::left_out::core;
 #[cfg(not(feature = "pipelines"))]
 pub(crate) use crate::commands::left_out::hub;
 #[cfg(not(feature = "lab"))]
 pub(crate) use crate::commands::left_out::lab;
+#[cfg(not(feature = "admin"))]
+pub(crate) use crate::commands::left_out::{ban, clients, drain, kick, meter, reload, why};
 #[cfg(not(feature = "fleet"))]
 pub(crate) use crate::commands::left_out::{dns, fleet, manager, up};
+#[cfg(not(feature = "clients"))]
+pub(crate) use crate::commands::left_out::{publish, request, subscribe};
 use crate::commands::orchestrator;
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -81,7 +91,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Have a running broker read its configuration anew: exit code 0 when it is in force, 1 when it was refused
-    Reload(tidegate_admin_cli::reload::Args),
+    Reload(reload::Args),
     /// Ask the access rules
     #[command(subcommand)]
     Acl(acl::AclCommand),
@@ -91,7 +101,7 @@ pub(crate) enum Command {
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[cfg_attr(feature = "fleet", command(subcommand))]
     Fleet(fleet::FleetCommand),
-    Core(Box<tidegate_gateway::command::Args>),
+    Core(Box<core::Args>),
     Hub(Box<hub::Args>),
     Lab(lab::Args),
     Up(Box<up::Args>),

@@ -6,6 +6,7 @@
 mod cli;
 mod commands;
 mod durable;
+#[cfg_attr(not(feature = "cluster"), path = "mirror_absent.rs")]
 mod mirror;
 mod observer;
 

@@ -14,6 +14,7 @@ pub(crate) use retained::RetainedOperation;
 pub(crate) use trace::Trace;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 
 use tidegate_mqtt::QoS;
 
@@ -107,8 +108,9 @@ pub(crate) struct Ledger {
     lost: HashSet<(u16, MessageId)>,
     /// Whether order is promised: not where topics go from one broker of a fleet to another.
     pub(crate) keeps_order: bool,
-    /// Whether a message of QoS 2 comes once: not where the process of a bridge was killed with messages under way.
-    pub(crate) keeps_once: bool,
+    /// Per publisher, the numbers of QoS 2 messages that may come again: they were under way when the process of a bridge
+    /// ended.
+    repeatable: Vec<Range<u32>>,
     pub(crate) findings: Findings,
     pub(crate) trace: Trace,
 }
@@ -148,7 +150,7 @@ impl Ledger {
             backlog: HashMap::new(),
             lost: HashSet::new(),
             keeps_order: true,
-            keeps_once: true,
+            repeatable: vec![0..0; publishers],
             findings: Findings::default(),
             trace: Trace::default(),
         }
@@ -283,7 +285,9 @@ impl Ledger {
             // A publisher's messages that are settled have left the books; their QoS is that of their topic.
             let exactly_once = qos.map_or_else(|| self.is_exactly_once(topic), |qos| qos == QoS::ExactlyOnce);
             let kind = self.topics.kind(topic);
-            if exactly_once && granted == QoS::ExactlyOnce && (self.keeps_once || kind == Kind::Will) {
+            let may_repeat = kind != Kind::Will
+                && self.repeatable.get(usize::from(id.publisher)).is_some_and(|range| range.contains(&id.number));
+            if exactly_once && granted == QoS::ExactlyOnce && !may_repeat {
                 let finding = match kind {
                     Kind::Will => Finding::WillTwice,
                     Kind::Shared => Finding::GroupTwice,
@@ -313,6 +317,18 @@ impl Ledger {
                 self.findings.totals.reordered += 1;
             }
         }
+    }
+
+    /// The process of a bridge has ended: the messages sent since the accounts were settled last may come again.
+    pub(crate) fn allow_repeats(&mut self) {
+        for (range, track) in self.repeatable.iter_mut().zip(&self.tracks) {
+            *range = track.first..track.first + track.entries.len() as u32;
+        }
+    }
+
+    /// The messages that were allowed to come again have had their time.
+    pub(crate) fn forbid_repeats(&mut self) {
+        self.repeatable.fill(0..0);
     }
 
     fn is_exactly_once(&self, topic: u32) -> bool {

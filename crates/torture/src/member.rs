@@ -46,9 +46,9 @@ impl Member {
         Ok(Self { name, recipe, running, back_at, is_frozen: false, is_asked: false, gave_up: 0, short_lives: 0, ends })
     }
 
-    /// True if it is started and not frozen.
+    /// True if it is started, not frozen, and was not asked to end.
     pub(crate) fn is_running(&self) -> bool {
-        self.running.is_some() && !self.is_frozen
+        self.running.is_some() && !self.is_frozen && !self.is_asked
     }
 
     /// Starts it, or lets it continue, when it is due.
@@ -163,6 +163,25 @@ mod tests {
         assert!(said.contains("exit status: 3") && said.contains("the port is taken"), "{said}");
         member.tend(member.back_at).unwrap();
         assert!(member.running.is_some());
+        drop(member);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_member_that_was_asked_to_end_is_not_running() {
+        let folder = std::env::temp_dir().join(format!("tidegate-torture-asked-{}", std::process::id()));
+        let mut member = Member::new("node".to_owned(), "sleep 60".to_owned(), 1, folder.join("data")).unwrap();
+        let begun = Instant::now();
+        member.tend(begun).unwrap();
+        assert!(member.is_running());
+        member.stop(begun).unwrap();
+        assert!(!member.is_running(), "it may take its time");
+        while member.running.is_some() {
+            member.tend(begun - Duration::from_secs(1)).unwrap();
+            std::thread::yield_now();
+        }
+        member.tend(begun).unwrap();
+        assert!(member.is_running());
         drop(member);
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -199,6 +199,7 @@ impl Client {
         self.releases.answered(packet.packet_id, end);
         self.releases.written(now, self.output.written(), self.options.release_timeout);
         if self.inherited.as_mut().is_some_and(|inherited| inherited.answered(packet.packet_id)) {
+            self.inherited.take_if(|inherited| inherited.is_over());
             self.send_waiting(now);
             return Ok(());
         }

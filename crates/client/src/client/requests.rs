@@ -93,7 +93,7 @@ impl Client {
         filters: usize,
         encode: impl FnOnce(PacketId, &mut Vec<u8>) -> Result<(), EncodeError>,
     ) -> Result<RequestToken, RequestError> {
-        let packet_id = self.packet_ids.allocate().ok_or(RequestError::NoPacketId)?;
+        let packet_id = self.packet_ids.allocate_for_request().ok_or(RequestError::NoPacketId)?;
         if let Err(error) = self.send(now, |out| encode(packet_id, out)) {
             self.packet_ids.release(packet_id);
             return Err(error.into());

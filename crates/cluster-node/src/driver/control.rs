@@ -401,7 +401,7 @@ impl Control {
             steps,
             told,
             life,
-            memory: Memory { life: Some(life), holdings, arrived, table: Some(self.known.clone()) },
+            memory: Memory { life: Some(life), holdings, arrived, table: Some(self.known.clone()), ..Memory::default() },
             restoring: restoring.collect(),
             held: those(&moving),
             served: those(&|partition| self.follower.serves(partition)),

@@ -95,6 +95,8 @@ pub(super) enum PartitionMoveError {
     NotRead,
     #[error("not all nodes have reached the new home in time")]
     NotCut,
+    #[error("their last home still forwards messages for them; they move later")]
+    StillForwarded,
     #[error("the parcel does not have the expected partitions")]
     OtherPartitions,
     #[error("partition {partition}: {before:?} was owed before, {after} after")]

@@ -6,6 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_cluster::Table;
 use tidegate_mirror::MirrorDisk;
@@ -27,8 +29,26 @@ pub(super) struct Memory {
     pub(super) holdings: BTreeMap<u16, u64>,
     /// The partitions that are in the store as they have come by a move whose end this node has not seen, and by which.
     pub(super) arrived: BTreeMap<u16, u64>,
+    /// The partitions for which messages of brokers are forwarded to other members, by their moves.
+    pub(super) passing: BTreeMap<u64, Vec<u16>>,
+    /// The connections of dead orchestrators to brokers that are worked off.
+    pub(super) adopted: Vec<RememberedBroker>,
     /// The newest table that this node knows: where the bus loses it, the cluster continues from there.
     pub(super) table: Option<Table>,
+}
+
+/// A connection of a dead orchestrator to a broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RememberedBroker {
+    /// The dead orchestrator.
+    pub(super) of: String,
+    pub(super) broker: String,
+    /// The partitions that were taken over here.
+    pub(super) here: Vec<u16>,
+    /// The partitions whose sessions have the messages that the dead one had taken.
+    pub(super) held: Vec<u16>,
+    /// The partitions whose sessions may not have them.
+    pub(super) left: Vec<u16>,
 }
 
 fn pairs(map: &BTreeMap<u16, u64>) -> Vec<[u64; 2]> {
@@ -40,10 +60,23 @@ fn read_pairs(value: &Value) -> Option<BTreeMap<u16, u64>> {
     value.as_array()?.iter().map(pair).collect()
 }
 
+/// A value that earlier versions do not have.
+fn read_or_none<T: Default + DeserializeOwned>(value: Option<&Value>) -> Option<T> {
+    value.map_or_else(|| Some(T::default()), |value| serde_json::from_value(value.clone()).ok())
+}
+
 impl Memory {
     fn to_json(&self) -> Value {
         let (holdings, arrived) = (pairs(&self.holdings), pairs(&self.arrived));
-        json!({ "version": VERSION, "life": self.life, "holdings": holdings, "arrived": arrived, "table": self.table })
+        json!({
+            "version": VERSION,
+            "life": self.life,
+            "holdings": holdings,
+            "arrived": arrived,
+            "passing": self.passing,
+            "adopted": self.adopted,
+            "table": self.table,
+        })
     }
 
     fn from_json(value: &Value) -> Option<Self> {
@@ -54,7 +87,9 @@ impl Memory {
         // Earlier ones do not have it.
         let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read_pairs)?;
         let table = value.get("table").and_then(|table| serde_json::from_value(table.clone()).ok());
-        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings, arrived, table })
+        let passing = read_or_none(value.get("passing"))?;
+        let adopted = read_or_none(value.get("adopted"))?;
+        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings, arrived, passing, adopted, table })
     }
 }
 
@@ -116,6 +151,14 @@ mod tests {
             life: Some(u64::MAX),
             holdings: BTreeMap::from([(0, 7), (63, 1)]),
             arrived: BTreeMap::from([(5, 256)]),
+            passing: BTreeMap::from([(512, vec![1, 2])]),
+            adopted: vec![RememberedBroker {
+                of: "b".to_owned(),
+                broker: "10.0.0.1:1883".to_owned(),
+                here: vec![3],
+                held: vec![3, 4],
+                left: vec![1],
+            }],
             table: Some(table),
         };
         assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));

@@ -18,7 +18,7 @@ use tidegate_mirror::{MirrorError, fetch, log_of};
 use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, OrchestratorMoves, bans_of, images_of};
 use tidegate_store::{Durability, RealDisk, Store, keep_all};
 
-use super::memory::{Memory, MemoryFile};
+use super::memory::{Memory, MemoryFile, RememberedBroker};
 use super::work::{set_of, without_retained};
 
 /// How long the bus may refuse until it counts as having nothing.
@@ -34,6 +34,8 @@ pub(super) struct Task {
     pub(super) partitions: Wanted,
     /// The nodes of these, the same for all.
     pub(super) nodes: Vec<String>,
+    /// All partitions that nodes were given at the same moments as these, in the table that is known.
+    pub(super) together: BTreeSet<u16>,
     /// Nodes that are members again: their logs are in use.
     pub(super) living: BTreeSet<String>,
     /// When it was begun, and when it is tried next.
@@ -64,6 +66,10 @@ pub(super) struct Inherited {
     /// The partitions that were taken in, and all that it had.
     pub(super) partitions: Partitions,
     pub(super) had: Partitions,
+    /// The partitions that had left it, and for which it forwarded messages of its brokers.
+    pub(super) left: Partitions,
+    /// The connections of other dead orchestrators that it worked off.
+    pub(super) adopted: Vec<RememberedBroker>,
     /// The brokers whose sessions of it other members work off.
     pub(super) elsewhere: BTreeSet<String>,
     /// Its sessions at brokers that are worked off here.
@@ -168,7 +174,8 @@ impl Restorer {
         match self.restore_all(task, own, &mut restored) {
             Ok(()) => Ok(restored),
             Err(hindrance) => {
-                self.end_transfers(&restored);
+                let begun: Vec<u64> = restored.transfers.iter().map(|inherited| inherited.transfer).collect();
+                self.end_transfers(&begun);
                 Err(hindrance)
             }
         }
@@ -176,9 +183,9 @@ impl Restorer {
 
     /// Ends the transfers of a task that is not complete: the next attempt has transfers of its own, and messages that
     /// are kept back for these would wait for ever.
-    pub(super) fn end_transfers(&self, restored: &Restored) {
-        for Inherited { transfer, .. } in &restored.transfers {
-            if let Err(error) = OrchestratorMoves::of(&self.node).take_piece(*transfer, &[], Behind::Nothing) {
+    pub(super) fn end_transfers(&self, begun: &[u64]) {
+        for transfer in begun {
+            if let Err(error) = OrchestratorMoves::of(&self.node).deliver_kept_back(*transfer, Behind::Nothing) {
                 tracing::debug!(%error, "a transfer of a dead node's partitions had not begun");
             }
         }
@@ -210,7 +217,7 @@ impl Restorer {
             };
             let (there, rest) = missing.into_iter().partition(|partition| had(&place.memory, partition));
             missing = rest;
-            self.take(node, &place, &there, restored)?;
+            self.take(node, &place, (&there, &task.together), restored)?;
         }
         restored.lost = missing;
         Ok(())
@@ -243,7 +250,13 @@ impl Restorer {
     }
 
     /// Takes in a dead node's images of partitions.
-    fn take(&self, node: &str, place: &Place, partitions: &[u16], restored: &mut Restored) -> Result<(), Hindrance> {
+    fn take(
+        &self,
+        node: &str,
+        place: &Place,
+        (partitions, together): (&[u16], &BTreeSet<u16>),
+        restored: &mut Restored,
+    ) -> Result<(), Hindrance> {
         if partitions.is_empty() {
             return Ok(());
         }
@@ -251,14 +264,17 @@ impl Restorer {
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
         let (images, uplinks) = images.map_err(|error| lasting(&error))?;
         let is_here = |uplink: &UplinkImage| {
-            key_of_uplink(&place.memory, &uplink.broker).is_some_and(|partition| partitions.contains(&partition))
+            let key = key_of_uplink(&place.memory, together, &uplink.broker);
+            key.is_some_and(|partition| partitions.contains(&partition))
         };
         let (uplinks, others): (Vec<_>, Vec<_>) = uplinks.into_iter().partition(is_here);
         let elsewhere = others.into_iter().map(|uplink| uplink.broker).collect();
         let transfer = DEAD_TRANSFERS | self.transfers.fetch_add(1, Ordering::Relaxed);
-        let had = held_by(&place.memory).into_iter().map(PartitionId).collect();
+        let had: Partitions = held_by(&place.memory).into_iter().map(PartitionId).collect();
+        let left = place.memory.passing.values().fold(Partitions::NONE, |all, left| all.with(set_of(left)));
+        let (left, adopted) = (left.without(had), place.memory.adopted.clone());
         let (of, partitions) = (node.to_owned(), set_of(partitions));
-        restored.transfers.push(Inherited { transfer, of, partitions, had, elsewhere, uplinks });
+        restored.transfers.push(Inherited { transfer, of, partitions, had, left, adopted, elsewhere, uplinks });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
         let arrived = OrchestratorMoves::of(&self.node).arrive(images, transfer).map_err(|error| lasting(&error))?;
@@ -306,9 +322,12 @@ impl Restorer {
 }
 
 /// The partition of a dead node whose new home works off the connection to a broker: one for each broker, the same at all
-/// nodes.
-fn key_of_uplink(memory: &Memory, broker: &str) -> Option<u16> {
-    let had = held_by(memory);
+/// nodes. `together` are the partitions that the table has given to nodes at that death: a partition that the dead one had
+/// given away before is not among them.
+fn key_of_uplink(memory: &Memory, together: &BTreeSet<u16>, broker: &str) -> Option<u16> {
+    let all = held_by(memory);
+    let had: BTreeSet<u16> = all.intersection(together).copied().collect();
+    let had = if had.is_empty() { all } else { had };
     let at = usize::from(partition_of(TenantId::DEFAULT, broker).0).checked_rem(had.len())?;
     had.into_iter().nth(at)
 }
@@ -334,10 +353,11 @@ mod tests {
     #[test]
     fn each_broker_belongs_to_a_partition_of_the_dead_node() {
         let none = Memory::default();
-        assert_eq!(key_of_uplink(&none, "a"), None);
+        assert_eq!(key_of_uplink(&none, &BTreeSet::new(), "a"), None);
         let some = Memory { holdings: [(3, 1), (7, 1)].into(), arrived: [(9, 1)].into(), ..none };
         for broker in ["a", "b", "10.0.0.1:1883", "10.0.0.2:1883"] {
-            assert!([3, 7, 9].map(Some).contains(&key_of_uplink(&some, broker)), "{broker}");
+            assert!([3, 7, 9].map(Some).contains(&key_of_uplink(&some, &[3, 7, 9].into(), broker)), "{broker}");
+            assert_eq!(key_of_uplink(&some, &[5, 7].into(), broker), Some(7), "3 and 9 were given away before");
         }
     }
 

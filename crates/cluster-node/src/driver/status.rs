@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
 use super::work::inheriting::Inheriting;
-use super::work::passing::SharedReceiving;
+use super::work::receiving::SharedReceiving;
 
 use serde_json::{Value, json};
 use tidegate_administration::{ClusterPart, FORMER_LIFE, INHERITED, Part};
@@ -383,9 +383,9 @@ impl ClusterPart for ClusterApi {
             return self.0.inheriting.answer_former_life(from, question, epoch);
         }
         if question.first() == Some(&INHERITED) {
-            return self.0.inheriting.take(&self.0.node, from, question, served);
+            return self.0.inheriting.take(&self.0.node, &self.0.receiving, from, question, served);
         }
-        self.0.receiving.take(&self.0.node, from, question)
+        self.0.receiving.take(&self.0.node, &self.0.inheriting, from, question, served)
     }
 
     fn view(&self) -> Value {

@@ -2,10 +2,13 @@
 //! by others.
 
 mod adopting;
+mod asking;
 mod brokers;
 pub(super) mod inheriting;
 mod moves;
 pub(super) mod passing;
+mod pieces;
+pub(super) mod receiving;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -21,7 +24,7 @@ use tidegate_node::{NodeHandle, NodeName};
 use super::control::Event;
 use super::error::NodeError;
 use super::logs::Logs;
-use super::memory::{Memory, MemoryFile};
+use super::memory::{Memory, MemoryFile, RememberedBroker};
 use super::parts::Kind;
 use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
@@ -37,6 +40,8 @@ use passing::{Passing, next_piece};
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a table that is not in force everywhere is put in force again.
 const FORCE_PAUSE: Duration = Duration::from_millis(100);
+/// Pause before it is looked again whether messages of an old home that is gone are awaited.
+const GONE_PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -64,6 +69,15 @@ pub(super) struct TableWork {
     pub(super) served: Partitions,
 }
 
+impl TableWork {
+    /// The partitions that the table has given to nodes in tables of these epochs.
+    fn given_at(&self, epochs: &BTreeSet<u64>) -> BTreeSet<u16> {
+        let homes = self.memory.table.iter().flat_map(|table| (0..).zip(&table.homes));
+        let given = homes.filter(|(_, home)| home.as_ref().is_some_and(|home| epochs.contains(&home.since)));
+        given.map(|(partition, _)| partition).collect()
+    }
+}
+
 pub(super) fn begin(
     name: &NodeName,
     node: NodeHandle,
@@ -89,8 +103,9 @@ pub(super) fn begin(
         departing,
         passing: BTreeMap::new(),
         adopted: Vec::new(),
+        resuming: Vec::new(),
         receiving,
-        lives: Vec::new(),
+        lives: BTreeMap::new(),
         homes: Vec::new(),
         brokers: BrokersHeld::default(),
         restorer,
@@ -115,11 +130,13 @@ struct Worker {
     departing: BTreeMap<u64, Departing>,
     /// Partitions whose messages brokers still bring here, by move.
     passing: BTreeMap<u64, Passing>,
-    receiving: passing::SharedReceiving,
+    receiving: receiving::SharedReceiving,
     /// Connections of dead orchestrators to brokers that are worked off here.
     adopted: Vec<Adopted>,
-    /// The nodes of the last table.
-    lives: Vec<String>,
+    /// Those of the last life of this process, which are not worked off yet.
+    resuming: Vec<RememberedBroker>,
+    /// The lives of the nodes of the last table.
+    lives: BTreeMap<String, u64>,
     /// Whether brokers may be connected to.
     brokers: BrokersHeld,
     /// The other members that work partitions, by partition.
@@ -141,12 +158,14 @@ fn all() -> Partitions {
 
 impl Worker {
     fn run(mut self, inbox: &Receiver<Work>) {
+        self.resume();
         loop {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
             let wait =
                 wait.min(next_piece(&self.passing).unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let wait = wait.min(self.next_look_at_brokers().unwrap_or(IDLE));
+            let wait = wait.min(if self.receiving.awaits_gone() { GONE_PAUSE } else { IDLE });
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
                 // The partitions here belong to others now. The process is about to end for it, and says so.
@@ -161,6 +180,7 @@ impl Worker {
             self.send_rests();
             self.pass_pieces();
             self.work_off_adopted();
+            self.end_receiving_of_gone();
             self.release_brokers();
         }
     }
@@ -186,7 +206,9 @@ impl Worker {
         let (began, living) = (Instant::now(), work.told.names.iter().cloned().collect::<BTreeSet<_>>());
         for (nodes, partitions) in together {
             tracing::warn!(partitions = partitions.len(), ?nodes, "taking over the partitions of a dead node");
-            self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
+            let sinces: BTreeSet<u64> = partitions.values().map(|(since, _)| *since).collect();
+            let together = work.given_at(&sinces);
+            self.tasks.push_back(Task { partitions, nodes, together, living: living.clone(), began, due: began });
         }
         self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
         self.note_adopted_brokers();
@@ -197,7 +219,7 @@ impl Worker {
         let now = Instant::now();
         let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
         let Some(mut task) = self.tasks.remove(at) else { return };
-        self.forget_passed_to_dead();
+        self.end_passing_of(Restorer::set(&task));
         let own = self.saved.clone().unwrap_or_default();
         let restored = match self.restorer.restore(&task, &own) {
             Ok(restored) => restored,
@@ -213,23 +235,26 @@ impl Worker {
                 Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
             }
         };
-        let mut memory = own;
+        let Restored { sessions, messages, retained, bans, transfers, lost } = restored;
+        let begun: Vec<u64> = transfers.iter().map(|inherited| inherited.transfer).collect();
+        // A restart has to continue with the connections to brokers if it has the partitions.
+        self.adopt(transfers);
+        let mut memory = self.saved.clone().unwrap_or_default();
         let since: BTreeMap<u16, u64> =
             task.partitions.iter().map(|(partition, (since, _))| (*partition, *since)).collect();
         memory.holdings.extend(&since);
         self.remember(&memory);
-        if self.saved.as_ref() != Some(&memory) {
+        if self.saved.as_ref().map(|saved| &saved.holdings) != Some(&memory.holdings) {
             // No node may take it for restored before it is remembered.
-            self.restorer.end_transfers(&restored);
+            self.restorer.end_transfers(&begun);
+            self.adopted.retain(|adopted| !begun.contains(&adopted.transfer()));
             task.due = Instant::now() + RESTORE_PAUSE;
             return self.tasks.push_back(task);
         }
         let ms = u64::try_from(task.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let counters = &self.shared.counters;
-        counters.note_restored(task.partitions.len() - restored.lost.len(), restored.lost.len(), ms);
+        counters.note_restored(task.partitions.len() - lost.len(), lost.len(), ms);
         counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
-        let Restored { sessions, messages, retained, bans, transfers, lost } = restored;
-        self.adopt(transfers);
         self.note_adopted_brokers();
         let partitions = task.partitions.len();
         tracing::info!(
@@ -249,13 +274,9 @@ impl Worker {
 
     /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
-        self.lives.clone_from(&work.told.names);
+        let lives = work.memory.table.as_ref().map(|table| table.lives.clone()).unwrap_or_default();
+        self.lives = lives.into_iter().filter(|(name, _)| work.told.names.contains(name)).collect();
         self.homes = work.told.view.homes.to_vec();
-        for step in &work.steps {
-            if let Step::Expect { partitions, .. } = step {
-                self.end_passing_of(set_of(partitions));
-            }
-        }
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
                 let partitions = self.pass_on(set_of(partitions));
@@ -278,6 +299,10 @@ impl Worker {
                 return;
             }
             pause(FORCE_PAUSE);
+        }
+        self.end_passing_of(work.served);
+        if work.told.is_member {
+            self.resume_adopted();
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step
@@ -303,7 +328,32 @@ impl Worker {
         }
     }
 
+    /// Continues the work of the last life of this process. Before brokers are connected to.
+    fn resume(&mut self) {
+        if !self.shared.is_orchestrator {
+            return;
+        }
+        match self.memory.load() {
+            Ok(memory) => {
+                self.resume_passing(&memory.passing);
+                self.resuming = memory.adopted;
+                self.note_adopted_brokers();
+            }
+            Err(error) => self.complain(&error, "the work of the last life of this process is not continued"),
+        }
+    }
+
+    /// Remembers the forwarding and the connections of dead orchestrators as they are now.
+    fn remember_again(&mut self) {
+        if let Some(memory) = self.saved.clone() {
+            self.remember(&memory);
+        }
+    }
+
     fn remember(&mut self, memory: &Memory) {
+        let passing = self.passing.iter().map(|(id, passing)| (*id, passing.partitions()));
+        let passing = passing.map(|(id, partitions)| (id, partitions.iter().map(|it| it.0).collect())).collect();
+        let memory = &Memory { passing, adopted: self.adopted_to_remember(), ..memory.clone() };
         if self.saved.as_ref() == Some(memory) {
             return;
         }
@@ -341,7 +391,6 @@ impl Worker {
             }
             Step::Resume(partitions) => {
                 self.end_moves_of(set_of(partitions));
-                self.end_passing_of(set_of(partitions));
                 tracing::warn!(
                     partitions = partitions.len(),
                     "a move was called off; its partitions are served here on"

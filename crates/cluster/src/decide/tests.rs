@@ -130,3 +130,19 @@ fn a_move_ends_by_its_arrival_or_is_called_off() {
     let next = decide(&moving, &other).unwrap();
     assert_eq!((next.moves.len(), next.homes == moving.homes, next.lives["b"]), (0, true, 3));
 }
+
+#[test]
+fn nodes_and_orchestrators_never_share_a_table() {
+    let mut all = seen(&[("a", 1), ("b", 2), ("c", 3)]);
+    all.adverts.get_mut("b").unwrap().orchestrator = true;
+    let (first, _) = settle(Table::default(), &mut all);
+    assert_eq!(first.lives.keys().collect::<Vec<_>>(), ["a", "c"], "the kind of the first by name, at one moment");
+    all.adverts.get_mut("a").unwrap().orchestrator = true;
+    all.adverts.get_mut("c").unwrap().orchestrator = true;
+    let (second, _) = settle(Table::default(), &mut all);
+    assert_eq!(counts(&second).len(), 3);
+    all.adverts.insert("d".to_owned(), Advert { life: 4, ..Advert::default() });
+    all.members.insert("d".to_owned(), Sighting { life: 4, settled: true });
+    let (third, _) = settle(second, &mut all);
+    assert!(!third.lives.contains_key("d"), "the members are orchestrators");
+}

@@ -21,6 +21,7 @@ const MAX_SECTIONS: usize = 64;
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
     check_bus(findings, config);
+    check_transactions(findings, config);
     let mut names = BTreeSet::new();
     for (index, sink) in config.sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
@@ -60,6 +61,21 @@ fn check_bus(findings: &mut Findings, config: &Config) {
     }
 }
 
+/// Transactions of a sink have one process at a time.
+fn check_transactions(findings: &mut Findings, config: &Config) {
+    for (index, sink) in config.sinks.iter().enumerate().filter(|(_, sink)| sink.exactly_once) {
+        let problem = if sink.kind != SinkType::Kafka {
+            Problem::new("only a sink of kind \"kafka\" has transactions")
+        } else if config.hub.bus.is_some() && config.pipelines.iter().any(|pipeline| pipeline.uses(&sink.name)) {
+            Problem::new("processes on a bus share the pipelines, and transactions have one process")
+                .hint("leave out hub.bus, or exactly_once")
+        } else {
+            continue;
+        };
+        findings.push(problem, config.source(&KeyPath { section: "sink", index, key: "exactly_once" }).clone());
+    }
+}
+
 fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<(&'static str, Problem)> {
     let problem = if name.is_empty() {
         Problem::new(format!("a {section} without a name")).hint("give it one: name = \"archive\"")
@@ -94,6 +110,12 @@ fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
         SourceType::Http if source.listen.is_none() => missing("listen", "127.0.0.1:8090"),
         SourceType::Nats | SourceType::Jetstream if source.url.is_none() => missing("url", "nats://127.0.0.1:4222"),
         SourceType::Jetstream if source.stream.is_none() => missing("stream", "ORDERS"),
+        SourceType::Kafka if source.url.is_none() => missing("url", "kafka://127.0.0.1:9092"),
+        SourceType::Kafka if source.topic.is_empty() => missing("topic", "orders"),
+        SourceType::Kafka => {
+            let unusable = source.kafka(0).unusable();
+            found.extend(unusable.map(|(key, why)| (key, Problem::new(why))));
+        }
         _ => {}
     }
     let is_open = source.kind == SourceType::Http && source.token_file.is_none();
@@ -131,7 +153,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
-        SinkType::File | SinkType::Sqlite | SinkType::History | SinkType::Topic => None,
+        SinkType::File | SinkType::Sqlite | SinkType::History | SinkType::Topic | SinkType::Discard => None,
         SinkType::Http => Some("https://example.org/readings"),
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
@@ -144,7 +166,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
-        None if sink.kind != SinkType::Topic && sink.path.is_none() => {
+        None if !matches!(sink.kind, SinkType::Topic | SinkType::Discard) && sink.path.is_none() => {
             missing("path", if sink.kind == SinkType::Sqlite { "out/readings.db" } else { "out/readings.ndjson" });
         }
         _ => {}
@@ -350,7 +372,24 @@ mod tests {
                 "[[source]]\nname = \"s\"\nkind = \"http\"\nlisten = \"0.0.0.0:1\"\n[[sink]]",
                 "needs a token",
             ),
+            (
+                "[[sink]]",
+                "[[source]]\nname = \"s\"\nkind = \"kafka\"\nurl = \"kafka://h\"\n[[sink]]",
+                "needs `source.topic`",
+            ),
+            (
+                "[[sink]]",
+                "[[source]]\nname = \"s\"\nkind = \"kafka\"\nurl = \"nats://h\"\ntopic = \"t\"\n[[sink]]",
+                "`url` is kafka://",
+            ),
             ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
+            ("kind = \"file\"\n", "kind = \"file\"\nexactly_once = true\n", "has transactions"),
+            (
+                "[[sink]]\nname = \"archive\"\nkind = \"file\"\n",
+                "[hub]\nbus = \"nats://h\"\n[[sink]]\nname = \"archive\"\nkind = \"kafka\"\nurl = \"kafka://h\"\n\
+                topic = \"t\"\nexactly_once = true\n",
+                "transactions have one process",
+            ),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
             ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),

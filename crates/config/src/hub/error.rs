@@ -54,6 +54,12 @@ pub enum PipelineError {
     /// The bus is within one process.
     #[error("the bus of the hub is within one process: name nats://HOST:PORT or kafka://HOST:PORT")]
     BusNotShared,
+    /// Several processes would share the transactions of a sink.
+    #[error(
+        "sink `{0}` has `exactly_once`, and several processes may run its pipeline here: run the pipeline in the broker, \
+         without hub.bus"
+    )]
+    TransactionsShared(String),
     /// A pipeline publishes to a broker, and none is named.
     #[error("pipeline `{pipeline}` publishes to {place}: name the broker with --broker mqtt://HOST:PORT")]
     NoBroker {

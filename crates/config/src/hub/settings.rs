@@ -9,10 +9,11 @@ use tidegate_bus::Address as BusAddress;
 use tidegate_engine::{OverflowRule, TenantId};
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
-    Batching, HistorySettings, HttpSourceSettings, LogSettings, NatsSourceSettings, PipelineSettings, SinkKind,
-    SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
+    Batching, HistorySettings, HttpSourceSettings, KafkaSourceSettings, LogSettings, NatsSourceSettings,
+    PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
 };
 
+use super::sinks::mechanism;
 use super::{CLIENT_PREFIX, PipelineError};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
@@ -82,6 +83,11 @@ impl Pipeline {
     /// The name of its tenant; empty for the default one.
     pub fn tenant_name(&self) -> &str {
         self.tenant.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it writes to a sink.
+    pub(super) fn uses(&self, sink: &str) -> bool {
+        self.to.0.iter().chain(&self.dead_letter).any(|name| name == sink)
     }
 
     /// The steps for a message.
@@ -180,6 +186,10 @@ impl Config {
     ) -> Result<Vec<PipelineSettings>, PipelineError> {
         let plan = Plan { config: self, way };
         let one = |pipeline: &Pipeline| {
+            let sinks = self.sinks.iter().filter(|sink| sink.exactly_once && pipeline.uses(&sink.name));
+            if let Some(sink) = sinks.into_iter().next() {
+                return Err(PipelineError::TransactionsShared(sink.name.clone()));
+            }
             let source = match (&pipeline.source, bus, way) {
                 (Some(source), _, _) => plan.source_of_others(pipeline, source)?,
                 (None, Some(bus), _) => SourceSettings::Log(plan.log_of(pipeline, bus)),
@@ -380,6 +390,9 @@ impl SourceSection {
                 window,
             }));
         }
+        if self.kind == SourceType::Kafka {
+            return Ok(SourceSettings::Kafka(self.kafka(window)));
+        }
         let is_stream = self.kind == SourceType::Jetstream;
         Ok(SourceSettings::Nats(NatsSourceSettings {
             url: self.url.clone().unwrap_or_default(),
@@ -388,6 +401,17 @@ impl SourceSection {
             group: self.group.clone(),
             window,
         }))
+    }
+
+    pub(super) fn kafka(&self, window: u16) -> KafkaSourceSettings {
+        KafkaSourceSettings {
+            url: self.url.clone().unwrap_or_default(),
+            mechanism: mechanism(self.sasl),
+            ca_file: self.ca.as_ref().map(PathBuf::from),
+            topic: self.topic.clone(),
+            group: self.group.clone(),
+            window,
+        }
     }
 }
 

@@ -18,6 +18,15 @@ use crate::sections::hub::{Sink, SinkType};
 /// Least time between two objects of one lane.
 const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
 
+/// How a password is shown to the brokers of Kafka.
+pub(super) fn mechanism(sasl: BusSasl) -> SaslMechanism {
+    match sasl {
+        BusSasl::Plain => SaslMechanism::Plain,
+        BusSasl::ScramSha256 => SaslMechanism::ScramSha256,
+        BusSasl::ScramSha512 => SaslMechanism::ScramSha512,
+    }
+}
+
 impl Sink {
     pub(super) fn settings(&self, client_id: &str) -> Result<SinkSettings, PipelineError> {
         let kind = self
@@ -108,19 +117,17 @@ impl Sink {
                 max_bytes: self.max_bytes.0,
                 max_age: self.max_age,
             }),
+            SinkType::Discard => SinkKind::Discard,
             SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings { path, table: self.table.clone(), timeout }),
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }
             SinkType::Kafka => SinkKind::Kafka(KafkaSettings {
                 url,
-                mechanism: match self.sasl {
-                    BusSasl::Plain => SaslMechanism::Plain,
-                    BusSasl::ScramSha256 => SaslMechanism::ScramSha256,
-                    BusSasl::ScramSha512 => SaslMechanism::ScramSha512,
-                },
+                mechanism: mechanism(self.sasl),
                 ca_file,
                 topic: self.topic.clone(),
+                exactly_once: self.exactly_once,
                 timeout,
             }),
             SinkType::Amqp => SinkKind::Amqp(AmqpSettings {

@@ -47,6 +47,8 @@ pub enum SinkType {
     S3,
     /// The last messages.
     History,
+    /// No place.
+    Discard,
 }
 
 words! {
@@ -63,6 +65,7 @@ words! {
         SinkType::Kafka => "kafka", "a topic of Kafka (`url`, `topic`)";
         SinkType::Amqp => "amqp", "a queue or an exchange of AMQP 0-9-1, as in RabbitMQ (`url`)";
         SinkType::History => "history", "the last messages, for `GET /history` of HTTP listeners (`path`)";
+        SinkType::Discard => "discard", "no place: records are counted and dropped, for measurements and trials";
         SinkType::S3 => "s3", "objects in a bucket of S3 (`url`, `bucket`, `access_key`, `secret_file`)";
     }
 }
@@ -131,6 +134,10 @@ section! {
         subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
         /// How the user and the password of `url` are shown to the brokers (`kafka`).
         sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
+        /// Whether each batch is a transaction (`kafka`): a record is there once, through `kill -9` of the hub and of Kafka, for
+        /// consumers that read committed records alone. The topic `tidegate-hub-marks` keeps the ids of the last 4096
+        /// batches of each lane.
+        exactly_once: bool = false, in Kind::Boolean;
         /// The queue of all records (`amqp`), which is made, durable, when it is not there; empty for `exchange`.
         queue: String = String::new(), in Kind::Text { max_len: 255 };
         /// The exchange (`amqp`), which has to be there.
@@ -196,6 +203,8 @@ pub enum SourceType {
     Nats,
     /// A stream.
     Jetstream,
+    /// Records of a topic.
+    Kafka,
     /// Requests of others.
     Http,
 }
@@ -204,6 +213,7 @@ words! {
     SourceType {
         SourceType::Nats => "nats", "subjects of NATS, as messages are published (`url`, `subject`)";
         SourceType::Jetstream => "jetstream", "a stream of NATS JetStream, by a durable consumer (`url`, `stream`)";
+        SourceType::Kafka => "kafka", "a topic of Kafka, shared by the processes of a group (`url`, `topic`)";
         SourceType::Http => "http", "a web hook: `POST /TOPIC` (`listen`)";
     }
 }
@@ -216,14 +226,23 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// Its kind.
         kind: SourceType = SourceType::Nats, in Kind::OneOf(<SourceType as Words>::WORDS);
-        /// Where it is: `nats://USER:PASSWORD@HOST:PORT` (`nats`, `jetstream`).
+        /// Where it is: `nats://USER:PASSWORD@HOST:PORT` (`nats`, `jetstream`), `kafka://USER:PASSWORD@HOST:PORT,HOST:PORT`
+        /// or `kafkas://...` (`kafka`).
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// The subject, with `*` and `>` as wildcards (`nats`, `jetstream`). The topic of a message is its subject with
         /// slashes for points, or what its header `Mqtt-Topic` says.
         subject: String = ">".to_owned(), in Kind::Text { max_len: 256 };
         /// The stream (`jetstream`), which has to be there.
         stream: Option<String> = None, in Kind::Text { max_len: 256 };
-        /// The queue group (`nats`), or the durable consumer (`jetstream`). Processes with the same one share the messages.
+        /// The topic (`kafka`), which has to be there. The topic of a message is what the header `mqtt_topic` of its record
+        /// says, or this one with slashes for points.
+        topic: String = String::new(), in Kind::Text { max_len: 249 };
+        /// How the user and the password of `url` are shown to the brokers (`kafka`).
+        sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
+        /// A file (PEM) of the authorities that are trusted (`kafka`); without it, the system's.
+        ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The queue group (`nats`), the durable consumer (`jetstream`) or the consumer group (`kafka`). Processes with the
+        /// same one share the messages.
         group: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
         /// The address at which it listens (`http`): `HOST:PORT`.
         listen: Option<String> = None, in Kind::Text { max_len: 256 };

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub(super) fn run(file: &Path, message: &str, only: Option<&str>, as_json: bool)
         Err(exit) => return exit,
     };
     let message = match read(message) {
-        Ok(message) => message,
+        Ok(message) => Arc::new(message),
         Err(error) => {
             report(&error);
             return Exit::Usage;
@@ -84,7 +85,7 @@ fn read(text: &str) -> Result<Message, MessageError> {
 }
 
 /// The results of a pipeline's steps for a message.
-fn attempt(pipeline: &Pipeline, message: &Message) -> Value {
+fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Value {
     let mut tried = json!({ "pipeline": pipeline.name, "to": pipeline.to.0 });
     let steps = match Steps::new(&pipeline.step_settings()) {
         Ok(steps) => steps,
@@ -96,8 +97,7 @@ fn attempt(pipeline: &Pipeline, message: &Message) -> Value {
     let given: Vec<TopicFilterBuf> =
         pipeline.from.0.iter().filter_map(|filter| TopicFilterBuf::new(filter.as_str()).ok()).collect();
     let from = if given.is_empty() { steps.from().to_vec() } else { given };
-    let topic = TopicNameBuf::new(message.topic.as_str());
-    let matches = topic.is_ok_and(|topic| from.iter().any(|filter| filter.matches(&topic)));
+    let matches = from.iter().any(|filter| filter.matches_text(&message.topic));
     tried["matches"] = matches.into();
     if !matches {
         return tried;
@@ -163,7 +163,7 @@ mod tests {
             to: Texts(vec!["db".into()]),
             ..Pipeline::default()
         };
-        let message = |text: &str| read(text).unwrap();
+        let message = |text: &str| Arc::new(read(text).unwrap());
         let tried = attempt(&pipeline, &message(r#"{"topic":"plant/a/temp","payload":{"temp":31},"clientid":"pump"}"#));
         assert_eq!(tried["record"], json!({ "temp": 31, "clientid": "pump", "unit": "C" }));
         assert_eq!(tried["steps"][0], json!({ "step": "sql", "result": { "temp": 31, "clientid": "pump" } }));

@@ -7,6 +7,7 @@ use crate::now::Now;
 use crate::session::table::Sessions;
 use crate::slab::GenSlab;
 use std::ops::{Deref, DerefMut};
+use tidegate_mqtt::PacketId;
 
 /// All connections of a shard, by their keys.
 #[derive(Debug, Default)]
@@ -53,6 +54,14 @@ impl Connections {
     pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
         let connection = self.get(key)?;
         if connection.phase == Phase::Open { connection.session } else { None }
+    }
+}
+
+impl Connections {
+    /// Whether a PUBREC for this packet id waits for confirmations.
+    pub(crate) fn answers_pub_rec(&self, key: ConnectionKey, id: PacketId) -> bool {
+        let extra = self.get(key).and_then(|connection| connection.extra.as_ref());
+        extra.is_some_and(|extra| extra.acks.has_pub_rec(id))
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) enum Way {
     Group { share: Box<str>, filter: Box<str> },
     /// To a shard of another node for a shared group, under this id: for this client alone, where that is not 0.
     Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },
+    /// To the sessions of these partitions, which have moved here: it waits for messages that the old home forwards.
+    KeptBack { partitions: Partitions },
 }
 
 /// Messages that have left this shard and are not known to have arrived: to whom, and who of them has not said so.
@@ -103,6 +105,11 @@ impl Way {
                 out.put_u64(*client);
                 out.put_u64(*id);
             }
+            Self::KeptBack { partitions } => {
+                out.put_u8(4);
+                out.put_u16(partitions.iter().count() as u16);
+                partitions.iter().for_each(|partition| out.put_u16(partition.0));
+            }
         }
     }
 
@@ -127,6 +134,13 @@ impl Way {
                 client: reader.u64("a client")?,
                 id: reader.u64("a deal")?,
             },
+            4 => {
+                let mut partitions = Partitions::NONE;
+                for _ in 0..reader.u16("a number of partitions")? {
+                    partitions.add(PartitionId(reader.u16("a partition")?));
+                }
+                Self::KeptBack { partitions }
+            }
             _ => return Err(WireError { reading: "a way" }),
         })
     }

@@ -2,21 +2,27 @@
 //!
 //! A broker sends its messages to a connection, and does not know partitions. So the old home still receives messages
 //! for sessions that have left. It collects them from the image on, and forwards them in pieces, until every broker has
-//! confirmed the filters of the new home and has delivered all earlier messages. The new home serves the sessions from
+//! confirmed the filters of the new home and has delivered all earlier messages. A collected message of QoS 1 or 2 is
+//! acknowledged to the broker when the new home has stored it. The new home serves the sessions from
 //! the image on. It keeps the messages of its own brokers for these sessions back until the last piece, so that each
-//! topic keeps its order. Message ids identify messages that arrive both ways.
+//! topic keeps its order. A message of QoS 1 or 2 that is kept back is in the store. Message ids identify messages that arrive both ways.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::noted::{AHEAD_MAX, put_noted};
+use crate::durable::crossing::Way;
 use crate::ids::Partitions;
+use crate::journal::Journal;
+use crate::journal::keys::Key;
+use crate::link::envelope::Ticket;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
+use tidegate_mqtt::QoS;
 
-/// Bytes that one move may have collected and not forwarded. Beyond it the connections to brokers end; the brokers keep
-/// the unacknowledged messages.
-const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that one move may have collected and not forwarded. Beyond it messages of QoS 0 are dropped, and a connection
+/// that delivers a message of QoS 1 or 2 ends; its broker keeps the unacknowledged messages.
+pub(crate) const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of the messages that the new home keeps back for one move. Beyond it they are delivered at once, before the
 /// messages that the old home has still to forward.
 pub(crate) const KEPT_BACK_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -31,9 +37,29 @@ pub(crate) fn number_of(id: &MessageId) -> Id {
 #[derive(Debug, Default)]
 pub(crate) struct Forwarding {
     pub(crate) left: BTreeMap<u64, Departed>,
-    /// The transfer for which the connection at hand brings messages, as that of a dead old home.
-    pub(crate) former: Option<u64>,
     pub(crate) come: BTreeMap<u64, Come>,
+    pub(crate) at_hand: AtHand,
+}
+
+/// The message of a broker that is being handled.
+#[derive(Debug, Default)]
+pub(crate) struct AtHand {
+    /// The transfer of a dead orchestrator whose connection delivers it.
+    pub(crate) former: Option<u64>,
+    /// By which it is acknowledged; `None` at QoS 0.
+    pub(crate) ticket: Option<Ticket>,
+    /// New homes that have to store it before it is acknowledged.
+    pub(crate) waits: u32,
+}
+
+/// Messages for partitions that have left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// For the new home ([`OrchestratorMoves::take_piece`](crate::OrchestratorMoves::take_piece)).
+    pub messages: Vec<u8>,
+    /// Messages that the brokers wait to have acknowledged
+    /// ([`OrchestratorMoves::confirm_forwarded`](crate::OrchestratorMoves::confirm_forwarded)).
+    pub unanswered: usize,
 }
 
 /// The messages that follow a piece.
@@ -54,6 +80,8 @@ pub(crate) struct Departed {
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get nothing any more, since they are served at the new home.
     pub(crate) is_over: bool,
+    /// Acknowledgements that wait until the new home has the messages, in the order of the messages.
+    pub(crate) unanswered: VecDeque<Ticket>,
 }
 
 /// Partitions that have come.
@@ -64,17 +92,73 @@ pub(crate) struct Come {
     pub(crate) before: SeenIds,
     /// Messages of the own brokers that wait for the last piece; `None` where they are delivered at once.
     pub(crate) kept_back: Option<KeptBack>,
-    /// Messages passed on that the own brokers have not brought yet.
-    pub(crate) ahead: BTreeSet<Id>,
+    /// Messages passed on that the own brokers have not delivered, and the partitions that have them.
+    pub(crate) ahead: BTreeMap<Id, Partitions>,
 }
 
+/// Messages of the own brokers that wait for the last piece.
 #[derive(Debug)]
 pub(crate) struct KeptBack {
     pub(crate) noted: Vec<u8>,
-    /// The ids among them that were not passed on.
-    pub(crate) alone: BTreeSet<Id>,
-    /// The ids among them that were passed on, and so delivered.
-    pub(crate) delivered: BTreeSet<Id>,
+    /// The ids among them that were not passed on, each with its number in the store, if it has one.
+    pub(crate) alone: BTreeMap<Id, Option<u64>>,
+    /// The ids among them that were passed on, and the partitions to which they were so delivered.
+    pub(crate) delivered: BTreeMap<Id, Partitions>,
+    /// The numbers in the store of all that are not delivered.
+    pub(crate) stored: BTreeSet<u64>,
+}
+
+impl KeptBack {
+    pub(crate) fn new() -> Self {
+        Self { noted: super::begin(), alone: BTreeMap::new(), delivered: BTreeMap::new(), stored: BTreeSet::new() }
+    }
+
+    fn put(
+        &mut self,
+        now: Now,
+        journal: &mut Journal,
+        partitions: Partitions,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) {
+        put_noted(&mut self.noted, now, id, message);
+        let is_stored = journal.is_on() && message.qos != QoS::AtMostOnce;
+        let number = is_stored.then(|| journal.put_crossing(&message.publication(), &Way::KeptBack { partitions }));
+        self.stored.extend(number);
+        self.alone.extend(id.map(|id| (number_of(id), number)));
+    }
+
+    /// A message was passed on for `wanted` of these partitions. Returns those of `wanted` that do not have it; `None` if
+    /// it is not kept back.
+    fn take_passed_on(
+        &mut self,
+        journal: &mut Journal,
+        partitions: Partitions,
+        wanted: Partitions,
+        (id, message): (Id, &MessageRef),
+    ) -> Option<Partitions> {
+        let number = *self.alone.get(&id)?;
+        let delivered = self.delivered.entry(id).or_default();
+        let missing = wanted.without(*delivered);
+        *delivered = delivered.with(wanted);
+        let left = partitions.without(*delivered);
+        if let Some(number) = number {
+            journal.delete(Key::Crossing(number));
+            self.stored.remove(&number);
+            if !left.is_empty() {
+                let way = Way::KeptBack { partitions: left };
+                let number = journal.put_crossing(&message.publication(), &way);
+                self.stored.insert(number);
+                self.alone.insert(id, Some(number));
+            }
+        }
+        Some(missing)
+    }
+
+    /// The partitions that have a message already.
+    pub(crate) fn have(&self, id: Option<&MessageId>) -> Partitions {
+        id.and_then(|id| self.delivered.get(&number_of(id))).copied().unwrap_or_default()
+    }
 }
 
 impl Forwarding {
@@ -87,20 +171,58 @@ impl Forwarding {
     fn is_full(&self) -> bool {
         self.left.values().any(|left| left.noted.len() > NOTED_MAX_BYTES)
     }
+
+    /// Notes the message at hand for partitions that have left. Says whether there was room for it.
+    pub(crate) fn note_left(
+        at_hand: &mut AtHand,
+        left: &mut Departed,
+        now: Now,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) -> bool {
+        if message.qos == QoS::AtMostOnce && left.noted.len() > NOTED_MAX_BYTES {
+            return false;
+        }
+        put_noted(&mut left.noted, now, id, message);
+        if let Some(ticket) = at_hand.ticket {
+            left.unanswered.push_back(ticket);
+            at_hand.waits += 1;
+        }
+        true
+    }
 }
 
 impl super::Handover {
-    /// The messages that come next are brought by a connection of the dead old home of this transfer, or of none.
+    /// A message comes, which this ticket acknowledges; by a connection of the dead old home of this transfer, or of
+    /// none.
     #[inline]
-    pub(crate) fn note_former(&mut self, id: Option<u64>) {
-        self.forwarding.former = id;
+    pub(crate) fn begin_message(&mut self, former: Option<u64>, ticket: Option<Ticket>) {
+        self.forwarding.at_hand = AtHand { former, ticket, waits: 0 };
+    }
+
+    /// Says how many new homes have to store the message before it is acknowledged.
+    #[inline]
+    pub(crate) fn end_message(&mut self) -> u32 {
+        std::mem::take(&mut self.forwarding.at_hand).waits
+    }
+
+    /// Whether messages are collected for partitions that have left.
+    #[inline]
+    pub(crate) fn forwards(&self) -> bool {
+        !self.forwarding.left.is_empty()
     }
 
     /// The partitions of a transfer whose sessions want a message that has come before, now that the connection of their
     /// dead old home brings it.
-    pub(crate) fn wanting(&mut self, transfer: u64, id: &MessageId) -> Option<Partitions> {
-        let come = self.forwarding.come.get_mut(&transfer)?;
-        come.wants(Some(id), true, true).then_some(come.partitions)
+    pub(crate) fn wanting(
+        &mut self,
+        journal: &mut Journal,
+        transfer: u64,
+        id: &MessageId,
+        message: &MessageRef,
+    ) -> Partitions {
+        let Some(come) = self.forwarding.come.get_mut(&transfer) else { return Partitions::NONE };
+        come.wants(journal, come.partitions, (Some(id), message), true, true)
     }
 
     /// The partitions of a transfer.
@@ -116,40 +238,59 @@ impl super::Handover {
 }
 
 impl Come {
-    /// Says whether a message of a broker is not for these sessions now: they have got it, or get it later. `concerns`
-    /// tells whether it is for one of them.
+    /// Partitions of which nothing was passed on.
+    pub(crate) fn new(partitions: Partitions, before: SeenIds, kept_back: Option<KeptBack>) -> Self {
+        Self { partitions, before, kept_back, ahead: BTreeMap::new() }
+    }
+
+    /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `concerns`
+    /// says whether it is for one of them.
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,
+        journal: &mut Journal,
         id: Option<&MessageId>,
         message: &MessageRef,
         concerns: bool,
-    ) -> bool {
-        if id.is_some_and(|id| self.ahead.remove(&number_of(id))) {
-            return true;
+    ) -> Partitions {
+        let ahead = id.and_then(|id| self.ahead.remove(&number_of(id))).unwrap_or_default();
+        let others = self.partitions.without(ahead);
+        let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns && !others.is_empty()) else { return ahead };
+        kept_back.put(now, journal, others, id, message);
+        if let Some(id) = id.filter(|_| !ahead.is_empty()) {
+            kept_back.delivered.insert(number_of(id), ahead);
         }
-        let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns) else { return false };
-        put_noted(&mut kept_back.noted, now, id, message);
-        kept_back.alone.extend(id.map(number_of));
-        true
+        self.partitions
     }
 
-    /// Whether a message that was passed on is for these sessions. `is_here` says whether a broker has brought it here.
-    pub(crate) fn wants(&mut self, id: Option<&MessageId>, is_here: bool, place_is_whole: bool) -> bool {
-        let Some(id) = id else { return true };
-        if let Some(kept_back) = &mut self.kept_back
-            && kept_back.alone.remove(&number_of(id))
-        {
-            kept_back.delivered.insert(number_of(id));
-            return true;
+    /// The partitions among `wanted` whose sessions do not have a message that was passed on. `is_here` says whether a
+    /// broker has delivered it here.
+    pub(crate) fn wants(
+        &mut self,
+        journal: &mut Journal,
+        wanted: Partitions,
+        (id, message): (Option<&MessageId>, &MessageRef),
+        is_here: bool,
+        place_is_whole: bool,
+    ) -> Partitions {
+        let wanted = wanted.among(self.partitions);
+        let Some(id) = id else { return wanted };
+        let partitions = self.partitions;
+        let kept_back = self.kept_back.as_mut();
+        let missing = kept_back.and_then(|it| it.take_passed_on(journal, partitions, wanted, (number_of(id), message)));
+        if let Some(missing) = missing {
+            return missing;
         }
         if is_here {
-            return self.before.contains(id);
+            return if self.before.contains(id) { wanted } else { Partitions::NONE };
         }
         if place_is_whole && self.ahead.len() < AHEAD_MAX {
-            // A broker brings it again on the next connection of a dead home.
-            return self.ahead.insert(number_of(id));
+            // A broker delivers it again on the next connection of a dead home.
+            let have = self.ahead.entry(number_of(id)).or_default();
+            let missing = wanted.without(*have);
+            *have = have.with(wanted);
+            return missing;
         }
-        true
+        wanted
     }
 }

@@ -11,7 +11,7 @@ use crate::now::Now;
 use crate::orchestrator::uplink::id::{MessageId, SeenIds};
 use crate::state::ShardState;
 use crate::topics::Route;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Bytes noted for one move, beyond which it is given up.
 pub(crate) const REST_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -61,9 +61,9 @@ impl Ahead {
         !self.0.is_empty() && self.0.contains_key(&(id.origin, id.number))
     }
 
-    /// These partitions have got these messages.
-    pub(crate) fn add(&mut self, partitions: Partitions, ids: BTreeSet<(u64, u64)>) {
-        for id in ids {
+    /// Partitions have got these messages.
+    pub(crate) fn add(&mut self, ids: impl IntoIterator<Item = ((u64, u64), Partitions)>) {
+        for (id, partitions) in ids {
             let known = self.0.entry(id).or_default();
             *known = known.with(partitions);
         }

@@ -6,50 +6,74 @@ use std::sync::Arc;
 
 use tidegate_dns::{
     Counters, Database, Endpoint, EndpointName, Limits, Load, Location, NoneHealthy, Places, Policy, Server, Settings,
-    StartError, Table, Ttl, Zone, ZoneName,
+    StartError, Table, Ttl, UpdateKey, UpdateSettings, Updater, Zone, ZoneName,
 };
-use tidegate_fleet::fleet_file::{Dns, DnsPolicy};
+use tidegate_fleet::fleet_file::{Dns, DnsPolicy, DnsUpdate};
 use tidegate_fleet::manage::Endpoint as Orchestrator;
 use tidegate_fleet::manage::driver::{EntryPoint, Unnamed};
 
 use super::dns_metrics;
 use super::resolver::Resolver;
 
-/// A zone whose endpoints the manager sets.
+/// Names of the endpoints that the manager sets: in a zone of this process, at another DNS server, or both.
 pub(super) struct DnsEntryPoint {
-    zone: Zone,
+    zone: Option<Zone>,
     resolver: Resolver,
-    counters: Arc<Counters>,
+    counters: Option<Arc<Counters>>,
+    updater: Option<Updater>,
     /// What the fleet file says of orchestrators.
     dns: Dns,
 }
 
-/// Starts the DNS server that a fleet file asks for.
+/// Starts the DNS server and the updates that a fleet file asks for.
 ///
 /// # Errors
 /// When the file asks for something that cannot be, or the address is taken.
-pub(super) fn start(dns: &Dns) -> Result<(Server, DnsEntryPoint), String> {
-    let server = Server::start(&settings(dns)?).map_err(|error| match error {
+pub(super) fn start(dns: &Dns) -> Result<(Option<Server>, DnsEntryPoint), String> {
+    let updater = dns.update.as_ref().map(|update| self::updater(dns, update)).transpose()?;
+    let server = (!dns.listen.is_empty()).then(|| serve(dns)).transpose()?;
+    let resolver =
+        Resolver::start().map_err(|error| format!("cannot start the thread that looks names up: {error}"))?;
+    let (zone, counters) = (server.as_ref().map(Server::zone), server.as_ref().map(Server::counters));
+    let point = DnsEntryPoint { zone, resolver, counters, updater, dns: dns.clone() };
+    Ok((server, point))
+}
+
+fn serve(dns: &Dns) -> Result<Server, String> {
+    Server::start(&settings(dns)?).map_err(|error| match error {
         StartError::Bind { .. } => {
             format!("the fleet's entry point {error}; choose another address in `dns.listen`, or stop the process that has it")
         }
         error => error.to_string(),
-    })?;
-    let resolver =
-        Resolver::start().map_err(|error| format!("cannot start the thread that looks names up: {error}"))?;
-    let point = DnsEntryPoint { zone: server.zone(), resolver, counters: server.counters(), dns: dns.clone() };
-    Ok((server, point))
+    })
+}
+
+fn updater(dns: &Dns, update: &DnsUpdate) -> Result<Updater, String> {
+    let file = &update.key_file;
+    let about = |problem: String| format!("dns.update.key_file {}: {problem}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| about(error.to_string()))?;
+    let settings = UpdateSettings {
+        server: update.server,
+        zone: ZoneName::new(&update.zone).map_err(|error| format!("dns.update.zone: {error}"))?,
+        name: ZoneName::new(&dns.name).map_err(|error| format!("dns.name: {error}"))?,
+        ttl: ttl(dns)?,
+        key: UpdateKey::parse(&text).map_err(|error| about(error.to_string()))?,
+    };
+    Updater::start(settings).map_err(|error| format!("cannot start the thread of DNS updates: {error}"))
+}
+
+fn ttl(dns: &Dns) -> Result<Ttl, String> {
+    Ttl::new(u32::try_from(dns.ttl.as_secs()).unwrap_or(u32::MAX)).map_err(|error| format!("dns.ttl: {error}"))
 }
 
 fn settings(dns: &Dns) -> Result<Settings, String> {
     let zone = ZoneName::new(&dns.name).map_err(|error| format!("dns.name: {error}"))?;
-    let seconds = u32::try_from(dns.ttl.as_secs()).unwrap_or(u32::MAX);
     let usual = Limits::default();
     let rate = dns.rate.unwrap_or(usual.queries_per_second);
     let database = dns.maxmind.as_deref().map(Database::open).transpose().map_err(|error| error.to_string())?;
     Ok(Settings {
         listen: dns.listen.clone(),
-        ttl: Ttl::new(seconds).map_err(|error| format!("dns.ttl: {error}"))?,
+        ttl: ttl(dns)?,
         policy: match dns.policy {
             DnsPolicy::RoundRobin => Policy::RoundRobin,
             DnsPolicy::Weighted => Policy::Weighted,
@@ -84,12 +108,18 @@ impl EntryPoint for DnsEntryPoint {
                 Err(problem) => unnamed.push((orchestrator.name.clone(), problem)),
             }
         }
-        self.zone.set_endpoints(named).map_err(|error| error.to_string())?;
+        if let Some(updater) = &self.updater {
+            updater.set_endpoints(named.clone());
+        }
+        if let Some(zone) = &self.zone {
+            zone.set_endpoints(named).map_err(|error| error.to_string())?;
+        }
         Ok(unnamed)
     }
 
     fn metrics(&self) -> String {
-        dns_metrics::page(&self.counters)
+        let updates = self.updater.as_ref().map(Updater::counters);
+        dns_metrics::page(self.counters.as_deref(), updates.as_deref())
     }
 }
 
@@ -140,6 +170,7 @@ mod tests {
             places: None,
             maxmind: None,
             endpoints: endpoints.iter().map(|(name, said)| ((*name).to_owned(), *said)).collect::<BTreeMap<_, _>>(),
+            update: None,
         }
     }
 
@@ -152,10 +183,22 @@ mod tests {
     fn a_taken_port_is_named_with_its_key() {
         let taken = dns(DnsPolicy::RoundRobin, &[]);
         let (server, _point) = start(&taken).unwrap();
-        let address = server.addresses()[0];
+        let address = server.unwrap().addresses()[0];
         let error = start(&Dns { listen: vec![address], ..taken }).err().unwrap();
         assert!(error.starts_with(&format!("the fleet's entry point cannot listen on {address} for DNS: ")), "{error}");
         assert!(error.contains("`dns.listen`") && error.contains("another manager"), "{error}");
+    }
+
+    #[test]
+    fn an_unusable_key_of_updates_is_named_with_its_file() {
+        let update = DnsUpdate {
+            server: "127.0.0.1:1".parse().unwrap(),
+            zone: "example".to_owned(),
+            key_file: "/does/not/exist".into(),
+        };
+        let alone = Dns { listen: Vec::new(), update: Some(update), ..dns(DnsPolicy::RoundRobin, &[]) };
+        let error = start(&alone).err().unwrap();
+        assert!(error.starts_with("dns.update.key_file /does/not/exist: "), "{error}");
     }
 
     #[test]
@@ -165,6 +208,7 @@ mod tests {
         let own = DnsEndpoint { weight, ..DnsEndpoint::default() };
         let dns = dns(DnsPolicy::Weighted, &[("orchestrator", of_template), ("orchestrator-2", own)]);
         let (server, mut point) = start(&dns).unwrap();
+        let server = server.unwrap();
         assert_eq!(server.addresses().len(), 2);
         let all = [
             orchestrator("orchestrator-1", "mqtt://127.0.0.1:1"),

@@ -107,7 +107,7 @@ impl Session {
         let (dns, entry_point): (_, Box<dyn EntryPoint>) = match &file.dns {
             Some(dns) if at_its_end != AtItsEnd::StopNow => {
                 let (server, point) = entry_point::start(dns).map_err(failure)?;
-                (Some(server), Box::new(point))
+                (server, Box::new(point))
             }
             _ => (None, Box::new(NoEntryPoint)),
         };
@@ -120,6 +120,7 @@ impl Session {
             logins: file.logins(),
             admin_token: file.admin_token,
             port: file.api_port,
+            metrics: file.metrics,
             settings: file.settings,
             provider,
             entry_point,
@@ -131,9 +132,13 @@ impl Session {
         Ok(Self { driver, dns, signals, log })
     }
 
-    /// Where the manager answers, and DNS queries are answered: `manager=URL dns=ADDRESS`.
+    /// Where the manager answers, its metrics are read, and DNS queries are answered: `manager=URL metrics=ADDRESS dns=ADDRESS`.
     pub(crate) fn addresses(&self) -> String {
         let mut text = format!("manager=http://{}", self.driver.address());
+        if let Some(address) = self.driver.metrics_address() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " metrics={address}");
+        }
         for address in self.dns.iter().flat_map(tidegate_dns::Server::addresses) {
             // Writing to a string cannot fail.
             let _ = write!(text, " dns={address}");

@@ -34,6 +34,19 @@ pub struct Dns {
     pub maxmind: Option<PathBuf>,
     /// Settings of orchestrators, by their name or that of their template.
     pub endpoints: BTreeMap<String, DnsEndpoint>,
+    /// Another DNS server that gets the same names.
+    pub update: Option<DnsUpdate>,
+}
+
+/// A DNS server whose zone is updated (RFC 2136).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsUpdate {
+    /// The primary server of the zone.
+    pub server: SocketAddr,
+    /// The zone at that server; the name of the fleet is in it.
+    pub zone: String,
+    /// The file of the key, as `tsig-keygen` writes it; absolute or relative to the file.
+    pub key_file: PathBuf,
 }
 
 /// How an entry point chooses.
@@ -76,7 +89,8 @@ impl Dns {
     /// The same with its files below a directory.
     pub(super) fn below(self, parent: &Path) -> Self {
         let below = |path: Option<PathBuf>| path.map(|path| parent.join(path));
-        Self { places: below(self.places), maxmind: below(self.maxmind), ..self }
+        let update = self.update.map(|update| DnsUpdate { key_file: parent.join(&update.key_file), ..update });
+        Self { places: below(self.places), maxmind: below(self.maxmind), update, ..self }
     }
 }
 
@@ -86,7 +100,12 @@ pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Dns 
     if let Some(problem) = name.as_deref().and_then(wrong_name) {
         keys.refuse("name", &problem, "write, for example, name = \"mqtt.fleet.example\"");
     }
-    let listen = keys.need("listen", "\"127.0.0.1:5353\"", |keys, _| Some(listen(keys)));
+    let update = keys.table("update", |keys| update(name.as_deref().unwrap_or_default(), keys));
+    let listen = if update.is_some() && !keys.has("listen") {
+        None
+    } else {
+        keys.need("listen", "\"127.0.0.1:5353\"", |keys, _| Some(listen(keys)))
+    };
     let ttl = keys.duration("ttl", SECOND * 5..=SECOND * 30).unwrap_or(SECOND * 10);
     let policies = [
         ("round-robin", DnsPolicy::RoundRobin),
@@ -104,9 +123,40 @@ pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Dns 
         places: keys.text("places").map(PathBuf::from),
         maxmind: keys.text("maxmind").map(PathBuf::from),
         endpoints: keys.table("endpoints", |keys| Some(endpoints(keys, is_known))).unwrap_or_default(),
+        update,
     };
     refuse_without_effect(&dns, keys);
     dns
+}
+
+/// The section [dns.update].
+fn update(name: &str, keys: &mut Keys<'_>) -> Option<DnsUpdate> {
+    let server = keys.need("server", "\"192.0.2.53:53\"", Keys::text).and_then(|text| {
+        let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
+        if found.is_none() {
+            keys.refuse("server", "is not HOST:PORT of a DNS server", "write, for example, server = \"192.0.2.53:53\"");
+        }
+        found
+    });
+    let zone = keys.need("zone", "\"example.com\"", Keys::text);
+    if let Some(zone) = &zone
+        && !is_within(name, zone)
+    {
+        keys.refuse(
+            "zone",
+            &format!("does not contain the name `{name}`"),
+            "name the zone that the server is primary for",
+        );
+    }
+    let key_file = keys.need("key_file", "\"fleet.key\"", Keys::text).map(PathBuf::from);
+    Some(DnsUpdate { server: server?, zone: zone?, key_file: key_file? })
+}
+
+/// True if a name is that of a zone, or below it.
+fn is_within(name: &str, zone: &str) -> bool {
+    let lower = |text: &str| text.trim_end_matches('.').to_ascii_lowercase();
+    let (name, zone) = (lower(name), lower(zone));
+    name == zone || name.strip_suffix(&zone).is_some_and(|before| before.ends_with('.'))
 }
 
 /// A setting without effect is a mistake.

@@ -3,9 +3,10 @@
 mod dns;
 mod kubernetes;
 mod levels;
+mod metrics;
 mod policy;
 
-pub use dns::{Dns, DnsEndpoint, DnsPolicy};
+pub use dns::{Dns, DnsEndpoint, DnsPolicy, DnsUpdate};
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +18,7 @@ use crate::decide::{Bounds, Decider, PolicyName, Sla};
 use crate::document::{Document, Findings, Keys, MAX_DOCUMENT};
 use crate::level::Level;
 use crate::load::SignalSettings;
-use crate::manage::driver::Logins;
+use crate::manage::driver::{Logins, MetricsListener};
 use crate::manage::{DecidedElsewhere, Judge, OnDrainLimit, PolicyJudge, Settings};
 use crate::provider::attached::{Attached, WithAttached};
 use crate::provider::process::{self, Place, Processes, Template};
@@ -37,6 +38,8 @@ pub struct FleetFile {
     pub directory: Option<PathBuf>,
     /// The port of the manager's own endpoint; 0 for any.
     pub api_port: u16,
+    /// Where the manager's metrics are read from other machines.
+    pub metrics: Option<MetricsListener>,
     /// The entry point, where there is one.
     pub dns: Option<Dns>,
     /// Resources that were there before.
@@ -88,6 +91,7 @@ impl FleetFile {
             login.password_file = parent.join(&login.password_file);
         }
         file.dns = file.dns.map(|dns| dns.below(parent));
+        file.metrics = file.metrics.map(|metrics| metrics::below(metrics, parent));
         file.admin_token = file.admin_token.map(|token| parent.join(token));
         #[cfg(feature = "kubernetes")]
         {
@@ -110,16 +114,17 @@ impl FleetFile {
     /// Never for a file that was read: its settings are checked then.
     pub fn judges(&self) -> Result<BTreeMap<Level, Box<dyn Judge>>, crate::decide::SettingsError> {
         let judge = |level: &Level| {
-            if self.is_decided_elsewhere(*level) {
-                return Ok((*level, Box::new(DecidedElsewhere) as Box<dyn Judge>));
-            }
             let name = self.policies.get(level).copied().unwrap_or(PolicyName::Default);
             let mut settings = self.policy.clone();
             if let Some(signals) = self.signals.get(level) {
                 settings.signals = *signals;
             }
             let decider = Decider::new(name, &settings)?;
-            Ok((*level, Box::new(PolicyJudge::new(decider, self.sla)) as Box<dyn Judge>))
+            let judge: Box<dyn Judge> = Box::new(PolicyJudge::new(decider, self.sla));
+            if self.is_decided_elsewhere(*level) {
+                return Ok((*level, Box::new(DecidedElsewhere::advised_by(judge)) as Box<dyn Judge>));
+            }
+            Ok((*level, judge))
         };
         Level::ALL.iter().map(judge).collect()
     }
@@ -198,6 +203,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let of_cluster = kubernetes.is_some();
     let is_known = |name: &str| of_cluster || of_level(name) || attached(name) || numbered(name);
     let dns = keys.table("dns", |keys| Some(dns::read(keys, is_known)));
+    let metrics = keys.table("metrics", metrics::read);
     let fleet = fleet?;
     let (name, policy) = policy::read(keys, fleet.settings.interval);
     let mut attached = std::mem::take(&mut brokers.attached);
@@ -217,6 +223,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
         settings,
         directory,
         api_port,
+        metrics,
         dns,
         attached,
         admin_token,

@@ -73,6 +73,8 @@ password_file = "secret"
 name = "mqtt.fleet.example"
 listen = "127.0.0.1:5353"
 ttl = "5s"
+[metrics]
+listen = "0.0.0.0:18084"
 "#,
     )
     .unwrap();
@@ -281,6 +283,35 @@ fn stateful_sets_take_the_place_of_templates() {
     ] {
         let text = read_text(&format!("{LEAST}{wrong}")).unwrap_err().to_string();
         assert!(text.contains(said), "{said}: {text}");
+    }
+}
+
+#[test]
+fn updates_need_a_zone_that_contains_the_name() {
+    let with = |update: &str| read_text(&format!("{DNS}update = {{ {update} }}\n"));
+    let right = with("server = \"127.0.0.1:53\", zone = \"Fleet.Example.\", key_file = \"k\"").unwrap().dns.unwrap();
+    assert!(right.listen.is_empty() && right.update.is_some());
+    for (update, problem) in [
+        ("zone = \"example\", key_file = \"k\"", "server"),
+        ("server = \"x\", zone = \"example\", key_file = \"k\"", "is not HOST:PORT"),
+        ("server = \"127.0.0.1:53\", zone = \"eet.example\", key_file = \"k\"", "does not contain the name"),
+        ("server = \"127.0.0.1:53\", zone = \"example\"", "key_file"),
+    ] {
+        assert!(with(update).unwrap_err().to_string().contains(problem), "{update}");
+    }
+}
+
+#[test]
+fn a_listener_for_metrics_needs_an_address_and_both_files() {
+    let listener = |text: &str| read_text(&format!("{LEAST}[metrics]\n{text}")).map(|file| file.metrics.unwrap());
+    assert_eq!(listener("listen = \"[::]:18084\"").unwrap().listen, "[::]:18084".parse().unwrap());
+    for (text, problem) in [
+        ("", "listen"),
+        ("listen = \"18084\"", "must be ADDRESS:PORT"),
+        ("listen = \"[::]:1\"\ncertificate = \"c\"", "has no key"),
+        ("listen = \"[::]:1\"\nkey = \"k\"", "has no certificate"),
+    ] {
+        assert!(listener(text).unwrap_err().to_string().contains(problem), "{text}");
     }
 }
 

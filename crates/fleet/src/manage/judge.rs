@@ -100,6 +100,18 @@ pub struct Verdict {
     pub details: Value,
     /// How unevenly the members are loaded, where the loads of two or more are known.
     pub skew: Option<HottestMember>,
+    /// Members that suit the load. `None` while the load is unknown, or a wanted change is held back.
+    pub suits: Option<u32>,
+}
+
+/// Members of a level after a change.
+pub(super) fn after(seen: &LevelSeen, wish: Wish) -> u32 {
+    let planned = seen.serving.saturating_add(seen.pending);
+    match wish {
+        Wish::Hold => planned,
+        Wish::Grow(count) => planned.saturating_add(count),
+        Wish::Shrink(count) => planned.saturating_sub(count),
+    }
 }
 
 /// Decides about one level. It is asked once per observation, and its wish is carried out unless the level has an

@@ -1,5 +1,6 @@
 //! Metrics of a manager for Prometheus.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::book::Phase;
@@ -73,9 +74,15 @@ impl Manager {
                 page.value(name, &format!("{{level=\"{level}\"}}"), load);
             }
         }
-        let clients: u64 = sight.orchestrators.values().map(|view| view.clients).sum();
+        let name = "tidegate_fleet_suits";
+        page.head(name, "gauge", "Members that suit the load by the level's policy; absent while it is unknown.");
+        for (level, judged) in &self.judged {
+            if let Some(suits) = judged.verdict.suits {
+                page.value(name, &format!("{{level=\"{level}\"}}"), suits);
+            }
+        }
+        let Traffic { clients, owed } = traffic(sight);
         page.only("tidegate_fleet_clients", "gauge", "Clients of all orchestrators that answered.", clients);
-        let owed: u64 = sight.orchestrators.values().map(|view| view.owed).sum();
         let help = "Messages that orchestrators which answered have accepted and brokers have not settled.";
         page.only("tidegate_fleet_owed_messages", "gauge", help, owed);
         let named = self.endpoints().count();
@@ -116,6 +123,44 @@ impl Manager {
         page.only("tidegate_fleet_observations_late_total", "counter", help, observations.late);
         let help = "Time that the last observation took, with everything that followed from it at once.";
         page.only("tidegate_fleet_observation_seconds", "gauge", help, seconds(observations.took_ms));
+    }
+}
+
+/// Sums over the orchestrators that answered.
+struct Traffic {
+    clients: u64,
+    owed: u64,
+}
+
+fn traffic(sight: &Sight) -> Traffic {
+    let views = || sight.orchestrators.values();
+    Traffic { clients: views().map(|view| view.clients).sum(), owed: views().map(|view| view.owed).sum() }
+}
+
+/// The numbers that an autoscaler outside can decide by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ScalingNumbers {
+    /// Members that suit the load, by level; absent while unknown.
+    pub(super) suits: BTreeMap<Level, u32>,
+    /// The load of the last decision, 1 being full, by level; absent while unknown.
+    pub(super) load: BTreeMap<Level, f64>,
+    /// Clients of all orchestrators that answered.
+    pub(super) clients: u64,
+    /// Messages that these orchestrators have accepted and brokers have not settled.
+    pub(super) owed: u64,
+}
+
+impl ScalingNumbers {
+    /// The numbers of a manager as of its last look.
+    pub(super) fn of(manager: &Manager, sight: &Sight) -> Self {
+        let Traffic { clients, owed } = traffic(sight);
+        let judged = || manager.judged.iter();
+        Self {
+            suits: judged().filter_map(|(level, judged)| Some((*level, judged.verdict.suits?))).collect(),
+            load: judged().filter_map(|(level, judged)| Some((*level, judged.verdict.load?))).collect(),
+            clients,
+            owed,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::judge::{HottestMember, Judge, LevelSeen, MemberSeen, Verdict, Wish};
+use super::judge::{HottestMember, Judge, LevelSeen, MemberSeen, Verdict, Wish, after};
 use super::moment::Moment;
 use crate::decide::{Change, Decider, LevelObservation, Sla};
 use crate::load::{Cpu, Sample};
@@ -38,12 +38,15 @@ impl Judge for PolicyJudge {
         };
         let hottest = self.decider.hottest(&observation);
         let decision = self.decider.decide(&observation, &self.sla);
+        let wish = match decision.change {
+            Change::Hold => Wish::Hold,
+            Change::Grow(count) => Wish::Grow(count),
+            Change::Shrink(count) => Wish::Shrink(count),
+        };
+        let is_settled = decision.explanation.value.is_some() && decision.explanation.held_back.is_empty();
         Verdict {
-            wish: match decision.change {
-                Change::Hold => Wish::Hold,
-                Change::Grow(count) => Wish::Grow(count),
-                Change::Shrink(count) => Wish::Shrink(count),
-            },
+            wish,
+            suits: (wish != Wish::Hold || is_settled).then(|| after(seen, wish)),
             load: decision.explanation.value,
             details: decision.explanation.to_json(),
             reason: decision.reason,

@@ -80,7 +80,14 @@ impl Judge for Wanted {
             there if there > wanted => Wish::Shrink(1),
             _ => Wish::Hold,
         };
-        Verdict { wish, load: None, reason: "the test says so".to_owned(), details: Value::Null, skew: None }
+        Verdict {
+            wish,
+            load: None,
+            reason: "the test says so".to_owned(),
+            details: Value::Null,
+            skew: None,
+            suits: None,
+        }
     }
 
     fn note_action(&mut self, _: Moment) {}
@@ -91,8 +98,10 @@ fn driver(cluster: &Cluster, orchestrator: &Orchestrator, wanted: &Arc<AtomicU32
     let file = FleetFile::read(&Document { name: "fleet.toml".to_owned(), text: text.to_owned() }).unwrap();
     let directory = std::env::temp_dir().join(format!("tidegate-kubernetes-manager-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let judges: [(Level, Box<dyn Judge>); 2] =
-        [(Level::Broker, Box::new(Wanted(Arc::clone(wanted)))), (Level::Orchestrator, Box::new(DecidedElsewhere))];
+    let judges: [(Level, Box<dyn Judge>); 2] = [
+        (Level::Broker, Box::new(Wanted(Arc::clone(wanted)))),
+        (Level::Orchestrator, Box::new(DecidedElsewhere::default())),
+    ];
     let pods = Kubernetes::open(cluster.settings("tidegate-broker")).unwrap();
     let parts = Parts {
         settings: file.settings,

@@ -1,6 +1,7 @@
 //! Which messages are not acknowledged yet, and how many sinks each still waits for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// Ids of messages that all sinks have and that are not acknowledged to the broker; it sends no more at once.
 const MAX_SETTLED: usize = 65_536;
@@ -8,9 +9,8 @@ const MAX_SETTLED: usize = 65_536;
 /// A message that is not acknowledged.
 #[derive(Debug)]
 struct Entry<D> {
-    /// How to acknowledge its deliveries; none at QoS 0, or when the connection has ended since. There are several when
-    /// the broker sends it for several filters.
-    tokens: Vec<D>,
+    /// How to acknowledge its deliveries.
+    tokens: Tokens<D>,
     /// Deliveries that the broker will send again.
     come_again: usize,
     /// Sinks that do not have it yet.
@@ -18,10 +18,51 @@ struct Entry<D> {
     /// Whether a sink is without it for ever, and dead letters are, too.
     dropped: bool,
     /// Its id, where the broker knows it by it.
-    id: Option<String>,
+    id: Option<Arc<str>>,
     /// When the broker took it, Unix milliseconds.
     timestamp: u64,
     size: usize,
+}
+
+/// Tokens of a message: none at QoS 0, or when the connection has ended since, and usually one. There are several when
+/// the broker sends it for several filters.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Tokens<D> {
+    first: Option<D>,
+    more: Vec<D>,
+}
+
+impl<D> Tokens<D> {
+    fn new(first: Option<D>) -> Self {
+        Self { first, more: Vec::new() }
+    }
+
+    fn push(&mut self, token: D) {
+        match self.first {
+            None => self.first = Some(token),
+            Some(_) => self.more.push(token),
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+
+    fn retain(&mut self, stays: impl Fn(&D) -> bool) {
+        self.more.retain(&stays);
+        if self.first.as_ref().is_some_and(|first| !stays(first)) {
+            self.first = self.more.pop();
+        }
+    }
+}
+
+impl<D> IntoIterator for Tokens<D> {
+    type Item = D;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<D>, std::vec::IntoIter<D>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
 }
 
 /// How a message that comes is known.
@@ -40,17 +81,17 @@ pub(super) enum Confirmed<D> {
     /// Other sinks do not have it yet.
     Waits,
     /// None waits for it: its deliveries are to be acknowledged.
-    Done { tokens: Vec<D>, dropped: bool },
+    Done { tokens: Tokens<D>, dropped: bool },
 }
 
 /// The ledger.
 #[derive(Debug)]
 pub(super) struct Ledger<D> {
     entries: BTreeMap<u64, Entry<D>>,
-    by_id: HashMap<String, u64>,
+    by_id: HashMap<Arc<str>, u64>,
     /// With the deliveries that the broker will send again.
-    settled: HashMap<String, usize>,
-    settled_order: VecDeque<String>,
+    settled: HashMap<Arc<str>, usize>,
+    settled_order: VecDeque<Arc<str>>,
     next: u64,
     bytes: usize,
 }
@@ -60,7 +101,7 @@ pub(super) struct Ledger<D> {
 pub(super) struct NewEntry<D> {
     pub(super) token: Option<D>,
     pub(super) pending: usize,
-    pub(super) id: Option<String>,
+    pub(super) id: Option<Arc<str>>,
     pub(super) timestamp: u64,
     pub(super) size: usize,
 }
@@ -84,7 +125,9 @@ impl<D> Ledger<D> {
         let Some(id) = id else { return Arrival::New };
         if let Some(entry) = self.by_id.get(id).and_then(|number| self.entries.get_mut(number)) {
             entry.come_again = entry.come_again.saturating_sub(1);
-            entry.tokens.extend(token.take());
+            if let Some(token) = token.take() {
+                entry.tokens.push(token);
+            }
             return Arrival::Known;
         }
         if let Some(left) = self.settled.get_mut(id) {
@@ -103,10 +146,10 @@ impl<D> Ledger<D> {
         self.next += 1;
         self.bytes += new.size;
         if let Some(id) = &new.id {
-            self.by_id.insert(id.clone(), number);
+            self.by_id.insert(Arc::clone(id), number);
         }
         let NewEntry { token, pending, id, timestamp, size } = new;
-        let tokens = token.into_iter().collect();
+        let tokens = Tokens::new(token);
         self.entries.insert(number, Entry { tokens, come_again: 0, pending, dropped: false, id, timestamp, size });
         number
     }
@@ -136,13 +179,13 @@ impl<D> Ledger<D> {
         Confirmed::Done { tokens: entry.tokens, dropped: entry.dropped }
     }
 
-    fn remember(&mut self, id: String, deliveries: usize) {
+    fn remember(&mut self, id: Arc<str>, deliveries: usize) {
         if self.settled_order.len() >= MAX_SETTLED
             && let Some(oldest) = self.settled_order.pop_front()
         {
             self.settled.remove(&oldest);
         }
-        self.settled_order.push_back(id.clone());
+        self.settled_order.push_back(Arc::clone(&id));
         self.settled.insert(id, deliveries);
     }
 
@@ -151,7 +194,7 @@ impl<D> Ledger<D> {
     pub(super) fn lose_connection(&mut self) {
         for entry in self.entries.values_mut() {
             entry.come_again += entry.tokens.len();
-            entry.tokens.clear();
+            entry.tokens = Tokens::new(None);
         }
     }
 
@@ -161,7 +204,7 @@ impl<D> Ledger<D> {
         for (number, entry) in &mut self.entries {
             let before = entry.tokens.len();
             entry.tokens.retain(|token| !is_gone(token));
-            if entry.tokens.is_empty() && before > 0 {
+            if entry.tokens.len() == 0 && before > 0 {
                 gone.insert(*number);
             }
         }

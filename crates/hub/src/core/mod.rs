@@ -19,7 +19,7 @@ pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
 use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
 use crate::message::Message;
-use crate::record::Record;
+use crate::record::{Content, Record};
 use crate::steps::Steps;
 
 /// The field of a dead letter that says why it is one.
@@ -174,7 +174,7 @@ impl<D> Core<D> {
 
     /// Takes a message. `token` acknowledges it, at QoS 1; `clock` is the wall clock in Unix milliseconds, `now` one
     /// that never goes back.
-    pub fn take(&mut self, now: u64, clock: u64, message: &Message, mut token: Option<D>) {
+    pub fn take(&mut self, now: u64, clock: u64, message: &Arc<Message>, mut token: Option<D>) {
         let id = message.lasting_id.then_some(message.id.as_str());
         match self.ledger.arrive(id, &mut token) {
             Arrival::New => {}
@@ -191,7 +191,7 @@ impl<D> Core<D> {
         let mut entry = NewEntry {
             token,
             pending: self.settings.sinks.len(),
-            id: id.map(str::to_owned),
+            id: id.map(Arc::from),
             timestamp: message.timestamp,
             size: message.size(),
         };
@@ -216,7 +216,7 @@ impl<D> Core<D> {
                     topic: message.topic.clone(),
                     key: message.topic.clone(),
                     timestamp: message.timestamp,
-                    fields: message.fields(crate::Format::Json),
+                    content: Content::Row(message.fields(crate::Format::Json)),
                     ..Record::default()
                 };
                 self.fail(now, &Item { entry, record: Arc::new(record) }, why, true);
@@ -244,16 +244,22 @@ impl<D> Core<D> {
             self.ledger.mark_dropped(item.entry);
             return self.confirm(item.entry, false);
         };
-        let mut letter = Record::clone(&item.record);
-        if letter.fields.is_empty()
-            && let Some(message) = letter.original.as_deref().and_then(Message::from_bytes)
-        {
-            // It is the whole message for a log.
-            letter.fields = message.fields(crate::Format::Json);
-        }
-        letter.original = None;
-        letter.fields.push((REASON_FIELD.to_owned(), Value::String(why.clone())));
-        letter.reason = Some(why);
+        let record = &item.record;
+        let mut fields = match &record.content {
+            Content::Logged(bytes) => {
+                Message::from_bytes(bytes).map(|message| message.fields(crate::Format::Json)).unwrap_or_default()
+            }
+            Content::Row(_) | Content::Whole(_) => record.fields().to_vec(),
+        };
+        fields.push((REASON_FIELD.to_owned(), Value::String(why.clone())));
+        let letter = Record {
+            id: record.id.clone(),
+            topic: record.topic.clone(),
+            key: record.key.clone(),
+            timestamp: record.timestamp,
+            content: Content::Row(fields),
+            reason: Some(why),
+        };
         lane.push(now, Item { entry: item.entry, record: Arc::new(letter) });
     }
 

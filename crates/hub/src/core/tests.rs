@@ -20,15 +20,15 @@ fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSet
     Core::new(Steps::new(steps).unwrap(), settings)
 }
 
-fn message(number: u64, key: u64) -> Message {
-    Message {
+fn message(number: u64, key: u64) -> Arc<Message> {
+    Arc::new(Message {
         id: number.to_string(),
         lasting_id: true,
         topic: format!("k/{key}"),
         qos: 1,
         payload: number.to_string().into_bytes(),
         ..Message::default()
-    }
+    })
 }
 
 fn actions(core: &mut Core<Token>, now: u64) -> Vec<Action<Token>> {
@@ -207,10 +207,9 @@ fn what_steps_leave_out_or_fail_on_is_acknowledged_and_counted() {
         ..StepSettings::default()
     };
     let mut core = core(1, 1, 10, false, &steps);
-    let mut bad = message(0, 0);
+    let bad = message(0, 0);
     core.take(0, 0, &bad, Some((0, 0)));
-    bad.payload = b"-1".to_vec();
-    bad.id = "x".into();
+    let bad = Arc::new(Message { payload: b"-1".to_vec(), id: "x".into(), ..Message::clone(&bad) });
     core.take(0, 0, &bad, Some((1, 0)));
     let all = actions(&mut core, 0);
     assert_eq!(acknowledged(&all), [0, 1]);

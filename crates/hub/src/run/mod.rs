@@ -24,7 +24,7 @@ pub use self::status::{LastFailure, PipelineState, PipelineStatus, SinkStatus};
 use self::worker::{Course, Orders, Worker};
 use crate::core::{Core, CoreSettings, SinkPlan};
 use crate::sinks::{FileSinks, Place, Sink, SinkSettings};
-use crate::sources::{Http, LogSource, Nats, Source, SourceSettings, Topics, Wake};
+use crate::sources::{Http, Kafka, LogSource, Nats, Source, SourceSettings, Topics, Wake};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -397,6 +397,10 @@ fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result
         SourceSettings::Nats(nats) => {
             let (from, core) = core_of(settings)?;
             start_with(settings, files, paused, (Nats::new(nats).map_err(unusable)?, from, core))
+        }
+        SourceSettings::Kafka(kafka) => {
+            let (from, core) = core_of(settings)?;
+            start_with(settings, files, paused, (Kafka::new(kafka).map_err(unusable)?, from, core))
         }
         SourceSettings::Http(http) => {
             let (from, core) = core_of(settings)?;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_client::{TopicFilterBuf, TopicNameBuf};
+use tidegate_client::TopicFilterBuf;
 
 use super::status::{LastFailure, Snapshot};
 use crate::core::{Action, Core, Ending, News, Outcome};
@@ -19,6 +19,9 @@ use crate::time::wall_clock;
 const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How long batches that are under way are waited for at the end.
 const LAST_BATCHES: Duration = Duration::from_secs(5);
+
+/// Steps of the source that one turn takes at most, before outcomes and orders are looked at again.
+const MAX_STEPS: usize = 64;
 
 /// An answer that an operator waits for.
 type Ordered = Sender<Result<(), String>>;
@@ -122,13 +125,20 @@ impl<S: Source> Worker<S> {
         self.act();
         self.note();
         let due = self.core.deadline().and_then(|at| self.course.begun.checked_add(Duration::from_millis(at)));
-        let step = self.source.next([due, until].into_iter().flatten().min());
-        self.take(step);
+        let mut step = self.source.next([due, until].into_iter().flatten().min());
+        let times = (self.now(), wall_clock());
+        for _ in 1..MAX_STEPS {
+            self.take(times, step);
+            let Some(next) = self.source.ready() else { return };
+            step = next;
+        }
+        self.take(times, step);
     }
 
-    fn take(&mut self, step: SourceStep<S::Token>) {
+    /// Takes a step of the source. `times` are milliseconds since the start and the wall clock.
+    fn take(&mut self, times: (u64, u64), step: SourceStep<S::Token>) {
         match step {
-            SourceStep::Message(message, token) => self.take_message(&message, token),
+            SourceStep::Message(message, token) => self.take_message(times, &message, token),
             SourceStep::Idle => {}
             SourceStep::Ready => {
                 (self.course.takes, self.course.is_partial) = (true, false);
@@ -159,7 +169,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    fn take_message(&mut self, message: &Message, token: Option<S::Token>) {
+    fn take_message(&mut self, (now, clock): (u64, u64), message: &Arc<Message>, token: Option<S::Token>) {
         if !self.is_wanted(message) {
             // Of a filter that the pipeline had before, or of a sender that chooses the topic.
             if let Some(token) = token {
@@ -167,13 +177,11 @@ impl<S: Source> Worker<S> {
             }
             return;
         }
-        let now = self.now();
-        self.core.take(now, wall_clock(), message, token);
+        self.core.take(now, clock, message, token);
     }
 
     fn is_wanted(&self, message: &Message) -> bool {
-        let matches = |topic: TopicNameBuf| self.from.iter().any(|filter| filter.matches(&topic));
-        self.from.is_empty() || TopicNameBuf::new(message.topic.as_str()).is_ok_and(matches)
+        self.from.is_empty() || self.from.iter().any(|filter| filter.matches_text(&message.topic))
     }
 
     /// Does what the core asks for.

@@ -257,6 +257,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::record::Content;
 
     fn directory(name: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("tidegate-hub-{}-{name}", std::process::id()));
@@ -265,7 +266,7 @@ mod tests {
     }
 
     fn record(number: u64) -> Arc<Record> {
-        Arc::new(Record { fields: vec![("n".into(), json!(number))], ..Record::default() })
+        Arc::new(Record { content: Content::Row(vec![("n".into(), json!(number))]), ..Record::default() })
     }
 
     fn sink(path: &Path, rotate_bytes: u64) -> FileSink {
@@ -370,7 +371,7 @@ mod tests {
         for _ in 0..200 {
             deep = json!([deep]);
         }
-        let deep = Arc::new(Record { fields: vec![("n".into(), deep)], ..Record::default() });
+        let deep = Arc::new(Record { content: Content::Row(vec![("n".into(), deep)]), ..Record::default() });
         let mut sink = FileSinks::default().open(&settings);
         sink.write(&[record(1), Arc::clone(&deep)]).unwrap();
         sink.write(&[record(2)]).unwrap();

@@ -341,6 +341,7 @@ fn is_of(filter: &TopicFilterBuf, topic: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Content;
 
     struct Folder(PathBuf);
 
@@ -379,7 +380,7 @@ mod tests {
             id: number.to_string(),
             topic: topic.to_owned(),
             timestamp: wall_clock() + number,
-            original: Some(payload.as_bytes().to_vec()),
+            content: Content::Logged(payload.as_bytes().to_vec()),
             ..Record::default()
         })
     }

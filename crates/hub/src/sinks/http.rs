@@ -77,6 +77,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::record::Content;
     use crate::sinks::Place;
 
     /// A server that answers with these statuses, one after the other, and gives heads and bodies of the requests.
@@ -109,7 +110,8 @@ mod tests {
     }
 
     fn record(number: u64) -> Arc<Record> {
-        Arc::new(Record { id: format!("id{number}"), fields: vec![("n".into(), json!(number))], ..Record::default() })
+        let content = Content::Row(vec![("n".into(), json!(number))]);
+        Arc::new(Record { id: format!("id{number}"), content, ..Record::default() })
     }
 
     #[test]

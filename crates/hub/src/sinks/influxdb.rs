@@ -52,7 +52,7 @@ impl InfluxSink {
     fn line(&self, record: &Record) -> Option<String> {
         let mut line = escaped(&self.measurement, ", ");
         let (mut tags, mut fields) = (Vec::new(), Vec::new());
-        for (name, value) in &record.fields {
+        for (name, value) in record.fields() {
             flatten(name, value, &mut |name, value| {
                 let is_tag = self.tags.iter().any(|tag| tag == name);
                 let name = escaped(name, ",= ");
@@ -138,6 +138,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::record::Content;
 
     #[test]
     fn a_record_is_a_line_with_tags_and_fields() {
@@ -153,7 +154,7 @@ mod tests {
             ("temp".to_owned(), json!(31)),
             ("payload".to_owned(), json!({ "f": 0.5, "ok": true, "none": null, "say": "a \"b\"" })),
         ];
-        let record = Record { id: "-12".to_owned(), fields, timestamp: 7, ..Record::default() };
+        let record = Record { id: "-12".to_owned(), content: Content::Row(fields), timestamp: 7, ..Record::default() };
         let line = r#"plant\ data,topic=a\ b\,c temp=31.0,payload.f=0.5,payload.ok=true,payload.say="a \"b\"" 7656049"#;
         assert_eq!(sink.line(&record).unwrap(), line);
         assert_eq!(sink.line(&Record::default()), None);

@@ -1,11 +1,12 @@
 //! Sinks: where records go. Each is one file with its settings and one [`Sink`].
 
 mod amqp;
+mod discard;
 mod file;
 mod history;
 mod http;
 mod influxdb;
-mod kafka;
+pub(crate) mod kafka;
 mod log;
 mod mqtt;
 mod nats;
@@ -15,9 +16,9 @@ mod postgres;
 mod postgres_tls;
 mod redis;
 mod s3;
-mod socket;
+pub(crate) mod socket;
 mod sqlite;
-mod tls;
+pub(crate) mod tls;
 mod web;
 
 use std::sync::Arc;
@@ -109,6 +110,8 @@ pub enum SinkKind {
     S3(S3Settings),
     /// The last messages, for clients of HTTP.
     History(HistorySettings),
+    /// No place: records are dropped.
+    Discard,
     /// The log of a pipeline on the bus.
     Log(LogSettings),
 }
@@ -150,9 +153,10 @@ impl SinkSettings {
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
+            SinkKind::Discard => Box::new(discard::DiscardSink),
             SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
-            SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids)?),
+            SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids, place.lane)?),
             SinkKind::Amqp(settings) => Box::new(amqp::AmqpSink::new(settings, ids)?),
             SinkKind::S3(settings) => Box::new(s3::S3Sink::new(settings, place, ids)?),
         })

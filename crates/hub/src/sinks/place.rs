@@ -33,6 +33,11 @@ impl Ids {
         Self { suffix }
     }
 
+    /// The id of a lane.
+    pub(super) fn of_lane(&self, lane: usize) -> String {
+        format!("tidegate-hub{}/{lane}", self.suffix)
+    }
+
     /// The id of a record, by that of its message. It fits a header.
     pub(super) fn of(&self, message: &str) -> String {
         let mut id = String::with_capacity(message.len() + self.suffix.len());

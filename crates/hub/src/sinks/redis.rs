@@ -86,9 +86,9 @@ impl RedisSink {
             command.extend([b"MAXLEN".to_vec(), b"~".to_vec(), self.settings.max_entries.to_string().into_bytes()]);
         }
         command.extend([b"*".to_vec(), b"message_id".to_vec(), self.ids.of(&record.id).into_bytes()]);
-        for (name, value) in &record.fields {
-            let value = match (value, &record.original) {
-                (_, Some(original)) if name == "payload" => original.clone(),
+        for (name, value) in record.fields() {
+            let value = match (value, record.original()) {
+                (_, Some(original)) if name == "payload" => original.to_vec(),
                 (Value::String(text), _) => text.clone().into_bytes(),
                 (value, _) => value.to_string().into_bytes(),
             };
@@ -199,6 +199,8 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::message::Message;
+    use crate::record::{Content, WholeMessage};
 
     fn sink(url: &str) -> Result<RedisSink, String> {
         let settings = RedisSettings { url: url.to_owned(), stream: "s".to_owned(), ..RedisSettings::default() };
@@ -224,29 +226,18 @@ mod tests {
     fn a_record_is_an_entry_with_its_fields() {
         let record = Record {
             id: "7".to_owned(),
-            fields: vec![("t".to_owned(), 1.into()), ("payload".to_owned(), Value::Null), ("n".to_owned(), "x".into())],
-            original: Some(vec![0xff]),
+            content: Content::Row(vec![("t".to_owned(), 1.into()), ("n".to_owned(), "x".into())]),
             ..Record::default()
         };
         let mut sink = sink("redis://h").unwrap();
         sink.settings.max_entries = 9;
         let words = sink.add(&record);
-        let expected: Vec<&[u8]> = vec![
-            b"XADD",
-            b"s",
-            b"MAXLEN",
-            b"~",
-            b"9",
-            b"*",
-            b"message_id",
-            b"7",
-            b"t",
-            b"1",
-            b"payload",
-            b"\xff",
-            b"n",
-            b"x",
-        ];
+        let message = Arc::new(Message { payload: vec![0xff], ..Message::default() });
+        let whole = Content::Whole(WholeMessage::new(message, crate::Format::Json));
+        let as_it_came = sink.add(&Record { content: whole, ..Record::default() });
+        assert!(as_it_came.ends_with(&[b"payload".to_vec(), vec![0xff]]));
+        let expected: Vec<&[u8]> =
+            vec![b"XADD", b"s", b"MAXLEN", b"~", b"9", b"*", b"message_id", b"7", b"t", b"1", b"n", b"x"];
         assert_eq!(words, expected);
     }
 

@@ -13,10 +13,10 @@ use super::SinkError;
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServerAddress {
+pub(crate) struct ServerAddress {
     /// Name or address, without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 impl Display for ServerAddress {
@@ -31,7 +31,7 @@ impl Display for ServerAddress {
 
 impl ServerAddress {
     /// Reads `HOST`, `HOST:PORT` or `[IPv6]:PORT`.
-    pub(super) fn parse(text: &str, usual_port: u16) -> Option<Self> {
+    pub(crate) fn parse(text: &str, usual_port: u16) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok().filter(|port| *port > 0)?),
             _ => (text, usual_port),
@@ -46,13 +46,13 @@ impl ServerAddress {
 
 /// An address of a service: `SCHEME://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/PATH]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServiceUrl {
-    pub(super) secure: bool,
+pub(crate) struct ServiceUrl {
+    pub(crate) secure: bool,
     /// User name and password.
-    pub(super) login: Option<(String, String)>,
-    pub(super) servers: Vec<ServerAddress>,
+    pub(crate) login: Option<(String, String)>,
+    pub(crate) servers: Vec<ServerAddress>,
     /// The text behind the first slash.
-    pub(super) path: Option<String>,
+    pub(crate) path: Option<String>,
 }
 
 /// Most servers of an address.
@@ -61,7 +61,7 @@ const MAX_SERVERS: usize = 32;
 impl ServiceUrl {
     /// Reads an address of one of two schemes, the second one with TLS, each with its usual port. Returns nothing
     /// when the text is no such address.
-    pub(super) fn parse(text: &str, plain: (&str, u16), secure: (&str, u16)) -> Option<Self> {
+    pub(crate) fn parse(text: &str, plain: (&str, u16), secure: (&str, u16)) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let (is_secure, port) = match scheme {
             scheme if scheme == plain.0 => (false, plain.1),
@@ -135,14 +135,14 @@ impl Write for Timed {
 }
 
 /// When the next of `left` candidates has to have answered, so that a silent one leaves time for the others.
-pub(super) fn share_of(now: Instant, deadline: Instant, left: usize) -> Instant {
+pub(crate) fn share_of(now: Instant, deadline: Instant, left: usize) -> Instant {
     let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
     now + deadline.saturating_duration_since(now) / left
 }
 
 /// A connection, buffered for reads. Write whole requests.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     stream: Stream,
     buffer: Vec<u8>,
     /// The part of the buffer that has been read from the stream and not taken.
@@ -160,7 +160,7 @@ const BUFFER: usize = 16 << 10;
 
 impl Socket {
     /// Connects to a server, with TLS if there is a configuration of it.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         at: &ServerAddress,
         tls: Option<&Arc<ClientConfig>>,
         deadline: Instant,
@@ -195,7 +195,7 @@ impl Socket {
     }
 
     /// Sets the time at which reads and writes end.
-    pub(super) fn set_deadline(&mut self, deadline: Instant) {
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         match &mut self.stream {
             Stream::Plain(stream) => stream.deadline = deadline,
             Stream::Tls(stream) => stream.sock.deadline = deadline,
@@ -203,7 +203,7 @@ impl Socket {
     }
 
     /// Sends bytes, all of them.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
         let sent = match &mut self.stream {
             Stream::Plain(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
             Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
@@ -212,7 +212,7 @@ impl Socket {
     }
 
     /// Fills `into`.
-    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<(), SinkError> {
+    pub(crate) fn receive(&mut self, into: &mut [u8]) -> Result<(), SinkError> {
         let mut filled = 0;
         while filled < into.len() {
             if self.ready.is_empty() {

@@ -72,7 +72,7 @@ impl SqliteSink {
     }
 
     fn row<'a>(&self, record: &'a Record) -> Row<'a> {
-        let fields = record.fields.iter();
+        let fields = record.fields().iter();
         let mut row: Row<'a> =
             fields.map(|(name, value)| (name.to_ascii_lowercase(), (name.as_str(), cell(value)))).collect();
         row.insert(ID.to_owned(), (ID, Cell::Text(self.ids.of(&record.id))));
@@ -222,6 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::record::Content;
     use crate::sinks::Place;
 
     fn database(name: &str) -> PathBuf {
@@ -238,7 +239,11 @@ mod tests {
 
     fn record(id: u64, fields: Value) -> Arc<Record> {
         let Value::Object(fields) = fields else { panic!("fields are an object") };
-        Arc::new(Record { id: id.to_string(), fields: fields.into_iter().collect(), ..Record::default() })
+        Arc::new(Record {
+            id: id.to_string(),
+            content: Content::Row(fields.into_iter().collect()),
+            ..Record::default()
+        })
     }
 
     /// The rows of an answer, with a bar between cells.

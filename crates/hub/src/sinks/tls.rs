@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 /// The certificate authorities of a file, or the system's.
-pub(super) fn authorities(ca_file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn authorities(ca_file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
     let authorities = match ca_file {
         None => rustls_native_certs::load_native_certs().certs,
         Some(file) => {
@@ -23,7 +23,7 @@ pub(super) fn authorities(ca_file: Option<&Path>) -> Result<Vec<CertificateDer<'
 }
 
 /// TLS that trusts the authorities of a file, or the system's.
-pub(super) fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(authorities(ca_file)?);
     if added == 0 {

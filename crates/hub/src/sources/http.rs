@@ -60,7 +60,7 @@ pub(crate) struct Waiting {
 
 struct Hook {
     settings: HttpSourceSettings,
-    inbox: Inbox<(Box<Message>, Waiting)>,
+    inbox: Inbox<(Arc<Message>, Waiting)>,
     room: Arc<Semaphore>,
     id_prefix: String,
 }
@@ -68,7 +68,7 @@ struct Hook {
 /// The source.
 pub(crate) struct Http {
     settings: HttpSourceSettings,
-    inbox: Inbox<(Box<Message>, Waiting)>,
+    inbox: Inbox<(Arc<Message>, Waiting)>,
     runtime: Option<Runtime>,
     told_ready: bool,
 }
@@ -132,7 +132,7 @@ fn text(status: StatusCode, said: &str) -> Response<Full<Bytes>> {
 }
 
 impl Hook {
-    fn new(settings: &HttpSourceSettings, inbox: &Inbox<(Box<Message>, Waiting)>) -> Self {
+    fn new(settings: &HttpSourceSettings, inbox: &Inbox<(Arc<Message>, Waiting)>) -> Self {
         Self {
             settings: settings.clone(),
             inbox: inbox.clone(),
@@ -173,7 +173,7 @@ impl Hook {
             _ => return Err(text(StatusCode::BAD_REQUEST, "the body did not come")),
         };
         let (answer, done) = oneshot::channel();
-        self.inbox.push((Box::new(self.message(topic, &headers, &body)), Waiting { answer, _room: room }));
+        self.inbox.push((Arc::new(self.message(topic, &headers, &body)), Waiting { answer, _room: room }));
         match timeout(self.settings.timeout, done).await {
             Ok(Ok(Ending::Delivered)) => Ok(text(StatusCode::OK, "all sinks have the message")),
             Ok(Ok(Ending::Dropped)) => {
@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    fn hook(window: u16) -> (Hook, Inbox<(Box<Message>, Waiting)>) {
+    fn hook(window: u16) -> (Hook, Inbox<(Arc<Message>, Waiting)>) {
         let inbox = Inbox::default();
         let settings = HttpSourceSettings {
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -369,7 +369,7 @@ mod tests {
             {
                 let mut request = Box::pin(hook.take(post(key, topic, body)));
                 begin(request.as_mut()).await;
-                ids.push(inbox.take().unwrap().0.id);
+                ids.push(inbox.take().unwrap().0.id.clone());
             }
             assert!(ids[0] == ids[1] && ids[0].starts_with("k-"), "{ids:?}");
             ids.sort();

@@ -2,8 +2,10 @@
 
 mod http;
 mod inbox;
+mod kafka;
 mod log;
 mod nats;
+mod progress;
 mod topics;
 
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use std::time::Instant;
 
 pub(crate) use self::http::Http;
 pub use self::http::HttpSourceSettings;
+pub(crate) use self::kafka::Kafka;
+pub use self::kafka::KafkaSourceSettings;
 pub(crate) use self::log::LogSource;
 pub(crate) use self::nats::Nats;
 pub use self::nats::NatsSourceSettings;
@@ -26,7 +30,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// The next event of a source.
 pub enum SourceStep<T> {
     /// A message, and how to acknowledge it; without a token its sender keeps no copy.
-    Message(Box<Message>, Option<T>),
+    Message(Arc<Message>, Option<T>),
     /// The deadline has come, or the source was woken.
     Idle,
     /// The source takes all its messages from now on.
@@ -54,6 +58,11 @@ pub trait Source: Send {
 
     /// Waits for the next step, until `deadline` at most. A source connects without being asked, and again whenever it has to.
     fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Self::Token>;
+
+    /// The next step that is there already, without a wait.
+    fn ready(&mut self) -> Option<SourceStep<Self::Token>> {
+        None
+    }
 
     /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
     /// message come again. A sender that waits for an answer receives the ending.
@@ -94,6 +103,8 @@ pub enum SourceSettings {
     Log(LogSettings),
     /// Subjects of NATS, or a stream of `JetStream`.
     Nats(NatsSourceSettings),
+    /// A topic of Kafka.
+    Kafka(KafkaSourceSettings),
     /// Requests of others.
     Http(HttpSourceSettings),
 }

@@ -4,6 +4,7 @@
 //! consumer, which keeps unacknowledged messages. Processes that name one group share the messages.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, AckKind, consumer::AckPolicy, consumer::pull};
@@ -46,7 +47,7 @@ pub struct NatsSourceSettings {
 enum Heard {
     Ready,
     Trouble(String),
-    Message(Box<Message>, Option<Box<jetstream::Message>>),
+    Message(Arc<Message>, Option<Box<jetstream::Message>>),
 }
 
 /// The source.
@@ -160,7 +161,7 @@ async fn take_subject(settings: &NatsSourceSettings, inbox: &Inbox<Heard>) -> Re
             continue;
         }
         let id = format!("nats-{}-{begun:x}-{number}", std::process::id());
-        inbox.push(Heard::Message(Box::new(own(&message, id, wall_clock())), None));
+        inbox.push(Heard::Message(Arc::new(own(&message, id, wall_clock())), None));
     }
     Err("the server has closed the connection".to_owned())
 }
@@ -189,7 +190,7 @@ async fn take_stream(settings: &NatsSourceSettings, stream: &str, inbox: &Inbox<
         let time = u64::try_from(time).unwrap_or_default();
         let id = format!("{stream}-{sequence}");
         let own = Message { qos: 1, lasting_id: true, ..own(&message.message, id, time) };
-        inbox.push(Heard::Message(Box::new(own), Some(Box::new(message))));
+        inbox.push(Heard::Message(Arc::new(own), Some(Box::new(message))));
     }
     Err("the consumer has ended".to_owned())
 }

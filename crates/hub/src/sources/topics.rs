@@ -132,7 +132,7 @@ impl Topics {
                     }
                     return SourceStep::Idle;
                 }
-                SourceStep::Message(Box::new(self.own(message)), delivery)
+                SourceStep::Message(Arc::new(self.own(message)), delivery)
             }
             // Nothing else is ever asked for.
             Event::Published(_)
@@ -161,7 +161,7 @@ impl Topics {
         Message {
             id,
             lasting_id,
-            topic: message.topic.as_str().to_owned(),
+            topic: message.topic.into(),
             client_id: client_id.filter(|client_id| !client_id.is_empty()),
             qos: message.qos as u8,
             retain: message.retain,
@@ -269,6 +269,10 @@ impl Source for Topics {
                 SourceStep::Trouble(error.to_string())
             }
         }
+    }
+
+    fn ready(&mut self) -> Option<SourceStep<Delivery>> {
+        self.driver.client().poll_event().map(|event| self.take(event))
     }
 
     fn acknowledge(&mut self, delivery: Delivery, _ending: Ending) {

@@ -12,6 +12,7 @@ mod sql;
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sqlparser::tokenizer::Span;
@@ -22,7 +23,7 @@ use self::node::Environment;
 use self::sql::Sql;
 use crate::format::Format;
 use crate::message::Message;
-use crate::record::Record;
+use crate::record::{Content, Record, WholeMessage};
 
 /// A place in the text of a step, and how far it goes; both counted from 1, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,22 +171,22 @@ impl Steps {
     ///
     /// # Errors
     /// In words, when the message cannot be computed with.
-    pub fn run(&self, message: &Message, now: u64) -> Result<Option<Record>, String> {
+    pub fn run(&self, message: &Arc<Message>, now: u64) -> Result<Option<Record>, String> {
         if self.forwards {
-            return Ok(Some(self.whole(message, now)));
+            return Ok(Some(self.logged(message, now)));
         }
-        self.run_shown(message, now, &mut |_, _| {})
+        self.compute(message, now, None)
     }
 
     /// The whole message. Without a key of its own, also when a step fails, it has the topic as its key.
-    fn whole(&self, message: &Message, now: u64) -> Record {
-        let computed = self.key.as_ref().and_then(|_| self.run_shown(message, now, &mut |_, _| {}).ok().flatten());
+    fn logged(&self, message: &Arc<Message>, now: u64) -> Record {
+        let computed = self.key.as_ref().and_then(|_| self.compute(message, now, None).ok().flatten());
         Record {
             id: message.id.clone(),
             topic: message.topic.clone(),
             key: computed.map_or_else(|| message.topic.clone(), |record| record.key),
             timestamp: message.timestamp,
-            original: Some(message.to_bytes()),
+            content: Content::Logged(message.to_bytes()),
             ..Record::default()
         }
     }
@@ -196,62 +197,84 @@ impl Steps {
     /// As [`Self::run`].
     pub fn run_shown(
         &self,
-        message: &Message,
+        message: &Arc<Message>,
         now: u64,
         shown: &mut dyn FnMut(&'static str, Value),
     ) -> Result<Option<Record>, String> {
+        self.compute(message, now, Some(shown))
+    }
+
+    fn compute(
+        &self,
+        message: &Arc<Message>,
+        now: u64,
+        mut shown: Option<Shown<'_>>,
+    ) -> Result<Option<Record>, String> {
         let environment = Environment::new(message, self.format, now);
-        let at = |step: &'static str| move |error: String| format!("{step}: {error}");
         if let Some(filter) = &self.filter {
             let passes = filter.truth(&environment, None).map_err(at("filter"))?;
-            shown("filter", Value::Bool(passes));
+            show(&mut shown, "filter", || Value::Bool(passes));
             if !passes {
                 return Ok(None);
             }
         }
+        let changed = self.sql.is_some() || !self.set.is_empty();
+        let is_computed = self.topic.is_some() || self.key.is_some();
         let mut fields = match &self.sql {
-            None => message.fields(self.format),
+            None if changed || is_computed => message.fields(self.format),
+            // Sinks that send the payload as it came need no fields.
+            None => Vec::new(),
             Some(sql) => {
                 let Some(row) = sql.row(&environment).map_err(at("sql"))? else {
-                    shown("sql", Value::Null);
+                    show(&mut shown, "sql", || Value::Null);
                     return Ok(None);
                 };
+                show(&mut shown, "sql", || object(&row));
                 row
             }
         };
-        let object = |fields: &[(String, Value)]| Value::Object(fields.iter().cloned().collect());
-        if self.sql.is_some() {
-            shown("sql", object(&fields));
-        }
         for (name, expression) in &self.set {
             let value = expression.json(&environment, Some(&object(&fields))).map_err(at("set"))?;
             sql::put(&mut fields, std::slice::from_ref(name), value);
         }
         if !self.set.is_empty() {
-            shown("set", object(&fields));
+            show(&mut shown, "set", || object(&fields));
         }
-        let row = (self.topic.is_some() || self.key.is_some()).then(|| object(&fields));
-        let text = |cel: &Option<Cel>, step: &'static str| {
-            cel.as_ref().map(|cel| cel.text(&environment, row.as_ref()).map_err(at(step))).transpose()
+        let row = is_computed.then(|| object(&fields));
+        let mut text = |cel: &Option<Cel>, step: &'static str| {
+            let Some(cel) = cel else { return Ok(message.topic.clone()) };
+            let text = cel.text(&environment, row.as_ref()).map_err(at(step))?;
+            show(&mut shown, step, || Value::String(text.clone()));
+            Ok::<_, String>(text)
         };
-        let topic = text(&self.topic, "topic")?.unwrap_or_else(|| message.topic.clone());
-        let key = text(&self.key, "key")?.unwrap_or_else(|| message.topic.clone());
-        for (step, cel, value) in [("topic", &self.topic, &topic), ("key", &self.key, &key)] {
-            if cel.is_some() {
-                shown(step, Value::String(value.clone()));
-            }
-        }
-        let changed = self.sql.is_some() || !self.set.is_empty();
-        Ok(Some(Record {
-            id: message.id.clone(),
-            topic,
-            key,
-            timestamp: message.timestamp,
-            fields,
-            original: (!changed).then(|| message.payload.clone()),
-            reason: None,
-        }))
+        let (topic, key) = (text(&self.topic, "topic")?, text(&self.key, "key")?);
+        let content = if changed {
+            Content::Row(fields)
+        } else {
+            Content::Whole(WholeMessage::new(Arc::clone(message), self.format))
+        };
+        let (id, timestamp) = (message.id.clone(), message.timestamp);
+        Ok(Some(Record { id, topic, key, timestamp, content, reason: None }))
     }
+}
+
+/// Receives the result of each step.
+type Shown<'a> = &'a mut dyn FnMut(&'static str, Value);
+
+/// Shows the result of a step, which is computed only if it is asked for.
+fn show(shown: &mut Option<Shown<'_>>, step: &'static str, value: impl FnOnce() -> Value) {
+    if let Some(shown) = shown {
+        shown(step, value());
+    }
+}
+
+/// Names the step in an error.
+fn at(step: &'static str) -> impl Fn(String) -> String {
+    move |error| format!("{step}: {error}")
+}
+
+fn object(fields: &[(String, Value)]) -> Value {
+    Value::Object(fields.iter().cloned().collect())
 }
 
 fn is_name(text: &str) -> bool {

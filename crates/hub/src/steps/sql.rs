@@ -9,7 +9,7 @@ use sqlparser::ast::{
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::{Parser, ParserError};
-use tidegate_client::{TopicFilterBuf, TopicNameBuf};
+use tidegate_client::TopicFilterBuf;
 
 use super::compile::compile;
 use super::node::{Environment, Node};
@@ -96,8 +96,7 @@ impl Sql {
     /// # Errors
     /// In words, when the message cannot be computed with.
     pub(crate) fn row(&self, environment: &Environment<'_>) -> Result<Option<Vec<(String, Value)>>, String> {
-        let topic = TopicNameBuf::new(environment.message.topic.as_str());
-        if !topic.is_ok_and(|topic| self.from.iter().any(|filter| filter.matches(&topic))) {
+        if !self.from.iter().any(|filter| filter.matches_text(&environment.message.topic)) {
             return Ok(None);
         }
         if let Some(condition) = &self.condition

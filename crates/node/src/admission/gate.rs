@@ -116,6 +116,7 @@ impl Shard {
     }
 
     /// A client has sent bytes that do not begin a connection.
+    #[cfg(feature = "quic")]
     pub(crate) fn record_failed_handshake(&mut self, address: IpAddr, detail: &str) {
         let event = self.flown(FlightKind::Refused).reason(Reason::HandshakeFailed).detail(detail);
         self.flight.record(self.now, event.address(Some(address)));

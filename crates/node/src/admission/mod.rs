@@ -160,6 +160,7 @@ impl Admission {
     }
 
     /// Whether connections are counted by their address, so that it matters whether an address is really the client's.
+    #[cfg(feature = "quic")]
     pub(crate) fn counts_addresses(&self) -> bool {
         let settings = self.settings();
         settings.max_connections_per_address != 0 || settings.address_rate.is_limited()

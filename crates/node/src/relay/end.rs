@@ -5,6 +5,7 @@ use mio::{Registry, Token};
 use tidegate_engine::Output;
 
 use super::HOME_ENDED;
+#[cfg(feature = "quic")]
 use crate::quic::News;
 use crate::transport::{Input, Transport, Wrote};
 
@@ -61,6 +62,7 @@ impl End {
     }
 
     /// Handles the events of a QUIC connection.
+    #[cfg(feature = "quic")]
     pub(super) fn note_news(&mut self, news: News) {
         self.readable |= news.readable || news.ended;
         self.peer_closed |= news.ended;

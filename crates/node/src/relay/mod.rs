@@ -25,7 +25,9 @@ pub(crate) use slots::{RelayKey, Relays};
 use self::end::End;
 use self::goodbye::Goodbye;
 use crate::admission::Seat;
-use crate::quic::{News, Owner};
+#[cfg(feature = "quic")]
+use crate::quic::News;
+use crate::quic::Owner;
 use crate::shard::Shard;
 use crate::shard::table::Flags;
 use crate::transport::Transport;
@@ -141,6 +143,7 @@ impl Shard {
     }
 
     /// Handles the events of the QUIC connection of a relayed client.
+    #[cfg(feature = "quic")]
     pub(crate) fn take_relay_news(&mut self, key: RelayKey, news: News) {
         let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
         pair.ends[CLIENT].note_news(news);

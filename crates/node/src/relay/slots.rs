@@ -8,6 +8,7 @@ use tidegate_engine::Millis;
 use super::{CLIENT, HOME, PATIENCE_MS, Pair, Relay};
 use crate::listener::Shortage;
 use crate::shard::table::RESERVED_INDEX;
+#[cfg(feature = "quic")]
 use crate::transport::Transport;
 
 /// Tokens from this index on, up to the reserved ones, belong to relays: two for each. Engines number connections from
@@ -93,6 +94,7 @@ impl Relays {
     }
 
     /// The transport of a client whose bytes go to and fro.
+    #[cfg(feature = "quic")]
     pub(crate) fn client_transport(&mut self, key: RelayKey) -> Option<&mut Transport> {
         match self.get(key)? {
             Relay::Open(pair) => Some(pair.client_transport()),

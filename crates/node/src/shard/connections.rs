@@ -45,6 +45,7 @@ impl Shard {
     }
 
     /// Whether the limit of connections is reached.
+    #[cfg(feature = "quic")]
     pub(crate) fn is_full(&self) -> bool {
         self.shared.connections.load(Ordering::Relaxed) >= self.shared.max_connections
     }

@@ -43,8 +43,10 @@ pub(crate) enum ToShard {
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
     /// Datagrams for QUIC connections that live here, which arrived at another shard's socket.
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     QuicBatch(Box<QuicBatch>),
     /// Events of a QUIC connection for the shard of its socket.
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),

@@ -98,11 +98,13 @@ impl TlsListener {
     }
 
     /// The current configuration of new connections.
+    #[cfg(feature = "quic")]
     pub(crate) fn configuration(&self) -> Arc<ServerConfig> {
         self.current().config
     }
 
     /// Handshakes that are under way.
+    #[cfg(feature = "quic")]
     pub(crate) fn handshakes_under_way(&self) -> u32 {
         self.handshakes.load(Ordering::Relaxed)
     }

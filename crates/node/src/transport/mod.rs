@@ -41,6 +41,7 @@ pub(crate) enum Transport {
     WebSocket(Box<WebSocket>),
     Proxied(Box<Proxied>),
     Outbound(Box<Outbound>),
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     Quic(Box<Quic>),
 }
 
@@ -58,6 +59,7 @@ pub(crate) enum Ended {
     Proxy(ProxyError),
     /// The QUIC connection failed.
     #[error(transparent)]
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     Quic(QuicFailure),
 }
 

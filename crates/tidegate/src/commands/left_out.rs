@@ -1,11 +1,12 @@
 //! Commands that a lean build leaves out: each is there to say so.
 
-use tidegate_terminal::{Exit, report};
-
 /// A command that names the feature that it needs, whatever its arguments are.
 macro_rules! left_out {
-    ($command:ident, $arguments:ident, $feature:literal) => {
-        pub(crate) mod $command {
+    ($module:ident, $arguments:ident, $command:literal, $feature:literal) => {
+        left_out!($module, $arguments, $command, $feature, &$arguments => tidegate_terminal::Exit);
+    };
+    ($module:ident, $arguments:ident, $command:literal, $feature:literal, $taken:ty => $exit:ty) => {
+        pub(crate) mod $module {
             use std::ffi::OsString;
 
             /// Not in this program
@@ -16,55 +17,74 @@ macro_rules! left_out {
                 rest: Vec<OsString>,
             }
 
-            pub(crate) fn run(_: &$arguments) -> tidegate_terminal::Exit {
-                super::refuse(stringify!($command), $feature)
+            pub(crate) fn run(_: $taken) -> $exit {
+                tidegate_terminal::refuse_left_out(concat!("tidegate ", $command), $feature).into()
             }
         }
     };
 }
 
 #[cfg(not(feature = "fleet"))]
-left_out!(dns, Args, "fleet");
+left_out!(dns, Args, "dns", "fleet");
 #[cfg(not(feature = "fleet"))]
-left_out!(up, Args, "fleet");
+left_out!(up, Args, "up", "fleet");
 #[cfg(not(feature = "fleet"))]
-left_out!(manager, Args, "fleet");
+left_out!(manager, Args, "manager", "fleet");
 #[cfg(not(feature = "fleet"))]
-left_out!(fleet, FleetCommand, "fleet");
+left_out!(fleet, FleetCommand, "fleet", "fleet");
 #[cfg(not(feature = "pipelines"))]
-left_out!(hub, Args, "pipelines");
+left_out!(hub, Args, "hub", "pipelines");
+#[cfg(not(feature = "mobile"))]
+left_out!(core, Args, "core", "mobile");
 #[cfg(not(feature = "lab"))]
-left_out!(lab, Args, "lab");
+left_out!(lab, Args, "lab", "lab");
+#[cfg(not(feature = "clients"))]
+left_out!(publish, Args, "pub", "clients", Args => std::process::ExitCode);
+#[cfg(not(feature = "clients"))]
+left_out!(subscribe, Args, "sub", "clients", Args => std::process::ExitCode);
+#[cfg(not(feature = "clients"))]
+left_out!(request, Args, "rr", "clients", Args => std::process::ExitCode);
+#[cfg(not(feature = "admin"))]
+left_out!(why, Args, "why", "admin");
+#[cfg(not(feature = "admin"))]
+left_out!(clients, Args, "clients", "admin");
+#[cfg(not(feature = "admin"))]
+left_out!(ban, Args, "ban", "admin");
+#[cfg(not(feature = "admin"))]
+left_out!(kick, Args, "kick", "admin");
+#[cfg(not(feature = "admin"))]
+left_out!(drain, Args, "drain", "admin");
+#[cfg(not(feature = "admin"))]
+left_out!(meter, MeterArgs, "meter", "admin");
+#[cfg(not(feature = "admin"))]
+left_out!(reload, Args, "reload", "admin");
 
-fn refuse(command: &str, feature: &str) -> Exit {
-    report(&format_args!(
-        "`tidegate {command}` needs the feature `{feature}`, and this program was built without it; take the full program, \
-         or build this one with `--features {feature}`"
-    ));
-    Exit::Usage
-}
-
-#[cfg(all(test, not(any(feature = "fleet", feature = "pipelines", feature = "lab"))))]
+#[cfg(all(
+    test,
+    not(any(
+        feature = "fleet",
+        feature = "pipelines",
+        feature = "lab",
+        feature = "mobile",
+        feature = "clients",
+        feature = "admin"
+    ))
+))]
 mod tests {
     use clap::Parser;
 
-    use crate::cli::{Cli, Command};
+    use tidegate_terminal::Exit;
+
+    use crate::cli::Cli;
 
     #[test]
-    fn a_command_left_out_takes_any_arguments() {
-        for command in ["dns", "up", "manager", "fleet", "hub", "lab"] {
+    fn a_command_left_out_is_refused_with_any_arguments() {
+        for command in [
+            "dns", "up", "manager", "fleet", "hub", "lab", "core", "pub", "sub", "rr", "why", "clients", "ban", "kick",
+            "drain", "meter", "reload",
+        ] {
             let read = Cli::try_parse_from(["tidegate", command, "--help", "-c", "x", "status"]);
-            assert!(matches!(
-                read.unwrap().command,
-                Some(
-                    Command::Dns(_)
-                        | Command::Up(_)
-                        | Command::Manager(_)
-                        | Command::Fleet(_)
-                        | Command::Hub(_)
-                        | Command::Lab(_)
-                )
-            ));
+            assert_eq!(crate::commands::dispatch(read.unwrap()), Exit::Usage.into(), "{command}");
         }
     }
 }

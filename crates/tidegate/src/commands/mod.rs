@@ -1,9 +1,18 @@
 //! One file per command.
 
+#[cfg_attr(not(feature = "cluster"), path = "cluster_absent.rs")]
+pub(crate) mod cluster;
 mod completions;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
-#[cfg(not(all(feature = "pipelines", feature = "fleet", feature = "lab")))]
+#[cfg(not(all(
+    feature = "pipelines",
+    feature = "fleet",
+    feature = "lab",
+    feature = "mobile",
+    feature = "admin",
+    feature = "clients"
+)))]
 pub(crate) mod left_out;
 pub(crate) mod orchestrator;
 mod run;
@@ -11,10 +20,11 @@ mod run;
 use std::process::ExitCode;
 
 use tidegate_access_cli::{acl, cert, key, passwd};
-use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
-use tidegate_mqtt_cli::{publish, request, subscribe};
 
-use crate::cli::{Cli, Command, dns, fleet, hub, manager, up};
+use crate::cli::{
+    Cli, Command, ban, clients, core, dns, drain, fleet, hub, kick, manager, meter, publish, reload, request,
+    subscribe, up, why,
+};
 #[cfg(not(feature = "lab"))]
 use left_out::lab;
 
@@ -37,7 +47,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
-        Some(Command::Core(args)) => tidegate_gateway::command::run(&args).into(),
+        Some(Command::Core(args)) => core::run(&args).into(),
         Some(Command::Hub(args)) => hub::run(&args).into(),
         Some(Command::Lab(args)) => lab::run(&args).into(),
         Some(Command::Up(args)) => up::run(&args).into(),

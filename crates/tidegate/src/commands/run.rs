@@ -1,6 +1,8 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
+#[cfg_attr(not(feature = "coap"), path = "run/coap_absent.rs")]
 mod coap;
+#[cfg_attr(not(feature = "http"), path = "run/http_absent.rs")]
 mod http;
 
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
+use crate::commands::cluster::{self, ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
@@ -20,7 +23,6 @@ use tidegate_administration::console::{self, Admin};
 use tidegate_administration::control::answer_others;
 use tidegate_administration::metering::Metering;
 use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
-use tidegate_cluster_node::{ClusterNode, Joining, NotJoined};
 use tidegate_config::Config;
 use tidegate_config::hub::is_hub_listener;
 use tidegate_config::orchestrator::RELAY_LISTENER;
@@ -82,7 +84,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let console = console::start(config, &status, Some(Arc::clone(&operations) as _))?;
     let rules = access::load(config)?;
     // It waits for the bus where the store may be, too.
-    let joining = match tidegate_cluster_node::join(config, &status, &mut signals) {
+    let joining = match cluster::join(config, &status, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
         Err(NotJoined::Failed(error)) => return Err(error.into()),
@@ -111,11 +113,11 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
         .map(|joining| joining.begin(config, &node, admin, mirrored.as_ref().map(|it| it.for_cluster(config))))
         .transpose()?;
     if let Some(cluster) = &cluster {
-        placement = cluster.api().placement();
-        status.parts().register_cluster(Arc::new(cluster.api()));
+        placement = cluster::register(cluster, &status);
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    #[cfg(feature = "mobile")]
     let core = tidegate_gateway::core::start(config, &node, &status)?;
     let gateway = ToNode::new(config, &node, &serving, (entrances.2, cluster.is_some()));
     let beside = (HttpListeners::start(config, &gateway, &status)?, CoapListeners::start(config, gateway, &status)?);
@@ -123,7 +125,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
     let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;
     status.ready(node.handle());
-    answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
+    if cfg!(feature = "admin") {
+        answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
+    }
     let bans = keeper.map(|keeper| share_bans(&keeper, &status)).transpose()?;
     let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
@@ -136,6 +140,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     status.stopping();
     follower.stop();
     stop_services(beside, bans, &placed, config.shutdown.grace);
+    #[cfg(feature = "mobile")]
     drop(core);
     leave(cluster.as_ref(), config, end);
     let exit = stop(node, metering, console, mirrored, config, end)?;

@@ -194,15 +194,8 @@ impl BridgeRun {
     fn strike(&mut self, strike: BridgeStrike, away: Duration) -> Result<(), Failure> {
         let back_at = Instant::now() + away;
         match strike {
-            BridgeStrike::Kill(side) => {
-                // A bridge keeps nothing: messages under way when its process ended may come twice.
-                self.world.ledger.keeps_once &= side != NEAR;
-                self.members[side].kill(back_at)?;
-            }
-            BridgeStrike::Stop(side) => {
-                self.world.ledger.keeps_once &= side != NEAR;
-                self.members[side].stop(back_at)?;
-            }
+            BridgeStrike::Kill(side) => self.members[side].kill(back_at)?,
+            BridgeStrike::Stop(side) => self.members[side].stop(back_at)?,
             BridgeStrike::Freeze(side) => self.members[side].freeze(back_at)?,
             BridgeStrike::Link(state) => self.link.strike(state, back_at),
         }
@@ -221,9 +214,16 @@ impl BridgeRun {
         Ok(())
     }
 
-    /// Starts the brokers and opens the link when they are due.
+    /// Starts the brokers and opens the link when they are due. A bridge keeps nothing: messages that were under way when
+    /// its process ended may come twice.
     fn tend(&mut self) -> Result<(), Failure> {
-        tend(&mut self.members, &mut self.link)
+        let started = |members: &[Member; 2]| members[NEAR].running.as_ref().map(|process| process.started);
+        let before = started(&self.members);
+        tend(&mut self.members, &mut self.link)?;
+        if started(&self.members) != before {
+            self.world.ledger.allow_repeats();
+        }
+        Ok(())
     }
 
     /// Waits until both brokers are there and the bridge carries both ways. False when that takes longer than a start
@@ -258,6 +258,7 @@ impl BridgeRun {
         let patience = self.settings.patience;
         let (members, link) = (&mut self.members, &mut self.link);
         accounts::settle(&mut self.world, self.round, patience, &mut || tend(members, link).map(|()| false))?;
+        self.await_repeats()?;
         for side in [NEAR, FAR] {
             let name = format!("visitor-{}", self.world.ledger.tick());
             let look = Look::BehindABridge(side);
@@ -274,9 +275,26 @@ impl BridgeRun {
         }
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark(clock, format!("round {}: accounts settled", self.round));
-        // The messages under way when the bridge ended have come by now.
-        self.world.ledger.keeps_once = true;
         Ok(true)
+    }
+
+    /// Waits until the messages that come again have come: a round trip of each subscriber brings nothing new.
+    fn await_repeats(&mut self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut asked = None;
+        while begun.elapsed() < self.settings.patience {
+            let subscribers = &mut self.world.subscribers;
+            if subscribers.iter().all(|subscriber| subscriber.is_settled() && subscriber.session.pings == 0) {
+                if asked.replace(self.world.last_news) == Some(self.world.last_news) {
+                    break;
+                }
+                subscribers.iter_mut().try_for_each(|subscriber| subscriber.session.ping())?;
+            }
+            self.world.turn(Mood::Drain)?;
+            self.tend()?;
+        }
+        self.world.ledger.forbid_repeats();
+        Ok(())
     }
 
     fn output(&mut self) -> String {

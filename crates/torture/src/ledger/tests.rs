@@ -110,3 +110,28 @@ fn a_retained_value_is_the_last_confirmed_one_or_later() {
     ledger.completed(id(3));
     assert!(!verdict(&mut ledger, Some(id(2))) && verdict(&mut ledger, None));
 }
+
+#[test]
+fn messages_under_way_at_the_end_of_a_bridge_may_repeat() {
+    let mut ledger = with_messages(1, QoS::ExactlyOnce);
+    let later = MessageId { publisher: 0, number: 1 };
+    ledger.allow_repeats();
+    ledger.sent(Outgoing {
+        id: later,
+        topic: "t/0/1",
+        qos: QoS::ExactlyOnce,
+        retained: None,
+        expected: vec![expecting(0)],
+    });
+    let deliver_twice = |ledger: &mut Ledger, id| {
+        ledger.delivered(arrival(id), "t/0/1", "s");
+        ledger.delivered(arrival(id), "t/0/1", "s");
+    };
+    deliver_twice(&mut ledger, MESSAGE);
+    assert_eq!(ledger.findings.total(), 0);
+    deliver_twice(&mut ledger, later);
+    assert_eq!(ledger.findings.count(Finding::Twice), 1, "it was sent after the end");
+    ledger.forbid_repeats();
+    ledger.delivered(arrival(MESSAGE), "t/0/1", "s");
+    assert_eq!(ledger.findings.count(Finding::Twice), 2, "it comes too late");
+}

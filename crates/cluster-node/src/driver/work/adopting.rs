@@ -1,21 +1,26 @@
 //! Connections of dead orchestrators to brokers: worked off by the one that has taken over the partition of the broker's
 //! name, and removed when the broker has brought all that it had and has all that it was owed. What the broker brings
-//! goes to the sessions here, and is passed on to the members that have taken over the other partitions.
+//! goes to the sessions here, and is passed on to the members that serve the other partitions. A restart continues.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{PartitionId, Partitions, Settling, UplinkImage};
-use tidegate_node::{MoveError, NodeName, OrchestratorMoves};
+use tidegate_administration::INHERITED;
+use tidegate_engine::{AdoptError, Partitions, Settling, UplinkError, UplinkImage};
+use tidegate_node::{FleetError, MoveError, OrchestratorMoves};
 
-use super::Worker;
+use super::asking::Awaited;
 use super::brokers::BACK_LIMIT;
-use super::inheriting::InheritedPart;
-use super::passing::{ENDS_MOVE, ENDS_PIECE, PartVerdict, brokers_know, parts_of};
+use super::passing::brokers_know;
+use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
+use super::{Worker, set_of};
+use crate::driver::memory::RememberedBroker;
 use crate::driver::restore::Inherited;
 
 /// Pause between two looks whether a broker has brought anything.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The stream for partitions that had left the dead orchestrator has this bit in its number.
+const LEFT_STREAM: u64 = 1 << 61;
 
 /// How long messages of the own brokers wait for messages of a dead orchestrator's brokers. The wait keeps the order of
 /// topics.
@@ -30,33 +35,27 @@ pub(super) struct Adopted {
     name: String,
     /// By which its partitions have come.
     transfer: u64,
-    /// All partitions that it had.
-    had: Partitions,
-    /// The members that have taken over the others.
-    heirs: BTreeMap<String, Heir>,
-    /// Messages that wait until all of them have the parts under way.
+    /// The partitions that came by that.
+    here: Partitions,
+    /// The partitions whose sessions have the messages that the dead one had taken, and those that may not have them.
+    held: Partitions,
+    left: Partitions,
+    /// Messages for the members that serve them.
+    for_held: Outbox,
+    for_left: Outbox,
+    awaited: [Awaited; 2],
+    /// Messages that wait until all of them have the pieces at hand.
     unanswered: usize,
     /// Since when the dead one is back, which connects to the broker when this is over.
     back_since: Option<Instant>,
     stage: SettleStage,
 }
 
-/// A member that has taken over partitions of a dead one.
-#[derive(Default)]
-struct Heir {
-    /// Parts that it has not taken, each with its flags (`ENDS_PIECE`, `ENDS_MOVE`).
-    parts: VecDeque<(Vec<u8>, u8)>,
-    /// The number of the first of them.
-    number: u64,
-    /// Its brokers knew all filters when it took the last part.
-    brokers_know: bool,
-}
-
 enum SettleStage {
     Begun,
     Settling(Settling),
-    /// All messages of the broker have come, and the last part for each other member is queued.
-    Settled,
+    /// All messages of the broker have come, and the last piece is at hand.
+    Ending,
 }
 
 impl Worker {
@@ -72,40 +71,78 @@ impl Worker {
             }
         }
         self.end_inheriting();
+        self.remember_again();
     }
 
     fn adopt_one(&mut self, inherited: &Inherited, mut uplink: UplinkImage) {
+        let mut remembered = RememberedBroker {
+            of: inherited.of.clone(),
+            broker: uplink.broker.clone(),
+            here: numbers(inherited.partitions),
+            held: numbers(inherited.had),
+            left: numbers(inherited.left),
+        };
         // The dead one may have worked off the connection of another one that is dead.
-        let (mut of, mut broker) = (inherited.of.clone(), uplink.broker.clone());
         if let Some((at, former)) = uplink.broker.rsplit_once('@') {
-            (of, broker) = (former.to_owned(), at.to_owned());
-            uplink.broker.clone_from(&broker);
+            let known = inherited.adopted.iter().find(|known| known.broker == at && known.of == former);
+            (remembered.of, remembered.broker) = (former.to_owned(), at.to_owned());
+            if let Some(known) = known {
+                let held = set_of(&known.here);
+                let left = set_of(&known.held).with(set_of(&known.left)).without(held);
+                (remembered.held, remembered.left) = (numbers(held), numbers(left));
+            }
+            uplink.broker.clone_from(&remembered.broker);
         }
-        match OrchestratorMoves::of(&self.node).adopt_broker(&of, uplink, inherited.transfer) {
-            Ok(name) => {
-                tracing::info!(
-                    node = of,
-                    broker,
-                    "working off the messages that a dead orchestrator and a broker had for each other"
-                );
-                let (transfer, had, heirs) = (inherited.transfer, inherited.had, BTreeMap::new());
-                let stage = SettleStage::Begun;
-                self.adopted.push(Adopted {
-                    of,
-                    broker,
-                    name,
-                    transfer,
-                    had,
-                    heirs,
-                    unanswered: 0,
-                    back_since: None,
-                    stage,
-                });
+        self.work_off(remembered, inherited.transfer, uplink.image);
+    }
+
+    /// Continues with the connections of the last life of this process.
+    pub(super) fn resume_adopted(&mut self) {
+        for remembered in std::mem::take(&mut self.resuming) {
+            let here = set_of(&remembered.here);
+            match self.shared.inheriting.resume(&self.node, &remembered.of, here, BTreeSet::new()) {
+                Ok(transfer) => self.work_off(remembered, transfer, None),
+                Err(error) => self.complain(&error, "the connections of a dead orchestrator are not worked off"),
+            }
+        }
+        self.note_adopted_brokers();
+    }
+
+    fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
+        let RememberedBroker { of, broker, here, held, left } = remembered;
+        let [here, held, left] = [here, held, left].map(|partitions| set_of(&partitions));
+        let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty() };
+        let name = match OrchestratorMoves::of(&self.node).adopt_broker(&of, uplink, transfer) {
+            Ok(name) => name,
+            Err(error @ AdoptError::Uplink(UplinkError::Unknown(_))) => {
+                tracing::info!(%error, node = of, "a broker of a dead orchestrator is not in the fleet any more");
+                return;
             }
             Err(error) => {
-                self.complain(&error, "messages of a dead orchestrator and a broker for each other are not worked off");
+                let what = "messages of a dead orchestrator and a broker for each other are not worked off";
+                return self.complain(&error, what);
             }
-        }
+        };
+        tracing::info!(
+            node = of,
+            broker,
+            "working off the messages that a dead orchestrator and a broker had for each other"
+        );
+        self.adopted.push(Adopted {
+            of,
+            broker,
+            name,
+            transfer,
+            here,
+            held,
+            left: left.without(held),
+            for_held: Outbox::default(),
+            for_left: Outbox::default(),
+            awaited: Default::default(),
+            unanswered: 0,
+            back_since: None,
+            stage: SettleStage::Begun,
+        });
     }
 
     /// Messages of the own brokers are kept back no longer when nothing of the dead orchestrator is in front of them.
@@ -121,7 +158,20 @@ impl Worker {
 
     /// The members and brokers whose connections are worked off.
     pub(super) fn adopted_brokers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.adopted.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str()))
+        let of_last_life = self.resuming.iter().map(|it| (it.of.as_str(), it.broker.as_str()));
+        self.adopted.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str())).chain(of_last_life)
+    }
+
+    /// The same with their partitions, for a restart.
+    pub(super) fn adopted_to_remember(&self) -> Vec<RememberedBroker> {
+        let of_this_life = self.adopted.iter().map(|it| RememberedBroker {
+            of: it.of.clone(),
+            broker: it.broker.clone(),
+            here: numbers(it.here),
+            held: numbers(it.held),
+            left: numbers(it.left),
+        });
+        self.resuming.iter().cloned().chain(of_this_life).collect()
     }
 
     /// When it is looked again.
@@ -132,6 +182,10 @@ impl Worker {
     /// Passes on the received messages, and removes the connections that are worked off. An orchestrator that is back
     /// waits for this.
     pub(super) fn work_off_adopted(&mut self) {
+        if self.adopted.is_empty() && !self.shared.inheriting.is_waiting() {
+            return;
+        }
+        let before = self.adopted.len();
         for mut adopted in std::mem::take(&mut self.adopted) {
             let is_over = match adopted.is_worked_off(self) {
                 Ok(is_over) => is_over,
@@ -141,11 +195,13 @@ impl Worker {
                     false
                 }
             };
-            if self.lives.contains(&adopted.of) {
+            if self.lives.contains_key(&adopted.of) {
                 adopted.back_since.get_or_insert_with(Instant::now);
             }
-            let waits_in_vain = adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT);
-            if (is_over || waits_in_vain) && self.node.remove_broker(&adopted.name, waits_in_vain).is_ok() {
+            // A broker that was taken out of the fleet brings nothing.
+            let waits_in_vain = adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT)
+                || !OrchestratorMoves::of(&self.node).has_broker(&adopted.broker);
+            if (is_over || waits_in_vain) && self.is_removed(&adopted.name, waits_in_vain) {
                 tracing::info!(
                     node = adopted.of,
                     broker = adopted.name,
@@ -155,114 +211,105 @@ impl Worker {
                 self.adopted.push(adopted);
             }
         }
+        if self.adopted.len() != before {
+            self.remember_again();
+        }
         self.end_inheriting();
         self.note_adopted_brokers();
     }
+
+    /// Removes a connection; says whether there is none of this name any more.
+    fn is_removed(&self, name: &str, force: bool) -> bool {
+        matches!(
+            self.node.remove_broker(name, force),
+            Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_)))
+        )
+    }
+}
+
+fn numbers(partitions: Partitions) -> Vec<u16> {
+    partitions.iter().map(|partition| partition.0).collect()
 }
 
 impl Adopted {
-    fn is_worked_off(&mut self, worker: &Worker) -> Result<bool, MoveError> {
-        if self.pass_on_brought(worker)? {
-            // A broker that waits for acknowledgements has more.
-            if !matches!(self.stage, SettleStage::Settled) {
-                self.stage = SettleStage::Begun;
-            }
-            return Ok(false);
-        }
-        let settling = match std::mem::replace(&mut self.stage, SettleStage::Begun) {
-            SettleStage::Settled => {
-                self.stage = SettleStage::Settled;
-                return Ok(true);
-            }
-            SettleStage::Begun if !self.all_brokers_know(worker) => return Ok(false),
-            SettleStage::Begun => None,
-            SettleStage::Settling(settling) => Some(settling),
-        };
-        if let Some(left) = OrchestratorMoves::of(&worker.node).settle_broker(&self.name, settling)? {
-            self.stage = SettleStage::Settling(left);
-            return Ok(false);
-        }
-        if self.pass_on_brought(worker)? {
-            return Ok(false);
-        }
-        self.stage = SettleStage::Settled;
-        for heir in self.heirs.values_mut() {
-            heir.parts.push_back((Vec::new(), ENDS_PIECE | ENDS_MOVE));
-        }
-        Ok(self.heirs.is_empty())
+    pub(super) fn transfer(&self) -> u64 {
+        self.transfer
     }
 
-    /// Sends the received messages to the other members. Returns true when messages have come, or when a member has not
-    /// taken all parts.
-    fn pass_on_brought(&mut self, worker: &Worker) -> Result<bool, MoveError> {
-        self.look_for_heirs(worker);
-        let mut has_come = self.heirs.values().any(|heir| !heir.parts.is_empty());
-        if !has_come {
-            let brought = OrchestratorMoves::of(&worker.node).take_brought(&self.name)?;
-            has_come = brought.for_members.is_some();
-            self.unanswered = brought.unanswered;
-            for heir in self.heirs.values_mut().filter(|heir| has_come || !heir.brokers_know) {
-                // One of nothing asks whether its brokers know the filters.
-                heir.parts.extend(parts_of(brought.for_members.as_deref().unwrap_or_default(), ENDS_PIECE));
-            }
+    /// Passes on what the broker has brought. Returns whether all of it has arrived, here and at the other members.
+    fn is_worked_off(&mut self, worker: &Worker) -> Result<bool, MoveError> {
+        self.for_held.set_homes(&self.homes_of(worker, self.held));
+        self.for_left.set_homes(&self.homes_of(worker, self.left));
+        if self.for_held.is_idle() && self.for_left.is_idle() {
+            self.put_next(worker)?;
         }
-        if !self.send_parts(worker) {
-            return Ok(true);
+        let (of, broker) = (self.of.as_str(), self.broker.as_str());
+        let [for_held, for_left] = &mut self.awaited;
+        worker.exchange(&mut self.for_held, for_held, (INHERITED, self.transfer, of, broker));
+        worker.exchange(&mut self.for_left, for_left, (INHERITED, self.transfer | LEFT_STREAM, of, broker));
+        let is_taken = |outbox: &mut Outbox| outbox.is_idle() || outbox.complete(Partitions::NONE).is_some();
+        // Both, whatever the first one says.
+        let (held, left) = (is_taken(&mut self.for_held), is_taken(&mut self.for_left));
+        if !held || !left {
+            return Ok(false);
         }
         let unanswered = std::mem::take(&mut self.unanswered);
         if unanswered > 0 {
             OrchestratorMoves::of(&worker.node).confirm_brought(&self.name, unanswered);
         }
-        Ok(has_come)
-    }
-
-    /// The other members that the table names for partitions of the dead one.
-    fn look_for_heirs(&mut self, worker: &Worker) {
-        let mut named: BTreeSet<&str> = BTreeSet::new();
-        named.extend(
-            self.had
-                .iter()
-                .filter_map(|partition| worker.homes.get(usize::from(partition.0))?.as_ref().map(NodeName::as_str)),
-        );
-        self.heirs.retain(|heir, _| worker.lives.contains(heir));
-        // A dead orchestrator that is back gets the messages of its partitions by the move. Its brokers wait for this.
-        named.remove(self.of.as_str());
-        for heir in named.into_iter().filter(|heir| worker.lives.iter().any(|name| name == heir)) {
-            self.heirs.entry(heir.to_owned()).or_default();
+        if matches!(self.stage, SettleStage::Ending) {
+            // A member that has taken over meanwhile may have got the last piece alone.
+            if self.all_brokers_know(worker) {
+                return Ok(true);
+            }
+            self.stage = SettleStage::Begun;
         }
+        Ok(false)
     }
 
-    /// Says whether the other members have all parts.
-    fn send_parts(&mut self, worker: &Worker) -> bool {
-        let Adopted { of, broker, had, heirs, transfer, .. } = self;
-        let stream = [worker.life, *transfer];
-        let mut all = true;
-        for (name, heir) in heirs {
-            let is_its = |partition: &PartitionId| {
-                let home = worker.homes.get(usize::from(partition.0)).and_then(Option::as_ref);
-                home.is_some_and(|home| home.as_str() == name)
-            };
-            let partitions: Partitions = had.iter().filter(is_its).collect();
-            while let Some((part, ends)) = heir.parts.front() {
-                let part = InheritedPart { stream, of, broker, partitions, number: heir.number, ends: *ends, part };
-                match worker.ask(name, &part.write()) {
-                    Some(verdict @ (PartVerdict::Taken | PartVerdict::BrokersKnow)) => {
-                        heir.brokers_know = verdict == PartVerdict::BrokersKnow;
-                        heir.number += 1;
-                        heir.parts.pop_front();
-                    }
-                    Some(PartVerdict::Unwanted | PartVerdict::Failed) | None => {
-                        all = false;
-                        break;
-                    }
+    /// Puts the messages that have come since the last piece. If all have come, it is the last piece.
+    fn put_next(&mut self, worker: &Worker) -> Result<(), MoveError> {
+        let moves = OrchestratorMoves::of(&worker.node);
+        let knows = self.all_brokers_know(worker);
+        let mut brought = moves.take_brought(&self.name)?;
+        let has_come = |brought: &tidegate_engine::Brought| brought.for_members.is_some() || brought.for_left.is_some();
+        // A broker that waits for acknowledgements has more.
+        let settling = match std::mem::replace(&mut self.stage, SettleStage::Begun) {
+            _ if has_come(&brought) || !knows => None,
+            SettleStage::Settling(settling) => Some(moves.settle_broker(&self.name, Some(settling))?),
+            SettleStage::Begun | SettleStage::Ending => Some(moves.settle_broker(&self.name, None)?),
+        };
+        match settling {
+            None => {}
+            Some(Some(left)) => self.stage = SettleStage::Settling(left),
+            Some(None) => {
+                brought = moves.take_brought(&self.name)?;
+                if !has_come(&brought) {
+                    self.stage = SettleStage::Ending;
                 }
             }
         }
-        all
+        self.unanswered = brought.unanswered;
+        let ends = if matches!(self.stage, SettleStage::Ending) { ENDS_PIECE | ENDS_ALL } else { ENDS_PIECE };
+        // A piece of nothing asks whether the brokers there know the filters.
+        if has_come(&brought) || ends != ENDS_PIECE || !knows || self.unanswered > 0 {
+            self.for_held.put(brought.for_members.as_deref().unwrap_or_default(), ends);
+            self.for_left.put(brought.for_left.as_deref().unwrap_or_default(), ends);
+        }
+        Ok(())
     }
 
-    /// Whether the brokers know the filters of all members that have taken over.
+    /// The other members that the table names for these partitions. A dead orchestrator that is back gets the messages of
+    /// its partitions by the move: its brokers wait for this.
+    fn homes_of(&self, worker: &Worker, partitions: Partitions) -> BTreeMap<String, Partitions> {
+        let mut homes = worker.homes_of(partitions);
+        homes.remove(&self.of);
+        homes
+    }
+
+    /// Whether the brokers know the filters of all members that serve the partitions.
     fn all_brokers_know(&self, worker: &Worker) -> bool {
-        brokers_know(&worker.node) && self.heirs.values().all(|heir| heir.brokers_know)
+        let know = |outbox: &Outbox| outbox.brokers_know(Partitions::NONE);
+        brokers_know(&worker.node) && know(&self.for_held) && know(&self.for_left)
     }
 }

@@ -8,7 +8,7 @@ use tidegate_administration::FORMER_LIFE;
 use tidegate_node::{NodeName, OrchestratorMoves};
 
 use super::Worker;
-use super::passing::ANSWER_TIMEOUT;
+use super::asking::ANSWER_TIMEOUT;
 
 /// Pause before the others are asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -64,7 +64,7 @@ impl Worker {
         let mut question = vec![FORMER_LIFE];
         question.extend_from_slice(&epoch.to_le_bytes());
         let mut held = BTreeSet::new();
-        for name in self.lives.iter().filter(|name| **name != self.name) {
+        for name in self.lives.keys().filter(|name| **name != self.name) {
             let asked = self.node.ask_node(&NodeName::new(name).ok()?, question.clone()).ok()?;
             let answer = asked.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?;
             held.extend(serde_json::from_slice::<Option<BTreeSet<String>>>(&answer).ok()??);

@@ -5,71 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tidegate_administration::INHERITED;
-use tidegate_engine::{Behind, PartitionId, Partitions};
+use tidegate_engine::{Behind, Partitions};
 use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
 use super::adopting::ORDER_LIMIT;
 use super::brokers::BACK_LIMIT;
-use super::passing::{ENDS_MOVE, PartVerdict, brokers_know};
+use super::passing::brokers_know;
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict};
+use super::receiving::Receiving;
 use crate::driver::restore::Inherited;
-
-/// A part of the messages that the connection of a dead orchestrator to a broker has brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InheritedPart<'a> {
-    /// The life of the member that passes it on, and the transfer there: numbers of parts begin with each.
-    pub(super) stream: [u64; 2],
-    /// The dead orchestrator and the name of the broker.
-    pub(super) of: &'a str,
-    pub(super) broker: &'a str,
-    /// The partitions that it is for.
-    pub(super) partitions: Partitions,
-    pub(super) number: u64,
-    pub(super) ends: u8,
-    pub(super) part: &'a [u8],
-}
-
-impl<'a> InheritedPart<'a> {
-    pub(super) fn write(&self) -> Vec<u8> {
-        let mut out = vec![INHERITED, self.ends];
-        for number in [self.stream[0], self.stream[1], self.number] {
-            out.extend_from_slice(&number.to_le_bytes());
-        }
-        for name in [self.of, self.broker] {
-            out.extend_from_slice(&(name.len() as u16).to_le_bytes());
-            out.extend_from_slice(name.as_bytes());
-        }
-        let partitions: Vec<u16> = self.partitions.iter().map(|partition| partition.0).collect();
-        out.extend_from_slice(&(partitions.len() as u16).to_le_bytes());
-        out.extend(partitions.iter().flat_map(|partition| partition.to_le_bytes()));
-        out.extend_from_slice(self.part);
-        out
-    }
-
-    pub(super) fn read(question: &'a [u8]) -> Option<Self> {
-        let (head, rest) = question.split_at_checked(2)?;
-        let (numbers, rest) = rest.split_at_checked(24)?;
-        let (of, rest) = read_name(rest)?;
-        let (broker, rest) = read_name(rest)?;
-        let (count, rest) = read_number(rest)?;
-        let (partitions, part) = rest.split_at_checked(usize::from(count) * 2)?;
-        let partitions = partitions.chunks_exact(2).filter_map(|it| Some(PartitionId(read_number(it)?.0))).collect();
-        let mut numbers = numbers.chunks_exact(8).filter_map(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
-        let (stream, number) = ([numbers.next()?, numbers.next()?], numbers.next()?);
-        Some(Self { stream, of, broker, partitions, number, ends: *head.last()?, part })
-    }
-}
-
-fn read_number(bytes: &[u8]) -> Option<(u16, &[u8])> {
-    let (number, rest) = bytes.split_at_checked(2)?;
-    Some((u16::from_le_bytes(number.try_into().ok()?), rest))
-}
-
-fn read_name(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (len, rest) = read_number(bytes)?;
-    let (name, rest) = rest.split_at_checked(usize::from(len))?;
-    Some((std::str::from_utf8(name).ok()?, rest))
-}
 
 /// Partitions of dead orchestrators that were taken over here, and the messages that are passed on for them.
 #[derive(Default)]
@@ -78,15 +22,17 @@ pub(in crate::driver) struct Inheriting(Mutex<InheritingState>);
 #[derive(Default)]
 struct InheritingState {
     transfers: BTreeMap<u64, Transfer>,
-    /// By the member that passes on, its numbers of the stream, the dead one, and the broker.
-    streams: BTreeMap<StreamName, Stream>,
+    /// By the member that passes on, its number of the stream, the dead one, and the broker.
+    streams: BTreeMap<StreamName, Assembly>,
+    /// Transfers that were begun for parts of partitions that came in an earlier life of this process.
+    resumed: u64,
     /// The brokers whose connections are worked off here, by the dead orchestrator.
     worked_off: BTreeMap<String, BTreeSet<String>>,
     /// The dead orchestrators whose stores are being fetched.
     restoring: BTreeSet<String>,
 }
 
-type StreamName = (String, [u64; 2], String, String);
+type StreamName = (String, u64, String, String);
 
 /// Partitions that were taken over at once.
 struct Transfer {
@@ -101,12 +47,22 @@ struct Transfer {
     back_since: Option<Instant>,
 }
 
-#[derive(Default)]
-struct Stream {
-    /// The number of the next part.
-    number: u64,
-    piece: Vec<u8>,
+impl Transfer {
+    fn new(of: &str, partitions: Partitions, elsewhere: BTreeSet<String>, is_late: bool) -> Self {
+        Self { of: of.to_owned(), partitions, elsewhere, since: Instant::now(), is_late, back_since: None }
+    }
+
+    fn behind(&self) -> Behind {
+        if self.is_late { Behind::LatePieces } else { Behind::Pieces }
+    }
 }
+
+fn both(some: Partitions, others: Partitions) -> Partitions {
+    some.without(some.without(others))
+}
+
+/// Numbers of transfers that a restart has begun again have these bits, which no other transfer has.
+const RESUMED_TRANSFERS: u64 = 3 << 62;
 
 impl Inheriting {
     fn state(&self) -> MutexGuard<'_, InheritingState> {
@@ -116,9 +72,47 @@ impl Inheriting {
     /// Partitions were taken over. Before they are served.
     pub(super) fn begin(&self, inherited: &Inherited) {
         let Inherited { transfer, of, partitions, elsewhere, .. } = inherited;
-        let (of, partitions, elsewhere) = (of.clone(), *partitions, elsewhere.clone());
-        let begun = Transfer { of, partitions, elsewhere, since: Instant::now(), is_late: false, back_since: None };
+        let begun = Transfer::new(of, *partitions, elsewhere.clone(), false);
         self.state().transfers.insert(*transfer, begun);
+    }
+
+    /// Begins a transfer anew for partitions that were taken over in an earlier life of this process. Messages come by the
+    /// brokers in `elsewhere`. Returns its number.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub(super) fn resume(
+        &self,
+        node: &NodeHandle,
+        of: &str,
+        partitions: Partitions,
+        elsewhere: BTreeSet<String>,
+    ) -> Result<u64, MoveError> {
+        self.state().resume(node, of, partitions, elsewhere)
+    }
+
+    /// Whether messages of own brokers wait for those of dead nodes of some of these partitions.
+    pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
+        let state = self.state();
+        state.transfers.values().any(|it| !it.is_late && !both(it.partitions, partitions).is_empty())
+    }
+
+    /// Those of these partitions that no open transfer has brought.
+    pub(super) fn without_taken_over(&self, partitions: Partitions) -> Partitions {
+        self.state().transfers.values().fold(partitions, |left, it| left.without(it.partitions))
+    }
+
+    /// Delivers messages that an old home forwards for partitions that were taken over from a dead node.
+    pub(super) fn deliver(&self, node: &NodeHandle, partitions: Partitions, piece: &[u8]) -> Result<(), MoveError> {
+        let mut left = partitions;
+        for (id, transfer) in &self.state().transfers {
+            let meant = both(left, transfer.partitions);
+            if !meant.is_empty() {
+                OrchestratorMoves::of(node).take_piece(*id, meant, piece, transfer.behind())?;
+                left = left.without(meant);
+            }
+        }
+        Ok(())
     }
 
     /// Notes the brokers whose connections are worked off here, by the dead orchestrator. The brokers of the
@@ -150,12 +144,12 @@ impl Inheriting {
     pub(super) fn end_waiting(
         &self,
         node: &NodeHandle,
-        lives: &[String],
+        lives: &BTreeMap<String, u64>,
         is_adopted: impl Fn(u64) -> bool,
     ) -> Result<(), MoveError> {
         let mut state = self.state();
-        state.streams.retain(|(from, ..), _| lives.contains(from));
-        for transfer in state.transfers.values_mut().filter(|transfer| lives.contains(&transfer.of)) {
+        state.streams.retain(|(from, ..), _| lives.contains_key(from));
+        for transfer in state.transfers.values_mut().filter(|transfer| lives.contains_key(&transfer.of)) {
             transfer.back_since.get_or_insert_with(Instant::now);
         }
         let is_back = |transfer: &Transfer| transfer.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT);
@@ -164,12 +158,12 @@ impl Inheriting {
         let ended: Vec<u64> = state.transfers.iter().filter(|(id, it)| over(it, **id)).map(|(id, _)| *id).collect();
         for id in ended {
             state.transfers.remove(&id);
-            OrchestratorMoves::of(node).take_piece(id, &[], Behind::Nothing)?;
+            OrchestratorMoves::of(node).deliver_kept_back(id, Behind::Nothing)?;
         }
         for (id, transfer) in &mut state.transfers {
             if !transfer.is_late && transfer.since.elapsed() >= ORDER_LIMIT {
                 transfer.is_late = true;
-                OrchestratorMoves::of(node).take_piece(*id, &[], Behind::LatePieces)?;
+                OrchestratorMoves::of(node).deliver_kept_back(*id, Behind::LatePieces)?;
             }
         }
         Ok(())
@@ -179,44 +173,96 @@ impl Inheriting {
     pub(in crate::driver) fn take(
         &self,
         node: &NodeHandle,
+        receiving: &Receiving,
         from: &str,
         question: &[u8],
         served: Partitions,
     ) -> Vec<u8> {
-        let part = InheritedPart::read(question);
-        vec![part.map_or(PartVerdict::Failed, |part| self.take_part(node, from, &part, served)) as u8]
+        let part = Part::read(question);
+        let verdict = part.map_or(PartVerdict::Again, |part| self.take_part(node, receiving, from, &part, served));
+        vec![verdict as u8]
     }
 
-    fn take_part(&self, node: &NodeHandle, from: &str, part: &InheritedPart<'_>, served: Partitions) -> PartVerdict {
+    fn take_part(
+        &self,
+        node: &NodeHandle,
+        receiving: &Receiving,
+        from: &str,
+        part: &Part<'_>,
+        served: Partitions,
+    ) -> PartVerdict {
         if !part.partitions.without(served).is_empty() {
             // They are on their way here, or away.
-            return PartVerdict::Failed;
+            return PartVerdict::NotHere;
         }
+        // Before the other lock: an old home that lives asks in the other order.
+        let moved = receiving.of_dead(part.of);
         let mut state = self.state();
-        let InheritingState { transfers, streams, .. } = &mut *state;
-        let name = (from.to_owned(), part.stream, part.of.to_owned(), part.broker.to_owned());
-        let stream = streams.entry(name).or_default();
-        if part.number == stream.number {
-            stream.piece.extend_from_slice(part.part);
-            stream.number += 1;
-            if part.ends != 0 {
-                let piece = std::mem::take(&mut stream.piece);
-                let meant = |it: &Transfer| part.partitions.without(it.partitions) != part.partitions;
-                for (id, transfer) in transfers.iter_mut().filter(|(_, transfer)| meant(transfer)) {
-                    let behind = if transfer.is_late { Behind::LatePieces } else { Behind::Pieces };
-                    if let Err(error) = OrchestratorMoves::of(node).take_piece(*id, &piece, behind) {
-                        tracing::error!(%error, from, "messages of a broker for a dead orchestrator are not taken in");
-                    }
+        let name = (from.to_owned(), part.stream[1], part.of.to_owned(), part.broker.to_owned());
+        let assembly = state.streams.entry(name.clone()).or_default();
+        match assembly.take(part) {
+            Arrival::Unfit => return PartVerdict::Again,
+            Arrival::Partial | Arrival::Repeated => {}
+            Arrival::Whole(piece) => {
+                if let Err(error) = state.deliver_piece(node, &moved, part, &piece) {
+                    tracing::error!(%error, from, "messages of a broker for a dead orchestrator are not taken in");
+                    return PartVerdict::Again;
+                }
+                if let Some(assembly) = state.streams.get_mut(&name) {
+                    assembly.note_stored(part);
                 }
             }
         }
-        if part.ends & ENDS_MOVE != 0 {
-            for transfer in transfers.values_mut().filter(|transfer| transfer.of == part.of) {
+        if part.ends & ENDS_ALL != 0 {
+            for transfer in state.transfers.values_mut().filter(|transfer| transfer.of == part.of) {
                 transfer.elsewhere.remove(part.broker);
             }
         }
         drop(state);
         if brokers_know(node) { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
+    }
+}
+
+impl InheritingState {
+    fn resume(
+        &mut self,
+        node: &NodeHandle,
+        of: &str,
+        partitions: Partitions,
+        elsewhere: BTreeSet<String>,
+    ) -> Result<u64, MoveError> {
+        let id = RESUMED_TRANSFERS | self.resumed;
+        self.resumed += 1;
+        OrchestratorMoves::of(node).resume_awaiting(id, partitions)?;
+        self.transfers.insert(id, Transfer::new(of, partitions, elsewhere, true));
+        Ok(id)
+    }
+
+    /// Delivers a piece to the partitions that were taken over, and to those that had `moved` here from the dead
+    /// orchestrator.
+    fn deliver_piece(
+        &mut self,
+        node: &NodeHandle,
+        moved: &[(u64, Partitions, Behind)],
+        part: &Part<'_>,
+        piece: &[u8],
+    ) -> Result<(), MoveError> {
+        let mut left = part.partitions;
+        let taken_over = self.transfers.iter().filter(|(_, transfer)| transfer.of == part.of);
+        let taken_over = taken_over.map(|(id, transfer)| (*id, transfer.partitions, transfer.behind()));
+        for (id, partitions, behind) in taken_over.chain(moved.iter().copied()) {
+            let meant = both(left, partitions);
+            if !meant.is_empty() {
+                OrchestratorMoves::of(node).take_piece(id, meant, piece, behind)?;
+                left = left.without(meant);
+            }
+        }
+        if !left.is_empty() && !piece.is_empty() {
+            // They came in an earlier life of this process.
+            let id = self.resume(node, part.of, left, [part.broker.to_owned()].into())?;
+            OrchestratorMoves::of(node).take_piece(id, left, piece, Behind::LatePieces)?;
+        }
+        Ok(())
     }
 }
 
@@ -239,22 +285,5 @@ mod tests {
         let brokers: BTreeSet<String> = ["x".to_owned()].into();
         inheriting.note_worked_off([("c".to_owned(), brokers.clone())].into(), BTreeSet::new());
         assert_eq!((ask("c", 5), ask("d", 5)), (Some(brokers), Some(BTreeSet::new())));
-    }
-
-    #[test]
-    fn a_part_is_read_as_it_was_written() {
-        let partitions = [3, 9].map(PartitionId).into_iter().collect();
-        let part = InheritedPart {
-            stream: [5, 6],
-            of: "c",
-            broker: "10.0.0.1:1883",
-            partitions,
-            number: 7,
-            ends: 1,
-            part: b"bytes",
-        };
-        let written = part.write();
-        assert_eq!(InheritedPart::read(&written), Some(part));
-        assert!((0..written.len() - 5).all(|len| InheritedPart::read(&written[..len]).is_none()));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 
 use super::passing::Passing;
-use super::{Event, Worker};
+use super::{Event, Worker, all};
 use crate::driver::error::PartitionMoveError;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
@@ -58,7 +58,7 @@ impl Worker {
         if let Some(passing) = self.passing.get(&id).map(Passing::partitions) {
             self.end_passing_of(passing);
         } else if self.shared.is_orchestrator
-            && let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id)
+            && let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id, all())
         {
             // The images may have been taken: messages are collected for the move from then on.
             self.complain(&error, "messages of brokers are still collected for partitions that have not moved");
@@ -71,14 +71,20 @@ impl Worker {
     /// Sends the images of leaving partitions.
     pub(super) fn send(&mut self, id: u64, partitions: Partitions, to: &str) -> Result<(), PartitionMoveError> {
         let began = Instant::now();
+        if self.receiving.keeps_back(partitions) || self.shared.inheriting.keeps_back(partitions) {
+            return Err(PartitionMoveError::StillForwarded);
+        }
         let images = self.images(id, partitions)?;
+        if self.shared.is_orchestrator {
+            // A restart has to know of it before the new home can serve the partitions.
+            self.begin_passing(id, partitions);
+        }
         let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
         let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
         let head = json!({ "from": self.name, "partitions": named, "owed": owed });
         let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() };
         let bytes = self.send_parcel(id, Kind::Images, &parcel)?;
         if self.shared.is_orchestrator {
-            self.begin_passing(id, partitions, to);
             self.shared.counters.note_out(named.len());
         } else {
             self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
@@ -198,7 +204,8 @@ impl Worker {
         let images = partitions.into_iter().zip(parcel.pieces.clone());
         let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
         let arrived = if self.shared.is_orchestrator {
-            self.receiving.begin(id, expected, parcel.head.get("from").and_then(Value::as_str).unwrap_or_default());
+            let from = parcel.head.get("from").and_then(Value::as_str).unwrap_or_default();
+            self.receiving.begin(id, expected, from, self.lives.get(from).copied().unwrap_or_default());
             OrchestratorMoves::of(&self.node).arrive(images.collect(), id)?
         } else {
             self.node.arrive_from_node(images.collect(), id)?

@@ -1,145 +1,60 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another. The old home forwards them in
 //! pieces over the link, until the brokers of the new home know its filters and have delivered all earlier messages.
+//! If the new home dies, the next home of each partition gets the pieces. A restart of the old home continues.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_administration::PIECE;
-use tidegate_engine::{Behind, Partitions, Settling, UplinkState};
-use tidegate_node::{MoveError, NodeHandle, NodeName, OrchestratorMoves};
+use tidegate_engine::{Partitions, Settling, UplinkState};
+use tidegate_node::{NodeHandle, NodeName, OrchestratorMoves};
 
 use super::Worker;
+use super::asking::{ANSWER_PAUSE, Awaited};
+use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
 use crate::driver::error::PartitionMoveError;
 
-/// Bytes in front of the part: the kind, the move, the number of the part, and a mark of the last parts.
-const HEAD: usize = 1 + 8 + 8 + 1;
-/// It is the last part of its piece.
-pub(super) const ENDS_PIECE: u8 = 1;
-/// It is the last part of the last piece.
-pub(super) const ENDS_MOVE: u8 = 2;
-/// Longest part, bytes: much shorter than the longest question.
-const PART: usize = 1024 * 1024;
-/// How long the new home may take to answer.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two pieces, and before a part is sent once more.
+/// Pause between two pieces.
 const PIECE_PAUSE: Duration = Duration::from_millis(10);
-
-/// The new home's answer to a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum PartVerdict {
-    /// It has the part, or had it before.
-    Taken = 1,
-    /// The same, and its brokers know all filters.
-    BrokersKnow = 2,
-    /// It waits for no piece of this move.
-    Unwanted = 3,
-    /// It could not take the part, and may later.
-    Failed = 4,
-}
-
-impl PartVerdict {
-    pub(super) fn read(answer: &[u8]) -> Option<Self> {
-        [Self::Taken, Self::BrokersKnow, Self::Unwanted, Self::Failed].into_iter().find(|it| answer == [*it as u8])
-    }
-}
 
 /// Partitions that have left, and for which brokers may still deliver messages here.
 pub(super) struct Passing {
     partitions: Partitions,
-    to: String,
-    /// Whether the new home serves them.
+    /// Whether another member serves them.
     served_there: bool,
-    /// Parts that the new home has not taken, each with its mark.
-    parts: Vec<(Vec<u8>, u8)>,
-    /// The number of the first of them.
-    number: u64,
+    outbox: Outbox,
+    awaited: Awaited,
+    /// Messages of the piece at hand that brokers wait to have acknowledged.
+    unanswered: usize,
     stage: Stage,
     next: Instant,
 }
 
 impl Passing {
+    fn new(partitions: Partitions) -> Self {
+        Self {
+            partitions,
+            served_there: false,
+            outbox: Outbox::default(),
+            awaited: Awaited::default(),
+            unanswered: 0,
+            stage: Stage::Unknown,
+            next: Instant::now(),
+        }
+    }
+
     pub(super) fn partitions(&self) -> Partitions {
         self.partitions
     }
 }
 
 enum Stage {
-    /// The brokers of the new home do not know all filters.
+    /// The brokers of the new homes do not know all filters.
     Unknown,
     /// They know all filters. Earlier messages of the own brokers have still to arrive.
     Settling(Settling),
-    /// The last piece is among the parts.
+    /// The last piece is at hand.
     Ending,
-}
-
-/// Partitions that have arrived, and for which the old home forwards messages.
-#[derive(Default)]
-pub(in crate::driver) struct Receiving(Mutex<BTreeMap<u64, Coming>>);
-
-struct Coming {
-    partitions: Partitions,
-    from: String,
-    /// The number of the next part.
-    number: u64,
-    piece: Vec<u8>,
-}
-
-impl Receiving {
-    fn moves(&self) -> MutexGuard<'_, BTreeMap<u64, Coming>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// These partitions have arrived from a node.
-    pub(super) fn begin(&self, id: u64, partitions: Partitions, from: &str) {
-        let coming = Coming { partitions, from: from.to_owned(), number: 0, piece: Vec::new() };
-        self.moves().insert(id, coming);
-    }
-
-    /// Ends the moves for which `is_meant` is true, and delivers the messages kept back for them.
-    pub(super) fn end(&self, node: &NodeHandle, is_meant: impl Fn(Partitions, &str) -> bool) -> Result<(), MoveError> {
-        let mut moves = self.moves();
-        let ended: Vec<u64> =
-            moves.iter().filter(|(_, it)| is_meant(it.partitions, &it.from)).map(|(id, _)| *id).collect();
-        for id in ended {
-            moves.remove(&id);
-            OrchestratorMoves::of(node).take_piece(id, &[], Behind::Nothing)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the part in a question of the node `from`, and answers.
-    pub(in crate::driver) fn take(&self, node: &NodeHandle, from: &str, question: &[u8]) -> Vec<u8> {
-        vec![self.take_part(node, from, question).unwrap_or(PartVerdict::Failed) as u8]
-    }
-
-    fn take_part(&self, node: &NodeHandle, from: &str, question: &[u8]) -> Option<PartVerdict> {
-        let (head, part) = question.split_at_checked(HEAD)?;
-        let number_at = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
-        let (id, number, ends) = (number_at(1)?, number_at(9)?, *head.last()?);
-        // One part after the other, so that pieces are delivered in their order.
-        let mut moves = self.moves();
-        let Some(coming) = moves.get_mut(&id).filter(|coming| coming.from == from) else {
-            return Some(PartVerdict::Unwanted);
-        };
-        if number == coming.number {
-            coming.piece.extend_from_slice(part);
-            coming.number += 1;
-            if ends != 0 {
-                let piece = std::mem::take(&mut coming.piece);
-                let behind = if ends & ENDS_MOVE != 0 { Behind::Nothing } else { Behind::Pieces };
-                if let Err(error) = OrchestratorMoves::of(node).take_piece(id, &piece, behind) {
-                    tracing::error!(%error, from, "messages for partitions that have moved here could not be taken in");
-                }
-            }
-            if ends & ENDS_MOVE != 0 {
-                moves.remove(&id);
-            }
-        }
-        drop(moves);
-        Some(if brokers_know(node) { PartVerdict::BrokersKnow } else { PartVerdict::Taken })
-    }
 }
 
 /// Whether all brokers that are there hold all filters.
@@ -156,18 +71,27 @@ pub(super) fn brokers_know(node: &NodeHandle) -> bool {
 
 impl Worker {
     /// Begins to forward the messages that brokers deliver for these partitions after their images were taken.
-    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions, to: &str) {
-        let passing = Passing {
-            partitions,
-            to: to.to_owned(),
-            served_there: false,
-            parts: Vec::new(),
-            number: 0,
-            stage: Stage::Unknown,
-            next: Instant::now(),
-        };
-        self.passing.insert(id, passing);
+    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) {
+        self.passing.insert(id, Passing::new(partitions));
+        self.note_passing();
+    }
+
+    /// Continues the forwarding of the last life of this process. Before it connects to its brokers.
+    pub(super) fn resume_passing(&mut self, remembered: &BTreeMap<u64, Vec<u16>>) {
+        for (id, partitions) in remembered {
+            let partitions = super::set_of(partitions);
+            if let Err(error) = OrchestratorMoves::of(&self.node).resume_forwarding(*id, partitions) {
+                self.complain(&error, "messages of brokers are not forwarded for partitions that have moved");
+            }
+            self.passing.insert(*id, Passing::new(partitions));
+        }
         self.shared.counters.set_passing(self.passing.len());
+    }
+
+    /// A restart has to know for which partitions messages are forwarded.
+    fn note_passing(&mut self) {
+        self.shared.counters.set_passing(self.passing.len());
+        self.remember_again();
     }
 
     /// Partitions here whose messages are passed on.
@@ -180,7 +104,7 @@ impl Worker {
     pub(super) fn pass_on(&mut self, partitions: Partitions) -> Partitions {
         let mut left = partitions;
         for passing in self.passing.values_mut() {
-            if passing.partitions.without(partitions).is_empty() {
+            if passing.partitions.without(partitions) != passing.partitions {
                 passing.served_there = true;
                 left = left.without(passing.partitions);
             }
@@ -188,16 +112,33 @@ impl Worker {
         left
     }
 
-    /// Ends the forwarding for the moves of these partitions.
+    /// Ends the forwarding for these partitions, which are served here. Messages that were collected while another member
+    /// served them are delivered.
     pub(super) fn end_passing_of(&mut self, partitions: Partitions) {
-        let ids = self.passing.iter().filter(|(_, it)| it.partitions.without(partitions) != it.partitions);
-        for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.passing.remove(&id);
-            if let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id) {
-                self.complain(&error, "messages of brokers are still collected for partitions that have moved");
+        let moves = OrchestratorMoves::of(&self.node);
+        let mut failure = None;
+        for (id, passing) in &mut self.passing {
+            let returned = passing.partitions.without(passing.partitions.without(partitions));
+            if returned.is_empty() {
+                continue;
             }
+            let ended = if passing.served_there {
+                moves.return_forwarded(*id, returned, &passing.outbox.messages())
+            } else {
+                // The sessions here have got them.
+                moves.end_forwarding(*id, returned).map_err(Into::into)
+            };
+            passing.partitions = passing.partitions.without(returned);
+            failure = ended.err().or(failure);
         }
-        self.shared.counters.set_passing(self.passing.len());
+        if let Some(error) = failure {
+            self.complain(&error, "messages of brokers are still collected for partitions that have come back");
+        }
+        let before = self.passing.len();
+        self.passing.retain(|_, passing| !passing.partitions.is_empty());
+        if self.passing.len() != before {
+            self.note_passing();
+        }
     }
 
     /// Forwards the messages that have arrived for partitions that are served elsewhere.
@@ -207,101 +148,91 @@ impl Worker {
         for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
             let Some(mut passing) = self.passing.remove(&id) else { continue };
             match self.pass_piece(id, &mut passing) {
+                Ok(true) => self.forget_passed(id, &passing),
                 Ok(false) => {
+                    passing.next =
+                        Instant::now() + if passing.outbox.is_waiting() { ANSWER_PAUSE } else { PIECE_PAUSE };
+                    self.passing.insert(id, passing);
+                }
+                Err(error) => {
+                    self.complain(&error, "messages of brokers could not be passed on; it is tried again");
                     passing.next = Instant::now() + PIECE_PAUSE;
                     self.passing.insert(id, passing);
                 }
-                Ok(true) => self.forget_passed(id, &passing),
-                Err(error) => {
-                    self.complain(&error, "messages of brokers could not be passed on to where partitions have moved");
-                    self.forget_passed(id, &passing);
-                }
             }
         }
-        self.shared.counters.set_passing(self.passing.len());
-    }
-
-    /// Forgets the sessions whose new home is dead. A partition of them may be restored here next: this comes before, so
-    /// that the restored sessions stay.
-    pub(super) fn forget_passed_to_dead(&mut self) {
-        let lives = &self.lives;
-        let dead = self.passing.iter().filter(|(_, it)| it.served_there && !lives.contains(&it.to));
-        for id in dead.map(|(id, _)| *id).collect::<Vec<_>>() {
-            if let Some(passing) = self.passing.remove(&id) {
-                self.forget_passed(id, &passing);
-            }
-        }
-        self.shared.counters.set_passing(self.passing.len());
     }
 
     fn forget_passed(&mut self, id: u64, passing: &Passing) {
-        if let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id) {
+        if let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id, passing.partitions) {
             self.complain(&error, "messages of brokers are still collected for partitions that have moved");
         }
         self.forget(passing.partitions);
         if let Err(error) = self.node.release_partitions(passing.partitions) {
             self.complain(&error, "partitions that have moved are still held here");
         }
-        tracing::debug!(to = passing.to, "the brokers bring nothing more for partitions that have moved");
+        self.note_passing();
+        tracing::debug!("the brokers bring nothing more for partitions that have moved");
     }
 
-    /// Forwards the next piece. Returns whether the new home has the last piece, or takes no pieces.
+    /// Forwards the next piece. Returns whether the new homes have the last piece.
     fn pass_piece(&self, id: u64, passing: &mut Passing) -> Result<bool, PartitionMoveError> {
-        if !self.lives.contains(&passing.to) {
-            return Ok(true);
-        }
-        if passing.parts.is_empty() {
-            let is_settled = match std::mem::replace(&mut passing.stage, Stage::Ending) {
-                Stage::Ending => return Ok(true),
-                Stage::Unknown => {
-                    passing.stage = Stage::Unknown;
-                    false
-                }
-                Stage::Settling(settling) => match self.node.settle(settling)? {
-                    Some(left) => {
-                        passing.stage = Stage::Settling(left);
-                        false
-                    }
-                    None => true,
-                },
-            };
-            let piece = OrchestratorMoves::of(&self.node).take_forwarded(id, true)?.unwrap_or_default();
-            passing.parts = parts_of(&piece, if is_settled { ENDS_PIECE | ENDS_MOVE } else { ENDS_PIECE });
-        }
-        while let Some((part, ends)) = passing.parts.first() {
-            match self.ask(&passing.to, &question(id, passing.number, *ends, part)) {
-                Some(PartVerdict::Unwanted) => return Ok(true),
-                Some(PartVerdict::Failed) | None => return Ok(false),
-                Some(verdict) => {
-                    if verdict == PartVerdict::BrokersKnow && matches!(passing.stage, Stage::Unknown) {
-                        passing.stage = Stage::Settling(self.node.begin_settling()?);
-                    }
-                    passing.number += 1;
-                    passing.parts.remove(0);
-                }
+        let Passing { partitions, outbox, awaited, .. } = passing;
+        outbox.set_homes(&self.homes_of(*partitions));
+        if outbox.is_idle() {
+            let is_settled = self.is_settled(&mut passing.stage, outbox.brokers_know(*partitions))?;
+            let forwarded = OrchestratorMoves::of(&self.node).take_forwarded(id, true)?.unwrap_or_default();
+            passing.unanswered = forwarded.unanswered;
+            if is_settled {
+                passing.stage = Stage::Ending;
+                outbox.put(&forwarded.messages, ENDS_PIECE | ENDS_ALL);
+            } else if !forwarded.messages.is_empty() || matches!(passing.stage, Stage::Unknown) {
+                // One of nothing asks whether the brokers there know the filters.
+                outbox.put(&forwarded.messages, ENDS_PIECE);
             }
         }
-        Ok(matches!(passing.stage, Stage::Ending))
-    }
-
-    pub(super) fn ask(&self, to: &str, question: &[u8]) -> Option<PartVerdict> {
-        let answer = self.node.ask_node(&NodeName::new(to).ok()?, question.to_vec()).ok()?;
-        PartVerdict::read(&answer.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?)
-    }
-
-    /// What partitions that came still wait for ends where the old home is gone.
-    pub(super) fn end_receiving_of_gone(&self) {
-        let lives = &self.lives;
-        if let Err(error) = self.receiving.end(&self.node, |_, from| !lives.iter().any(|name| name == from)) {
-            self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
+        self.exchange(outbox, awaited, (PIECE, id, "", ""));
+        let Some(ends) = outbox.complete(*partitions) else { return Ok(false) };
+        let unanswered = std::mem::take(&mut passing.unanswered);
+        if unanswered > 0 {
+            OrchestratorMoves::of(&self.node).confirm_forwarded(id, unanswered);
         }
+        // A home that has taken over from a dead one may have got the last piece alone.
+        let is_over = ends & ENDS_ALL != 0 && outbox.brokers_know(*partitions);
+        if matches!(passing.stage, Stage::Ending) && !is_over {
+            passing.stage = Stage::Unknown;
+        }
+        Ok(is_over)
     }
 
-    /// The same for partitions that leave again, or were not to come.
-    pub(super) fn end_receiving_of(&self, partitions: Partitions) {
-        if let Err(error) = self.receiving.end(&self.node, |own, _| own.without(partitions) != own) {
-            self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
+    /// Whether all messages have arrived that the brokers had for these partitions when the brokers of the new homes knew
+    /// the filters.
+    fn is_settled(&self, stage: &mut Stage, brokers_know: bool) -> Result<bool, PartitionMoveError> {
+        if !brokers_know {
+            *stage = Stage::Unknown;
+            return Ok(false);
         }
+        let left = match std::mem::replace(stage, Stage::Unknown) {
+            Stage::Settling(settling) => self.node.settle(settling)?,
+            Stage::Unknown | Stage::Ending => Some(self.node.begin_settling()?),
+        };
+        let is_settled = left.is_none();
+        if let Some(left) = left {
+            *stage = Stage::Settling(left);
+        }
+        Ok(is_settled)
+    }
+
+    /// The other members that the table names for these partitions.
+    pub(super) fn homes_of(&self, partitions: Partitions) -> BTreeMap<String, Partitions> {
+        let mut homes: BTreeMap<String, Partitions> = BTreeMap::new();
+        for partition in partitions.iter() {
+            let home = self.homes.get(usize::from(partition.0)).and_then(Option::as_ref).map(NodeName::as_str);
+            if let Some(home) = home.filter(|home| self.lives.contains_key(*home)) {
+                homes.entry(home.to_owned()).or_default().add(partition);
+            }
+        }
+        homes
     }
 }
 
@@ -309,40 +240,4 @@ impl Worker {
 pub(super) fn next_piece(moves: &BTreeMap<u64, Passing>) -> Option<Duration> {
     let next = moves.values().filter(|passing| passing.served_there).map(|passing| passing.next).min()?;
     Some(next.saturating_duration_since(Instant::now()))
-}
-
-/// A piece in parts; the last one ends it. A piece of nothing is one part.
-pub(super) fn parts_of(piece: &[u8], ends: u8) -> Vec<(Vec<u8>, u8)> {
-    let mut parts: Vec<(Vec<u8>, u8)> = piece.chunks(PART).map(|part| (part.to_vec(), 0)).collect();
-    match parts.last_mut() {
-        Some(last) => last.1 = ends,
-        None => parts.push((Vec::new(), ends)),
-    }
-    parts
-}
-
-fn question(id: u64, number: u64, ends: u8, part: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEAD + part.len());
-    out.push(PIECE);
-    out.extend_from_slice(&id.to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
-    out.push(ends);
-    out.extend_from_slice(part);
-    out
-}
-
-/// What both threads share of moves.
-pub(in crate::driver) type SharedReceiving = Arc<Receiving>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_piece_of_any_length_ends_with_its_last_part() {
-        assert_eq!(parts_of(&[], ENDS_PIECE), [(Vec::new(), ENDS_PIECE)]);
-        let parts = parts_of(&vec![7; PART + 1], ENDS_PIECE | ENDS_MOVE);
-        let shapes: Vec<(usize, u8)> = parts.iter().map(|(part, ends)| (part.len(), *ends)).collect();
-        assert_eq!(shapes, [(PART, 0), (1, ENDS_PIECE | ENDS_MOVE)]);
-    }
 }

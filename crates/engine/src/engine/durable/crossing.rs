@@ -3,6 +3,7 @@
 use crate::durable::crossing::{Replay, Way};
 use crate::engine::facets::{ClusterCalls, ShardQuestions, StoreCalls};
 use crate::flows::groups::dealing::dealing;
+use crate::flows::image::leaving::moving;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::ShardId;
 use crate::journal::keys::Key;
@@ -60,6 +61,10 @@ impl StoreCalls<'_> {
                 Way::Group { share, filter } => dealing!(self.engine).replay_for_group(now, &left, share, filter),
                 Way::Deal { share, filter, client, id } => {
                     publishing!(self.engine).replay_deal(now, &left, (share, filter), *client, *id)
+                }
+                Way::KeptBack { partitions } => {
+                    moving!(self.engine).replay_kept_back(now, &left, *partitions);
+                    true
                 }
             };
             if crossed {

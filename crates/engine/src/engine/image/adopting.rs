@@ -21,8 +21,10 @@ use crate::settings::uplinks::{UplinkError, UplinkOptions};
 pub struct UplinkImage {
     /// The name of the broker.
     pub broker: String,
-    /// The image of the session.
-    pub image: Vec<u8>,
+    /// The image of the session; `None` where the session is here, from an earlier life of this process.
+    pub image: Option<Vec<u8>>,
+    /// Whether the dead orchestrator had partitions to forward that had left it.
+    pub forwards: bool,
 }
 
 /// Messages that the connection of a dead orchestrator has delivered.
@@ -30,6 +32,8 @@ pub struct UplinkImage {
 pub struct Brought {
     /// For the members that have taken over its other partitions ([`OrchestratorMoves::take_piece`]).
     pub for_members: Option<Vec<u8>>,
+    /// For the new homes of partitions that had left the dead orchestrator.
+    pub for_left: Option<Vec<u8>>,
     /// For the other shards of this process ([`crate::Engine::deliver_rest`]).
     pub for_shards: Option<Vec<u8>>,
     /// The partitions that this process has taken over.
@@ -58,7 +62,7 @@ impl OrchestratorMoves<'_> {
             let broker = session.client_id.strip_prefix(UPLINK_PREFIX)?;
             let mut image = begin();
             imaging!(engine).put_session(&mut image, now, SessionKey(key), session);
-            Some(UplinkImage { broker: broker.to_owned(), image: seal(image) })
+            Some(UplinkImage { broker: broker.to_owned(), image: Some(seal(image)), forwards: false })
         });
         images.collect()
     }
@@ -80,19 +84,21 @@ impl OrchestratorMoves<'_> {
     ) -> Result<String, AdoptError> {
         self.engine.state.journal.now = now;
         let name = format!("{}@{of}", uplink.broker);
-        let mut reader = open(&uplink.image)?;
-        let mut image = SessionImage::read(&mut reader, now).map_err(ImageError::from)?;
-        let client_id = format!("{UPLINK_PREFIX}{name}");
-        if self.engine.state.sessions.find_session(image.session.tenant, &client_id).is_none() {
-            image.session.client_id = client_id.into();
-            image.subscriptions.clear();
-            let engine = &mut *self.engine;
-            moving!(engine).adopt_session(now, image);
+        if let Some(image) = &uplink.image {
+            let mut reader = open(image)?;
+            let mut image = SessionImage::read(&mut reader, now).map_err(ImageError::from)?;
+            let client_id = format!("{UPLINK_PREFIX}{name}");
+            if self.engine.state.sessions.find_session(image.session.tenant, &client_id).is_none() {
+                image.session.client_id = client_id.into();
+                image.subscriptions.clear();
+                let engine = &mut *self.engine;
+                moving!(engine).adopt_session(now, image);
+            }
         }
         self.engine.fleet().set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
         if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {
-            *adopted = Some(Box::new(Adopted::new(client_id, id)));
+            *adopted = Some(Box::new(Adopted::new(client_id, id, uplink.forwards)));
         }
         self.engine.fleet().drain_uplink(now, &name)?;
         Ok(name)
@@ -106,8 +112,9 @@ impl OrchestratorMoves<'_> {
         let Some(adopted) = adopted else { return Brought::default() };
         let take = |noted: &mut Vec<u8>| Some(std::mem::take(noted)).filter(|noted| !noted.is_empty()).map(seal);
         let (for_members, for_shards) = (take(&mut adopted.for_members), take(&mut adopted.for_shards));
+        let for_left = adopted.for_left.as_mut().and_then(take);
         let partitions = engine.handover.partitions_of(adopted.transfer);
-        Brought { for_members, for_shards, partitions, unanswered: adopted.unanswered.len() }
+        Brought { for_members, for_left, for_shards, partitions, unanswered: adopted.unanswered.len() }
     }
 
     /// The other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.

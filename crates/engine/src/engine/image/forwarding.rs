@@ -1,15 +1,17 @@
 //! Moves of partitions between orchestrators, and the messages that the old home forwards for them: calls of the engine.
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
+use crate::flows::publish::answering::answering;
 use crate::ids::Partitions;
-use crate::image::forwarding::{Behind, Come, Departed, Forwarding, KeptBack};
+use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};
-use crate::image::{begin, open, seal};
+use crate::image::{begin, seal};
 use crate::now::Now;
+use crate::orchestrator::uplink::id::SeenIds;
 
 /// The calls of an engine for moves of partitions between orchestrators, and for takeovers from a dead one.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ impl<'e> OrchestratorMoves<'e> {
     /// exported their images; `id` is the id of the move.
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
         self.engine.handover.rest = None;
-        let left = Departed { partitions, noted: begin(), is_over: false };
+        let left = Departed { partitions, noted: begin(), is_over: false, unanswered: VecDeque::new() };
         self.engine.handover.forwarding.left.insert(id, left);
     }
 
@@ -38,31 +40,75 @@ impl<'e> OrchestratorMoves<'e> {
         }
     }
 
-    /// The messages collected for a move since the last piece; `None` if there are none.
-    pub fn take_forwarded(&mut self, id: u64) -> Option<Vec<u8>> {
+    /// The messages collected for a move since the last piece; `None` if there are none. Those above QoS 0 are
+    /// acknowledged after [`OrchestratorMoves::confirm_forwarded`].
+    pub fn take_forwarded(&mut self, id: u64) -> Option<Forwarded> {
         let empty = begin();
         let left = self.engine.handover.forwarding.left.get_mut(&id).filter(|left| left.noted.len() > empty.len())?;
-        Some(seal(std::mem::replace(&mut left.noted, empty)))
+        let messages = seal(std::mem::replace(&mut left.noted, empty));
+        Some(Forwarded { messages, unanswered: left.unanswered.len() })
     }
 
-    /// Ends the collection of messages for a move.
-    pub fn end_forwarding(&mut self, id: u64) {
-        self.engine.handover.forwarding.left.remove(&id);
+    /// Partitions of a move are served here again: the messages that were collected for them and not taken are delivered to
+    /// their sessions on this shard, which has the uplinks. Returns them for the other shards.
+    ///
+    /// # Errors
+    /// When this process cannot read what it has collected.
+    pub fn return_forwarded(&mut self, now: Now, id: u64, partitions: Partitions) -> Result<Vec<u8>, ImageError> {
+        let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return Ok(seal(begin())) };
+        let noted = seal(left.noted.clone());
+        self.engine.moves().deliver_rest(now, partitions, &noted)?;
+        self.end_forwarding(now, id, partitions);
+        Ok(noted)
+    }
+
+    /// The new homes have stored so many messages of a move: they are acknowledged.
+    pub fn confirm_forwarded(&mut self, now: Now, id: u64, messages: usize) {
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        let Some(left) = engine.handover.forwarding.left.get_mut(&id) else { return };
+        let confirmed: Vec<_> = left.unanswered.drain(..messages.min(left.unanswered.len())).collect();
+        for ticket in confirmed {
+            answering!(engine).confirm(now, ticket, None, false);
+        }
+        engine.after_frame(now);
+    }
+
+    /// Ends the collection of messages for these partitions of a move: they are served here again, or nothing more comes
+    /// for them. With the last partition all collected messages are acknowledged.
+    pub fn end_forwarding(&mut self, now: Now, id: u64, partitions: Partitions) {
+        let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return };
+        left.partitions = left.partitions.without(partitions);
+        if left.partitions.is_empty() {
+            self.confirm_forwarded(now, id, usize::MAX);
+            self.engine.handover.forwarding.left.remove(&id);
+        }
     }
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
     /// which the images were imported, and last on the shard that has the uplinks.
     pub fn begin_awaiting(&mut self, id: u64, partitions: Partitions) {
         self.collect_nothing();
-        if !self.engine.uplinks.brokers.config.has_uplinks_here() {
-            return;
-        }
         // A shard cannot keep messages back from the sessions of other shards.
         let keeps_back = self.engine.place.shards == 1;
-        let kept_back = KeptBack { noted: begin(), alone: BTreeSet::default(), delivered: BTreeSet::default() };
         let before = self.engine.uplinks.settlement.seen_now();
-        let come = Come { partitions, before, kept_back: keeps_back.then_some(kept_back), ahead: BTreeSet::default() };
-        self.engine.handover.forwarding.come.insert(id, come);
+        self.await_pieces(id, Come::new(partitions, before, keeps_back.then(KeptBack::new)));
+    }
+
+    /// The same for partitions that came in an earlier life of this process: it has delivered all messages that its
+    /// brokers had delivered. No messages are kept back.
+    pub fn resume_awaiting(&mut self, id: u64, partitions: Partitions) {
+        if let Some(come) = self.engine.handover.forwarding.come.get_mut(&id) {
+            come.partitions = come.partitions.with(partitions);
+            return;
+        }
+        self.await_pieces(id, Come::new(partitions, SeenIds::default(), None));
+    }
+
+    fn await_pieces(&mut self, id: u64, come: Come) {
+        if self.engine.uplinks.brokers.config.has_uplinks_here() {
+            self.engine.handover.forwarding.come.insert(id, come);
+        }
     }
 
     /// The images that were imported are complete: no later messages are collected for them.
@@ -70,7 +116,7 @@ impl<'e> OrchestratorMoves<'e> {
         (self.engine.handover.rest, self.engine.handover.arrived) = (None, None);
     }
 
-    /// Delivers a piece of forwarded messages to the sessions of this shard, which has the uplinks. With
+    /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the uplinks. With
     /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
     /// ([`MoveCalls::deliver_rest`](crate::MoveCalls::deliver_rest)), and the partitions of their receivers.
     ///
@@ -80,50 +126,65 @@ impl<'e> OrchestratorMoves<'e> {
         &mut self,
         now: Now,
         id: u64,
+        partitions: Partitions,
         piece: &[u8],
         behind: Behind,
     ) -> Result<(Partitions, Vec<u8>), ImageError> {
         self.engine.state.journal.now = now;
-        let is_whole = self.engine.place.shards == 1;
-        let mut out = begin();
-        let Forwarding { left, come, .. } = &mut self.engine.handover.forwarding;
-        let Some(come) = come.get_mut(&id) else { return Ok((Partitions::NONE, seal(out))) };
-        let partitions = come.partitions;
-        if !piece.is_empty() {
-            let settlement = &self.engine.uplinks.settlement;
-            // Some of the partitions may have left again.
-            let gone_on = left.values_mut().filter(|left| left.partitions.without(partitions) != left.partitions);
-            let mut gone_on: Vec<&mut Departed> = gone_on.collect();
-            each_noted(now, piece, |id, message| {
-                for left in &mut gone_on {
-                    put_noted(&mut left.noted, now, id, message);
-                }
-                if come.wants(id, id.is_some_and(|id| settlement.has_seen(id)), is_whole) {
-                    put_noted(&mut out, now, id, message);
-                }
-            })?;
-        }
-        let mut out = seal(out);
-        self.engine.moves().deliver_rest(now, partitions, &out)?;
+        let Some(come) = self.engine.handover.forwarding.come.get(&id) else {
+            return Ok((Partitions::NONE, seal(begin())));
+        };
+        let all = come.partitions;
+        let out = if piece.is_empty() { seal(begin()) } else { self.deliver_piece(now, id, partitions, piece)? };
         if behind != Behind::Pieces {
             let engine = &mut *self.engine;
-            let kept_back = moving!(engine).deliver_kept_back(now, id)?;
-            let mut both = begin();
-            for part in [out, seal(kept_back)] {
-                both.extend_from_slice(open(&part)?.rest());
-            }
-            out = seal(both);
+            moving!(engine).deliver_kept_back(now, id)?;
             if behind == Behind::Nothing {
                 self.end_awaiting(id);
             }
-            self.engine.after_frame(now);
         }
-        Ok((partitions, out))
+        self.engine.after_frame(now);
+        Ok((partitions.among(all), out))
+    }
+
+    /// Delivers a piece here. Returns the messages for the other shards.
+    fn deliver_piece(
+        &mut self,
+        now: Now,
+        id: u64,
+        partitions: Partitions,
+        piece: &[u8],
+    ) -> Result<Vec<u8>, ImageError> {
+        let is_whole = self.engine.place.shards == 1;
+        let (mut out, mut here) = (begin(), Vec::new());
+        let Forwarding { left, come, .. } = &mut self.engine.handover.forwarding;
+        let journal = &mut self.engine.state.journal;
+        let settlement = &self.engine.uplinks.settlement;
+        let Some(come) = come.get_mut(&id) else { return Ok(seal(out)) };
+        // Some of the partitions may have left again.
+        let gone_on = left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty());
+        let mut gone_on: Vec<&mut Departed> = gone_on.collect();
+        each_noted(now, piece, |id, message| {
+            for left in &mut gone_on {
+                Forwarding::note_left(&mut AtHand::default(), left, now, id, message);
+            }
+            let is_here = id.is_some_and(|id| settlement.has_seen(id));
+            let wanted = come.wants(journal, partitions, (id, message), is_here, is_whole);
+            if !wanted.is_empty() {
+                put_noted(&mut out, now, id, message);
+                here.push((wanted, message.clone()));
+            }
+        })?;
+        let engine = &mut *self.engine;
+        for (wanted, message) in here {
+            moving!(engine).deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(wanted)));
+        }
+        Ok(seal(out))
     }
 
     /// Ends the wait for pieces. The ids of messages that a broker has still to deliver outlast the move.
     fn end_awaiting(&mut self, id: u64) {
         let Some(come) = self.engine.handover.forwarding.come.remove(&id) else { return };
-        self.engine.handover.ahead.add(come.partitions, come.ahead);
+        self.engine.handover.ahead.add(come.ahead);
     }
 }

@@ -68,7 +68,7 @@ impl MoveCalls<'_> {
                 }
             })?;
         }
-        self.engine.handover.ahead.add(partitions, sift.ahead);
+        self.engine.handover.ahead.add(sift.ahead.into_iter().map(|id| (id, partitions)));
         Ok(seal(sift.out))
     }
 

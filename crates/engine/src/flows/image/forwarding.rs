@@ -1,15 +1,18 @@
 //! Messages of brokers for partitions that have moved, as they come.
 
 use crate::cluster::transfer::error::ImageError;
+use crate::durable::crossing::Left;
 use crate::flows::image::leaving::Moving;
 use crate::ids::Partitions;
-use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES, number_of};
-use crate::image::noted::{each_noted, put_noted};
+use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
+use crate::image::noted::each_noted;
 use crate::image::rest::concerns;
-use crate::image::{begin, seal};
+use crate::image::seal;
+use crate::journal::keys::Key;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
+use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 impl Moving<'_> {
@@ -21,22 +24,14 @@ impl Moving<'_> {
         id: Option<&MessageId>,
         message: &MessageRef,
     ) -> Partitions {
-        let mut passed_over = Partitions::NONE;
+        let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
-        let (place, state) = (self.place, &*self.state);
-        let Forwarding { left, come, former } = &mut self.handover.forwarding;
-        for left in left.values_mut().filter(|left| concerns(left.partitions, place, state, route)) {
-            put_noted(&mut left.noted, now, id, message);
-            if left.is_over && place.shards == 1 {
-                passed_over = passed_over.with(left.partitions);
-            }
-        }
+        let (place, state) = (self.place, &mut *self.state);
+        let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
-        for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != *former) {
+        for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
-            if come.keeps_back(now, id, message, concerns) {
-                passed_over = passed_over.with(come.partitions);
-            }
+            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, id, message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
         for number in full {
@@ -47,18 +42,56 @@ impl Moving<'_> {
         passed_over
     }
 
+    /// Collects a message of a broker for the new homes of partitions that have left. Returns the partitions whose
+    /// sessions here do not get it.
+    pub(crate) fn collect_for_left(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) -> Partitions {
+        let mut passed_over = Partitions::NONE;
+        let (_, route) = self.cache.get(slot);
+        let (place, state) = (self.place, &mut *self.state);
+        let Forwarding { left, at_hand, .. } = &mut self.handover.forwarding;
+        for left in left.values_mut() {
+            if !concerns(left.partitions, place, state, route) {
+                continue;
+            }
+            if !Forwarding::note_left(at_hand, left, now, id, message) {
+                state.counters.drop_message(Reason::MemoryCeiling);
+            }
+            if left.is_over && place.shards == 1 {
+                passed_over = passed_over.with(left.partitions);
+            }
+        }
+        passed_over
+    }
+
     /// Delivers what was kept back for a move and was not passed on; from now on nothing is kept back.
-    pub(crate) fn deliver_kept_back(&mut self, now: Now, id: u64) -> Result<Vec<u8>, ImageError> {
-        let mut out = begin();
+    pub(crate) fn deliver_kept_back(&mut self, now: Now, id: u64) -> Result<(), ImageError> {
         let come = self.handover.forwarding.come.get_mut(&id);
-        if let Some((kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions))) {
-            each_noted(now, &seal(kept_back.noted), |id, message| {
-                if id.is_none_or(|id| !kept_back.delivered.contains(&number_of(id))) {
-                    put_noted(&mut out, now, id, message);
-                    self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
+        if let Some((mut kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions)))
+        {
+            let noted = seal(std::mem::take(&mut kept_back.noted));
+            each_noted(now, &noted, |id, message| {
+                let missing = partitions.without(kept_back.have(id));
+                if !missing.is_empty() {
+                    self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(missing)));
                 }
             })?;
+            for number in kept_back.stored {
+                self.state.journal.delete(Key::Crossing(number));
+            }
         }
-        Ok(out)
+        Ok(())
+    }
+
+    /// Delivers what an earlier process kept back for partitions that had moved to it.
+    pub(crate) fn replay_kept_back(&mut self, now: Now, left: &Left, partitions: Partitions) {
+        let is_missing = |partition| !left.crossed.iter().any(|place| place.owns(partition));
+        let missing: Partitions = partitions.iter().filter(|partition| is_missing(*partition)).collect();
+        self.deliver_only(now, &left.message, |session| session.is_some_and(|session| session.is_of(missing)));
     }
 }

@@ -70,17 +70,22 @@ impl Deciding<'_> {
 
 impl Answering<'_> {
     /// Whether a QoS 2 message of a broker is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
-    pub(crate) fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
-        if self.state.sessions.take_packet_id(&mut self.state.journal, session, id) {
-            return true;
-        }
-        let extra = self.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
-        if !extra.is_some_and(|extra| extra.acks.has_pub_rec(id)) {
-            // What it repeats may have been written only just now.
-            let stored = self.state.sessions.is_stored(session);
-            self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), 0, stored);
-        }
-        false
+    pub(crate) fn takes_packet_id(&mut self, session: SessionKey, id: PacketId) -> bool {
+        self.state.sessions.take_packet_id(&mut self.state.journal, session, id)
+    }
+
+    /// Answers a QoS 2 message that repeats one whose packet id is taken, after so many confirmations.
+    pub(crate) fn answer_repetition(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        id: PacketId,
+        waits: u32,
+    ) {
+        // What it repeats may have been written only just now.
+        let stored = self.state.sessions.is_stored(session);
+        self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
     }
 
     #[inline]

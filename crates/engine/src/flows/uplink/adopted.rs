@@ -3,6 +3,7 @@
 use tidegate_mqtt::{PublishProperties, RawPublish};
 
 use crate::flows::image::leaving::moving;
+use crate::flows::publish::publishing::publishing;
 use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::{ConnectionKey, TenantId, UplinkKey};
 use crate::image::begin;
@@ -10,6 +11,7 @@ use crate::image::noted::put_noted;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::{MessageId, PROPERTY};
+use crate::settings::fleet_topics::of_brokers;
 
 impl Uplinking<'_> {
     /// A message has come for the sessions of a dead orchestrator that had come here before these sessions were taken
@@ -24,8 +26,11 @@ impl Uplinking<'_> {
     ) {
         let adopted = self.uplinks.brokers.all.get_mut(&uplink).and_then(|uplink| uplink.adopted.as_mut());
         let Some(adopted) = adopted.filter(|_| !raw.retain) else { return };
-        let Some(partitions) = self.handover.wanting(adopted.transfer, id) else { return };
         let Some(message) = kept(now, raw, properties, Some(id)) else { return };
+        let partitions = self.handover.wanting(&mut self.state.journal, adopted.transfer, id, &message);
+        if partitions.is_empty() {
+            return;
+        }
         if self.place.shards > 1 {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
@@ -47,10 +52,53 @@ impl Uplinking<'_> {
         let Some(adopted) = adopted.filter(|_| !raw.retain) else { return false };
         let Some(message) = kept(now, raw, properties, id) else { return false };
         put_first_or_next(&mut adopted.for_members, now, id, &message);
+        if let Some(for_left) = &mut adopted.for_left {
+            put_first_or_next(for_left, now, id, &message);
+        }
         if raw.packet_id.is_some() {
             adopted.unanswered.push_back(self.state.connections.next_ticket(key));
         }
         raw.packet_id.is_some()
+    }
+}
+
+impl Uplinking<'_> {
+    /// The connection of a dead orchestrator delivers a QoS 2 message that the dead one had taken. Its sessions have it;
+    /// sessions that had left it may not. Says whether the answer waits for their new homes.
+    pub(super) fn note_repetition(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        uplink: UplinkKey,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) -> bool {
+        let adopted = self.uplinks.brokers.all.get_mut(&uplink).and_then(|uplink| uplink.adopted.as_mut());
+        let Some(adopted) = adopted.filter(|_| !raw.retain) else { return false };
+        let Some(for_left) = &mut adopted.for_left else { return false };
+        let Some(message) = kept(now, raw, properties, id) else { return false };
+        put_first_or_next(for_left, now, id, &message);
+        adopted.unanswered.push_back(self.state.connections.next_ticket(key));
+        true
+    }
+
+    /// Collects a message that a broker sends once more for partitions that have left: the connection or the process may
+    /// have ended before it was forwarded.
+    pub(super) fn forward_again(
+        &mut self,
+        now: Now,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) {
+        if !raw.dup || raw.retain || !self.handover.forwards() {
+            return;
+        }
+        let Some(message) = kept(now, raw, properties, id) else { return };
+        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let slot = publishing!(self).route_of(tenant, topic);
+        moving!(self).collect_for_left(now, slot, id, &message);
     }
 }
 

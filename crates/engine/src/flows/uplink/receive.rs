@@ -30,15 +30,8 @@ impl Uplinking<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        let brokers = &self.uplinks.brokers;
-        let uplink = brokers.of_connection(key).and_then(|uplink| brokers.all.get(&uplink));
-        let adopted = uplink.and_then(|uplink| uplink.adopted.as_ref());
-        if self.handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
-            // The broker keeps what is not acknowledged, and sends it again on the next connection.
-            let detail = "too many messages wait for other members of the cluster";
-            return Err(Refused::new(Reason::MemoryCeiling, detail));
-        }
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        self.check_room_for_members(key, &raw)?;
         let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
         let alone = MessageId::alone_in(raw.properties);
@@ -58,15 +51,22 @@ impl Uplinking<'_> {
         if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink).filter(|_| !is_repetition) {
             uplink.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
         }
+        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
+        let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
+        self.handover.begin_message(adopted.map(|adopted| adopted.transfer), ticket);
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
-            && !answering!(self).is_first_receipt(now, key, session, packet_id)
+            && !answering!(self).takes_packet_id(session, packet_id)
         {
+            if !self.state.connections.answers_pub_rec(key, packet_id) {
+                self.forward_again(now, &raw, &properties, id.as_ref());
+                let noted = self.note_repetition(now, key, uplink, &raw, &properties, id.as_ref());
+                let waits = self.handover.end_message() + u32::from(noted);
+                answering!(self).answer_repetition(now, key, session, packet_id, waits);
+            }
             return Ok(());
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
-        let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
-        self.handover.note_former(adopted.map(|adopted| adopted.transfer));
         let new = self.note_seen(session, uplink, &raw, &properties, id.as_ref());
         let outcome = if new {
             let mut forwarded = std::mem::take(self.scratch_properties);
@@ -82,14 +82,36 @@ impl Uplinking<'_> {
             }
             outcome
         } else {
+            self.forward_again(now, &raw, &properties, id.as_ref());
             self.take_duplicate(now, uplink, &raw, &properties, id.as_ref());
             Ok(0)
         };
-        self.handover.note_former(None);
+        let forwarded = self.handover.end_message();
         let noted = self.note_for_members(now, key, uplink, &raw, &properties, id.as_ref());
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
-        answering!(self).answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome? + u32::from(noted), mark);
+        answering!(self).answer_publish(
+            now,
+            key,
+            &raw,
+            Ok(ReasonCode::Success),
+            outcome? + forwarded + u32::from(noted),
+            mark,
+        );
+        Ok(())
+    }
+
+    /// Whether there is room for a message that may have to wait for other members of the cluster. Messages of QoS 0 to
+    /// be forwarded are dropped beyond the bound.
+    fn check_room_for_members(&self, key: ConnectionKey, raw: &RawPublish<'_>) -> Result<(), Refused> {
+        let brokers = &self.uplinks.brokers;
+        let uplink = brokers.of_connection(key).and_then(|uplink| brokers.all.get(&uplink));
+        let adopted = uplink.and_then(|uplink| uplink.adopted.as_ref());
+        if raw.packet_id.is_some() && self.handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
+            // The broker keeps what is not acknowledged, and sends it again on the next connection.
+            let detail = "too many messages wait for other members of the cluster";
+            return Err(Refused::new(Reason::MemoryCeiling, detail));
+        }
         Ok(())
     }
 

@@ -18,6 +18,9 @@ pub(crate) struct Adopted {
     pub(crate) transfer: u64,
     /// Messages that the broker has brought, for the members that have taken over the other partitions.
     pub(crate) for_members: Vec<u8>,
+    /// The same for the new homes of partitions that had left the dead one, with messages that the dead one had taken;
+    /// `None` where it had forwarded all.
+    pub(crate) for_left: Option<Vec<u8>>,
     /// Messages that had come before, for sessions of other shards that were taken over.
     pub(crate) for_shards: Vec<u8>,
     /// Answers that wait until other members have the messages, in the order of the messages.
@@ -25,14 +28,14 @@ pub(crate) struct Adopted {
 }
 
 impl Adopted {
-    pub(crate) fn new(client_id: String, transfer: u64) -> Self {
+    pub(crate) fn new(client_id: String, transfer: u64, forwards: bool) -> Self {
         let (for_members, for_shards, unanswered) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { client_id, transfer, for_members, for_shards, unanswered }
+        Self { client_id, transfer, for_members, for_left: forwards.then(Vec::new), for_shards, unanswered }
     }
 
     /// True if so much waits for other members that the broker has to keep its messages.
     pub(crate) fn is_full(&self) -> bool {
-        self.for_members.len() > NOTED_MAX_BYTES
+        self.for_members.len().max(self.for_left.as_ref().map_or(0, Vec::len)) > NOTED_MAX_BYTES
     }
 }
 

@@ -58,6 +58,12 @@ impl World {
         self.0.borrow().store.swept()
     }
 
+    /// Begins anew as a process whose message ids differ from those of every process with another number.
+    pub(crate) fn become_process(&self, number: u64) {
+        self.0.borrow_mut().crashes = number;
+        self.crash(Crash::now(1));
+    }
+
     /// The process dies, and another one goes on.
     pub(crate) fn crash(&self, crash: Crash) {
         self.0.borrow_mut().crash(crash);

@@ -131,7 +131,9 @@ fn kept_messages_wait_until_all_heirs_have_them() {
     assert_eq!(left.with(|broker| broker.owes()), 1, "not before the other heir has it");
     let piece = brought.for_members.expect("the message");
     second
-        .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, &piece, Behind::Pieces))
+        .engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).take_piece(now, DEATH, partition("two"), &piece, Behind::Pieces)
+        })
         .expect("a piece");
     two.expect_publish("t", "1");
     first.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@dead", brought.unanswered));
@@ -160,7 +162,9 @@ fn kept_messages_come_once_though_an_heir_has_got_them() {
     let piece = take_brought(&first).for_members.expect("the messages");
     let take = |piece: &[u8], behind| {
         second
-            .engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, DEATH, piece, behind))
+            .engine(0, |engine, now| {
+                OrchestratorMoves::of(engine).take_piece(now, DEATH, partition("two"), piece, behind)
+            })
             .expect("a piece");
         second.run();
     };

@@ -1,9 +1,10 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another.
 
 use tidegate_engine::{
-    Behind, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, partition_of,
+    Behind, Durability, OrchestratorMoves, PARTITIONS, PartitionId, PartitionImage, Partitions, RoutingPolicy,
+    Snapshot, TenantId, partition_of,
 };
-use tidegate_mqtt::QoS::AtLeastOnce;
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
 
@@ -17,6 +18,10 @@ fn story(play: impl Fn(&World, Broker)) {
 
 fn partitions_of(client: &str) -> Partitions {
     std::iter::once(partition_of(TenantId::DEFAULT, client)).collect()
+}
+
+fn all() -> Partitions {
+    (0..PARTITIONS).map(PartitionId).collect()
 }
 
 impl World {
@@ -36,12 +41,18 @@ impl World {
         images
     }
 
+    /// The messages collected since the last call; the brokers do not have their acknowledgements.
+    fn take_forwarded(&self) -> Option<Vec<u8>> {
+        self.run();
+        self.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE)).map(|taken| taken.messages)
+    }
+
     /// Takes the collected messages, and forgets the partition.
     fn forget(&self, client: &str) -> Option<Vec<u8>> {
         self.run();
-        let piece = self.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE));
+        let piece = self.take_forwarded();
         self.engine(0, |engine, now| {
-            OrchestratorMoves::of(engine).end_forwarding(MOVE);
+            OrchestratorMoves::of(engine).end_forwarding(now, MOVE, partitions_of(client));
             engine.moves().forget_partitions(now, partitions_of(client));
         });
         piece
@@ -58,7 +69,7 @@ impl World {
     }
 
     fn take(&self, piece: &[u8], behind: Behind) {
-        self.engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, MOVE, piece, behind))
+        self.engine(0, |engine, now| OrchestratorMoves::of(engine).take_piece(now, MOVE, all(), piece, behind))
             .expect("a piece");
         self.run();
     }
@@ -78,7 +89,7 @@ fn each_message_is_passed_on_once_and_copies_get_none() {
         publisher.publish(message("t", "1").qos1());
         publisher.publish(message("other", "2").qos1());
         world.run();
-        let take = || world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE));
+        let take = || world.take_forwarded();
         assert!(take().is_some_and(|piece| piece.ends_with(b"1")), "the message");
         assert_eq!(take(), None, "nothing more has come");
         let owed =
@@ -131,12 +142,122 @@ fn a_message_that_arrives_both_ways_is_delivered_once() {
         world.engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(MOVE + 1, partitions_of("stays")));
         publisher.publish(message("t", "1").qos1());
         world.run();
-        let piece =
-            world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE + 1)).expect("a message");
+        let taken = world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE + 1));
+        let piece = taken.expect("a message").messages;
         keeper.expect_nothing();
         world.take(&piece, Behind::Pieces);
         keeper.expect_publish("t", "1");
         world.take(&[], Behind::Nothing);
         keeper.expect_nothing();
     });
+}
+
+/// Messages that an orchestrator has given to a broker.
+fn with_ids<const N: usize>(payloads: [&str; N]) -> [Carried; N] {
+    let origin = World::with(1, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
+    let broker = origin.broker("a");
+    let publisher = origin.connect(v5("publisher"));
+    payloads.map(|payload| {
+        publisher.publish(message("t", payload).qos2());
+        broker.taken().pop().expect("the message")
+    })
+}
+
+fn durable() -> (World, Broker) {
+    let world = World::with(1, |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = Durability::Commit;
+    });
+    let broker = world.broker("a");
+    (world, broker)
+}
+
+#[test]
+fn a_broker_gets_its_answer_when_the_new_home_has_the_message() {
+    let (world, broker) = durable();
+    world.connect(keeper()).subscribe("t", ExactlyOnce);
+    world.leave("keeper");
+    let [first, second] = with_ids(["1", "2"]);
+    broker.carry(&first);
+    broker.carry(&second);
+    let owes = || {
+        world.run();
+        broker.with(|broker| broker.owes())
+    };
+    assert_eq!(owes(), 2);
+    let taken = world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(MOVE)).expect("messages");
+    assert_eq!((taken.unanswered, owes()), (2, 2));
+    world.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_forwarded(now, MOVE, 1));
+    assert_eq!(owes(), 1);
+    world.engine(0, |engine, now| OrchestratorMoves::of(engine).end_forwarding(now, MOVE, partitions_of("keeper")));
+    assert_eq!(owes(), 0, "nothing waits when the move has ended");
+}
+
+#[test]
+fn messages_not_forwarded_before_a_crash_come_again() {
+    let (world, broker) = durable();
+    let clients = ["keeper", "stays"].map(|client| world.connect(v5(client).lasting()));
+    clients.iter().for_each(|client| client.subscribe("t", ExactlyOnce));
+    let images = world.leave("keeper");
+    world.engine(0, |engine, _| OrchestratorMoves::of(engine).note_served_elsewhere(MOVE));
+    for carried in with_ids(["1", "2"]) {
+        broker.carry(&carried);
+    }
+    clients[1].expect_publish("t", "1");
+    clients[1].expect_publish("t", "2");
+    world.crash(Crash::now(1));
+    // As the new life of the old home does before it connects to its brokers.
+    world.engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(MOVE, partitions_of("keeper")));
+    world.advance(5_000);
+    let piece = world.take_forwarded().expect("the broker has sent them again");
+    let (home, _) = durable();
+    home.come("keeper", &images);
+    home.take(&piece, Behind::Nothing);
+    let keeper = home.connect(keeper());
+    keeper.expect_publish("t", "1");
+    keeper.expect_publish("t", "2");
+    keeper.expect_nothing();
+    world.connect(v5("stays").lasting()).expect_nothing();
+}
+
+#[test]
+fn messages_kept_back_outlive_the_new_home() {
+    let (old, _) = durable();
+    old.connect(keeper()).subscribe("t", ExactlyOnce);
+    let images = old.leave("keeper");
+    let (home, broker) = durable();
+    home.come("keeper", &images);
+    let [first, second] = with_ids(["1", "2"]);
+    broker.carry(&first);
+    broker.carry(&second);
+    home.run();
+    assert_eq!(broker.with(|broker| broker.owes()), 0, "they are in the store");
+    // The old home has forwarded one of them.
+    old.engine(0, |engine, _| OrchestratorMoves::of(engine).note_served_elsewhere(MOVE));
+    let own = old.broker("b");
+    own.carry(&first);
+    let piece = old.take_forwarded().expect("a message");
+    home.take(&piece, Behind::Pieces);
+    home.crash(Crash::now(1));
+    let keeper = home.connect(keeper());
+    keeper.expect_publish("t", "1");
+    keeper.expect_publish("t", "2");
+    keeper.expect_nothing();
+    home.crash(Crash::now(1));
+    home.connect(self::keeper()).expect_nothing();
+}
+
+#[test]
+fn a_partition_that_comes_back_ends_its_own_forwarding_alone() {
+    let (world, broker) = durable();
+    for client in ["keeper", "stays"] {
+        world.connect(v5(client).lasting()).subscribe("t", ExactlyOnce);
+    }
+    let both = partitions_of("keeper").with(partitions_of("stays"));
+    world.engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(MOVE, both));
+    world.engine(0, |engine, now| OrchestratorMoves::of(engine).end_forwarding(now, MOVE, partitions_of("stays")));
+    let [carried] = with_ids(["1"]);
+    broker.carry(&carried);
+    assert!(world.take_forwarded().is_some_and(|piece| piece.ends_with(b"1")));
+    assert_eq!(broker.with(|broker| broker.owes()), 1);
 }

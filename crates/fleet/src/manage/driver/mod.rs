@@ -1,25 +1,32 @@
 //! Runs the manager: looks at the fleet, calls the state machine, executes its commands, and waits.
 
 mod clock;
+mod endpoint;
 mod entry_point;
+mod error;
+mod external_metrics;
 mod homes_api;
 mod local_api;
 mod logins;
 mod memory;
+mod metrics_listener;
 mod orchestrator_api;
 mod state_directory;
 mod stopping;
 
 pub use entry_point::{EntryPoint, NoEntryPoint, Remembered, Unnamed};
+pub use error::DriverError;
 pub use logins::Logins;
+pub use metrics_listener::MetricsListener;
 pub use orchestrator_api::OrchestratorError;
 pub use stopping::LEFT;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,15 +35,17 @@ use serde_json::{Value, json};
 use tidegate_admin::DrainRequest;
 
 use self::clock::Clock;
+use self::endpoint::HttpEndpoint;
 use self::local_api::{LocalApi, Shown};
 use self::orchestrator_api::OrchestratorApi;
 pub use self::state_directory::{StateDirectory, is_running};
-use super::history::{History, HistoryError};
-use super::journal::{Journal, JournalError};
+use super::history::History;
+use super::journal::Journal;
+use super::metrics::ScalingNumbers;
 use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
-use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Resource, ResourceName};
+use crate::provider::{Condition, Look, Observed, Provider, Resource, ResourceName};
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
@@ -50,43 +59,6 @@ const FIRST_CHECK: Duration = Duration::from_millis(20);
 
 /// Time that a look may take beyond three intervals until the manager counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Why a manager does not run, or stops.
-#[derive(Debug, thiserror::Error)]
-pub enum DriverError {
-    /// Another manager runs this fleet.
-    #[error("another manager runs the fleet in {}; stop it first, or name another state directory", .0.display())]
-    Running(PathBuf),
-    /// The manager's own endpoint.
-    #[error(
-        "cannot listen on 127.0.0.1:{port} for the manager: {source}; choose another `fleet.api_port`, or leave it out for any free one"
-    )]
-    Listen {
-        /// The port.
-        port: u16,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// A file of the state directory.
-    #[error("cannot {what} {}: {source}", .path.display())]
-    Io {
-        /// The attempted operation.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// The journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The history.
-    #[error(transparent)]
-    History(#[from] HistoryError),
-    /// The provider.
-    #[error(transparent)]
-    Provider(#[from] ProviderError),
-}
 
 /// The parts of a driver.
 pub struct Parts {
@@ -106,6 +78,8 @@ pub struct Parts {
     pub directory: StateDirectory,
     /// The port of the manager's own endpoint on loopback; 0 for any.
     pub port: u16,
+    /// The listener for other machines.
+    pub metrics: Option<MetricsListener>,
 }
 
 /// A manager at work. It holds the fleet's lock; its end leaves the fleet running.
@@ -119,7 +93,9 @@ pub struct Driver {
     history: History,
     orchestrators: OrchestratorApi,
     shown: Shown,
-    api: LocalApi,
+    api: HttpEndpoint,
+    /// The listener for other machines; it ends with the driver.
+    metrics: Option<HttpEndpoint>,
     sight: Sight,
     /// Time until the next look at actions in progress.
     pace: Duration,
@@ -147,7 +123,9 @@ impl Driver {
         let history = History::open(&directory)?;
         let shown = Shown::new(parts.settings.interval * 3 + PATIENCE);
         let failed = |source| DriverError::Listen { port: parts.port, source };
-        let api = LocalApi::start(parts.port, shown.clone()).map_err(failed)?;
+        let local = (Ipv4Addr::LOCALHOST, parts.port).into();
+        let api = HttpEndpoint::start(local, Arc::new(LocalApi(shown.clone())), None).map_err(failed)?;
+        let metrics = parts.metrics.map(|listener| metrics_listener::start(listener, shown.clone())).transpose()?;
         let mut settings = parts.settings;
         for (level, level_settings) in &mut settings.levels {
             level_settings.stack = parts.provider.stack(*level);
@@ -166,6 +144,7 @@ impl Driver {
             orchestrators: OrchestratorApi::new(parts.admin_token),
             shown,
             api,
+            metrics,
             sight: Sight::default(),
             pace: FIRST_CHECK,
             usage: BTreeMap::new(),
@@ -184,6 +163,11 @@ impl Driver {
     /// Where the manager answers.
     pub fn address(&self) -> SocketAddr {
         self.api.address()
+    }
+
+    /// Where other machines read metrics.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(HttpEndpoint::address)
     }
 
     /// The state machine.
@@ -441,7 +425,8 @@ impl Driver {
 
     fn show(&self) {
         let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
-        self.shown.set(self.status(), self.manager.plan(), metrics);
+        let numbers = ScalingNumbers::of(&self.manager, &self.sight);
+        self.shown.set(self.status(), self.manager.plan(), metrics, numbers);
     }
 
     /// Logs a problem once, not at every look.

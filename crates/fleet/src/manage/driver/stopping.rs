@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Driver, DriverError, STATUS_FILE, write};
 use crate::level::Level;
+use crate::manage::metrics::ScalingNumbers;
 use crate::manage::{Book, Phase, Record};
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Look, ProviderError, Release, ResourceName};
@@ -85,7 +86,8 @@ impl Driver {
     fn show_rest(&self, status: &Value) -> Result<(), DriverError> {
         let plan = self.manager.plan();
         let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
-        self.shown.set(status.clone(), plan.clone(), metrics);
+        let numbers = ScalingNumbers::of(&self.manager, &self.sight);
+        self.shown.set(status.clone(), plan.clone(), metrics, numbers);
         write(&self.directory.join(STATUS_FILE), &json!({"status": status, "plan": plan}))
     }
 

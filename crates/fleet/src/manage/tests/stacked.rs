@@ -142,7 +142,7 @@ fn no_resource_is_requested_if_another_controller_decides() {
     let mut run = Run::new(settings, 0, 4, [Vec::new(), Vec::new()]);
     run.turns(30, &[], &[]);
     assert!(run.manager.is_started() && names(&run, Level::Broker).is_empty());
-    let mut judge = DecidedElsewhere;
+    let mut judge = DecidedElsewhere::default();
     let seen = LevelSeen {
         at: Moment(0),
         level: Level::Broker,

@@ -372,7 +372,14 @@ impl Judge for Script {
             Some(wanted) if wanted < planned && seen.pending == 0 => Wish::Shrink(1),
             _ => Wish::Hold,
         };
-        Verdict { wish, load: Some(0.5), reason: "the script says so".to_owned(), details: Value::Null, skew: None }
+        Verdict {
+            wish,
+            load: Some(0.5),
+            reason: "the script says so".to_owned(),
+            details: Value::Null,
+            skew: None,
+            suits: None,
+        }
     }
 
     fn note_action(&mut self, _: Moment) {}

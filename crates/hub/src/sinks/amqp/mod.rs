@@ -133,7 +133,8 @@ impl AmqpSink {
         for record in records.iter().filter(|record| !self.accepted.contains(&record.id)) {
             let (exchange, routing_key) = self.route(record)?;
             let (id, body) = (self.ids.of(&record.id), record.body());
-            let content_type = if record.original.is_some() { "application/octet-stream" } else { "application/json" };
+            let content_type =
+                if record.original().is_some() { "application/octet-stream" } else { "application/json" };
             let publication = Publication {
                 exchange,
                 routing_key: &routing_key,

@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::ClientConfig;
 
-use super::super::SinkError;
 use super::super::socket::{ServerAddress, Socket};
 use super::SaslMechanism;
 use super::scram::{Hash, Scram};
 use super::wire::{self, AnswerReader, Api};
+use crate::sinks::SinkError;
 
 /// Longest answer, bytes.
 const MAX_ANSWER: usize = 8 << 20;
@@ -21,22 +21,22 @@ const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// How connections are made.
 #[derive(Clone, Debug)]
-pub(super) struct Access {
-    pub(super) tls: Option<Arc<ClientConfig>>,
+pub(crate) struct Access {
+    pub(crate) tls: Option<Arc<ClientConfig>>,
     /// User name and password.
-    pub(super) login: Option<(String, String)>,
-    pub(super) mechanism: SaslMechanism,
+    pub(crate) login: Option<(String, String)>,
+    pub(crate) mechanism: SaslMechanism,
 }
 
 #[derive(Debug)]
-pub(super) struct BrokerConnection {
+pub(crate) struct BrokerConnection {
     socket: Socket,
     correlation: i32,
     last_used: Instant,
 }
 
 impl BrokerConnection {
-    pub(super) fn open(at: &ServerAddress, access: &Access, deadline: Instant) -> Result<Self, SinkError> {
+    pub(crate) fn open(at: &ServerAddress, access: &Access, deadline: Instant) -> Result<Self, SinkError> {
         let socket = Socket::connect(at, access.tls.as_ref(), deadline)?;
         let mut connection = Self { socket, correlation: 0, last_used: Instant::now() };
         if let Some((user, password)) = &access.login {
@@ -46,16 +46,16 @@ impl BrokerConnection {
     }
 
     /// Whether it may have been closed in the meantime.
-    pub(super) fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         self.last_used.elapsed() > MAX_SILENCE
     }
 
-    pub(super) fn set_deadline(&mut self, deadline: Instant) {
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         self.socket.set_deadline(deadline);
     }
 
     /// Sends a request and reads its answer.
-    pub(super) fn ask(&mut self, api: Api, body: &[u8]) -> Result<Vec<u8>, SinkError> {
+    pub(crate) fn ask(&mut self, api: Api, body: &[u8]) -> Result<Vec<u8>, SinkError> {
         self.correlation = self.correlation.wrapping_add(1);
         self.last_used = Instant::now();
         self.socket.send(&wire::request(api, self.correlation, body))?;

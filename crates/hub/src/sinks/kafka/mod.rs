@@ -2,12 +2,16 @@
 //! producer numbers its batches, so the broker drops one that comes again after a lost connection.
 //!
 //! - `connection`: requests and answers of one broker, and the login; `scram` is one way of it.
-//! - `wire`: requests and answers as bytes; `records`: batches as Kafka stores them.
+//! - `wire` and `fetch`: requests and answers as bytes; `records` and `batches`: batches as Kafka stores them, written and read.
+//! - `transactions`: exactly once through the end of this process.
 
-mod connection;
-mod records;
+pub(crate) mod batches;
+pub(crate) mod connection;
+pub(crate) mod fetch;
+pub(crate) mod records;
 mod scram;
-mod wire;
+mod transactions;
+pub(crate) mod wire;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -16,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use self::connection::{Access, BrokerConnection};
 use self::records::{BatchEntry, Sequence};
+use self::transactions::Transactions;
 use self::wire::{AnswerReader, Led, Metadata, code};
 use super::place::Ids;
 use super::socket::{ServerAddress, ServiceUrl, share_of};
@@ -52,13 +57,15 @@ pub struct KafkaSettings {
     pub ca_file: Option<PathBuf>,
     /// The topic, which brokers make when their settings say so.
     pub topic: String,
+    /// Whether each batch is a transaction, so that a record is there once whatever ends.
+    pub exactly_once: bool,
     /// Time for a batch.
     pub timeout: Duration,
 }
 
 impl KafkaSettings {
     /// Reads the address, or names the key whose value is of no use, and why.
-    pub(super) fn check(&self) -> Result<ServiceUrl, (&'static str, String)> {
+    pub(crate) fn check(&self) -> Result<ServiceUrl, (&'static str, String)> {
         let form =
             || ("url", "`url` is kafka://[USER:PASSWORD@]HOST[:PORT][,HOST...], or kafkas://... for TLS".to_owned());
         let url = ServiceUrl::parse(&self.url, ("kafka", PORT), ("kafkas", PORT)).ok_or_else(form)?;
@@ -89,15 +96,19 @@ pub(super) struct KafkaSink {
     ids: Ids,
     cluster: Option<Cluster>,
     producer: Option<Producer>,
+    /// The id of the transactions of this lane, where there are some.
+    transactions_id: Option<String>,
+    /// Nothing after a failure: the marks are read again.
+    transactions: Option<Transactions>,
     /// Ids of records that brokers have out of batches that failed: these come again without them.
     accepted: HashSet<String>,
 }
 
-/// The brokers that lead the partitions of the topic.
+/// The brokers that lead the partitions of a topic.
 #[derive(Debug, Default)]
-struct Cluster {
+pub(crate) struct Cluster {
     brokers: BTreeMap<i32, ServerAddress>,
-    partitions: Vec<Led>,
+    pub(crate) partitions: Vec<Led>,
     connections: BTreeMap<i32, BrokerConnection>,
 }
 
@@ -121,50 +132,58 @@ struct Numbering {
 type Group = Vec<Arc<Record>>;
 
 impl KafkaSink {
-    pub(super) fn new(settings: &KafkaSettings, ids: Ids) -> Result<Self, String> {
+    pub(super) fn new(settings: &KafkaSettings, ids: Ids, lane: usize) -> Result<Self, String> {
         let url = settings.check().map_err(|(_, why)| why)?;
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
         let access = Access { tls, login: url.login, mechanism: settings.mechanism };
-        let (settings, servers) = (settings.clone(), url.servers);
-        Ok(Self { settings, servers, access, ids, cluster: None, producer: None, accepted: HashSet::new() })
+        let transactions_id = settings.exactly_once.then(|| ids.of_lane(lane));
+        Ok(Self {
+            settings: settings.clone(),
+            servers: url.servers,
+            access,
+            ids,
+            cluster: None,
+            producer: None,
+            transactions_id,
+            transactions: None,
+            accepted: HashSet::new(),
+        })
     }
 
-    /// Asks one broker after the other for the leaders of the partitions.
+    fn seeker(&self) -> Seeker<'_> {
+        Seeker { servers: &self.servers, access: &self.access, makes_topics: true }
+    }
+
+    /// Finds the leaders of the partitions, and a producer where there is none.
     fn find(&mut self, deadline: Instant) -> Result<Cluster, SinkError> {
-        let mut last = SinkError::away("no broker answers");
-        let servers = self.servers.clone();
-        for (at, left) in servers.iter().zip((1..=servers.len()).rev()) {
-            let until = share_of(Instant::now(), deadline, left);
-            let found = BrokerConnection::open(at, &self.access, until).and_then(|mut connection| {
-                let metadata = self.metadata(&mut connection, until)?;
-                if self.producer.is_none() {
-                    self.producer = Some(new_producer(&mut connection)?);
-                }
-                Ok(metadata)
-            });
-            match found {
-                Ok(metadata) => return cluster(metadata),
-                Err(error) => last = error,
-            }
+        let cluster = self.seeker().cluster(&self.settings.topic, deadline)?;
+        if self.producer.is_none() {
+            self.producer = Some(self.seeker().ask(deadline, new_producer)?);
         }
-        Err(last)
+        Ok(cluster)
     }
 
-    fn metadata(&self, connection: &mut BrokerConnection, deadline: Instant) -> Result<Metadata, SinkError> {
-        loop {
-            let answer = connection.ask(wire::METADATA, &wire::metadata(&self.settings.topic))?;
-            let metadata = Metadata::read(&mut AnswerReader(&answer))?;
-            // The brokers are making it.
-            let is_coming = matches!(metadata.error, code::UNKNOWN_TOPIC | code::LEADER_NOT_AVAILABLE);
-            if metadata.error == 0 && !metadata.partitions.is_empty() {
-                return Ok(metadata);
-            }
-            if !is_coming || Instant::now() + 2 * PAUSE > deadline {
-                let topic = &self.settings.topic;
-                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
-            }
-            std::thread::park_timeout(PAUSE);
+    /// Writes what is not there yet, as one transaction.
+    fn write_once(&mut self, id: &str, batch: &[Arc<Record>], deadline: Instant) -> Result<(), SinkError> {
+        let mut transactions = match self.transactions.take() {
+            Some(transactions) => transactions,
+            None => Transactions::open(id, &self.seeker(), deadline)?,
+        };
+        let mut cluster = match self.cluster.take() {
+            Some(cluster) => cluster,
+            None => self.seeker().cluster(&self.settings.topic, deadline)?,
+        };
+        let (mut groups, mut ids) = (BTreeMap::<i32, Vec<BatchEntry>>::new(), Vec::new());
+        for record in batch.iter().filter(|record| !transactions.marks.contains(&record.id)) {
+            groups.entry(cluster.partition_of(&record.key)).or_default().push(self.entry(record));
+            ids.push(record.id.clone());
         }
+        if !ids.is_empty() {
+            let topic = (self.settings.topic.as_str(), &mut cluster);
+            transactions.write(topic, &groups, ids, (&self.access, deadline))?;
+        }
+        (self.transactions, self.cluster) = (Some(transactions), Some(cluster));
+        Ok(())
     }
 
     fn entry(&self, record: &Record) -> BatchEntry {
@@ -198,19 +217,19 @@ impl KafkaSink {
         }
         let mut leaders: BTreeMap<i32, Vec<(i32, Vec<u8>)>> = BTreeMap::new();
         for (partition, group) in groups {
-            let leader = cluster.partitions.iter().find(|led| led.partition == *partition).map(|led| led.leader);
-            let leader = leader.ok_or_else(|| SinkError::away("a partition has gone"))?;
+            let leader = cluster.leader_of(*partition)?;
             let entries: Vec<BatchEntry> = group.iter().map(|record| self.entry(record)).collect();
             let Some(producer) = &mut self.producer else { return Err(SinkError::away("there is no producer")) };
             let numbering = producer.partitions.entry(*partition).or_default();
             numbering.uncertain = Some(ids_of(group));
-            let sequence = Sequence { producer: producer.id, epoch: producer.epoch, first: numbering.next };
+            let (producer, epoch, first) = (producer.id, producer.epoch, numbering.next);
+            let sequence = Sequence { producer, epoch, first, in_transaction: false };
             leaders.entry(leader).or_default().push((*partition, records::batch(sequence, &entries)));
         }
         let timeout = i32::try_from(self.settings.timeout.as_millis()).unwrap_or(i32::MAX);
         let mut outcomes = Vec::new();
         for (leader, batches) in leaders {
-            let body = wire::produce(&self.settings.topic, timeout, &batches);
+            let body = wire::produce(None, &self.settings.topic, timeout, &batches);
             let answer = cluster.connection(leader, &self.access, deadline)?.ask(wire::PRODUCE, &body)?;
             outcomes.extend(wire::produced(&mut AnswerReader(&answer))?);
         }
@@ -258,11 +277,10 @@ impl KafkaSink {
         if self.cluster.is_none() || self.producer.is_none() {
             self.cluster = Some(self.find(deadline)?);
         }
-        let partitions = self.cluster.as_ref().map(|cluster| cluster.partitions.clone()).unwrap_or_default();
         let mut groups: BTreeMap<i32, Group> = BTreeMap::new();
+        let Some(cluster) = &self.cluster else { return Ok(groups) };
         for record in batch.iter().filter(|record| !self.accepted.contains(&record.id)) {
-            let led = partitions[records::partition(record.key.as_bytes(), partitions.len())];
-            groups.entry(led.partition).or_default().push(Arc::clone(record));
+            groups.entry(cluster.partition_of(&record.key)).or_default().push(Arc::clone(record));
         }
         Ok(groups)
     }
@@ -311,17 +329,84 @@ fn new_producer(connection: &mut BrokerConnection) -> Result<Producer, SinkError
     }
 }
 
-fn cluster(metadata: Metadata) -> Result<Cluster, SinkError> {
-    let mut brokers = BTreeMap::new();
-    for (id, host, port) in metadata.brokers {
-        let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
-        brokers.insert(id, ServerAddress { host, port });
+/// Asks the brokers that the settings name.
+pub(crate) struct Seeker<'a> {
+    pub(crate) servers: &'a [ServerAddress],
+    pub(crate) access: &'a Access,
+    /// Whether brokers make a topic that is not there.
+    pub(crate) makes_topics: bool,
+}
+
+impl Seeker<'_> {
+    /// Asks one broker after the other, until one answers.
+    pub(crate) fn ask<T>(
+        &self,
+        deadline: Instant,
+        mut ask: impl FnMut(&mut BrokerConnection) -> Result<T, SinkError>,
+    ) -> Result<T, SinkError> {
+        let mut last = SinkError::away("no broker answers");
+        for (at, left) in self.servers.iter().zip((1..=self.servers.len()).rev()) {
+            let until = share_of(Instant::now(), deadline, left);
+            match BrokerConnection::open(at, self.access, until).and_then(|mut connection| ask(&mut connection)) {
+                Ok(found) => return Ok(found),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
-    Ok(Cluster { brokers, partitions: metadata.partitions, connections: BTreeMap::new() })
+
+    /// The brokers that lead the partitions of a topic.
+    pub(crate) fn cluster(&self, topic: &str, deadline: Instant) -> Result<Cluster, SinkError> {
+        self.ask(deadline, |connection| {
+            let metadata = self.metadata(connection, topic, deadline)?;
+            let mut brokers = BTreeMap::new();
+            for (id, host, port) in metadata.brokers {
+                let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
+                brokers.insert(id, ServerAddress { host, port });
+            }
+            Ok(Cluster { brokers, partitions: metadata.partitions, connections: BTreeMap::new() })
+        })
+    }
+
+    /// The partitions of a topic, once the brokers have made it.
+    fn metadata(
+        &self,
+        connection: &mut BrokerConnection,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Metadata, SinkError> {
+        loop {
+            let answer = connection.ask(wire::METADATA, &wire::metadata(topic, self.makes_topics))?;
+            let metadata = Metadata::read(&mut AnswerReader(&answer))?;
+            if metadata.error == 0 && !metadata.partitions.is_empty() {
+                return Ok(metadata);
+            }
+            let is_coming = match metadata.error {
+                code::LEADER_NOT_AVAILABLE => true,
+                code::UNKNOWN_TOPIC => self.makes_topics,
+                _ => false,
+            };
+            if !is_coming || Instant::now() + 2 * PAUSE > deadline {
+                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
+            }
+            std::thread::park_timeout(PAUSE);
+        }
+    }
 }
 
 impl Cluster {
-    fn connection(
+    pub(crate) fn leader_of(&self, partition: i32) -> Result<i32, SinkError> {
+        let led = self.partitions.iter().find(|led| led.partition == partition);
+        led.map(|led| led.leader).ok_or_else(|| SinkError::away("a partition has gone"))
+    }
+
+    /// The partition of a key. There is one at least.
+    fn partition_of(&self, key: &str) -> i32 {
+        let place = records::partition(key.as_bytes(), self.partitions.len());
+        self.partitions.get(place).map_or(0, |led| led.partition)
+    }
+
+    pub(crate) fn connection(
         &mut self,
         broker: i32,
         access: &Access,
@@ -342,6 +427,9 @@ impl Cluster {
 impl Sink for KafkaSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
         let deadline = Instant::now() + self.settings.timeout;
+        if let Some(id) = self.transactions_id.clone() {
+            return self.write_once(&id, batch, deadline);
+        }
         let groups = self.groups(batch, deadline)?;
         if !groups.is_empty() {
             let outcomes = self.produce(&groups, deadline)?;
@@ -365,7 +453,7 @@ mod tests {
 
     fn sink() -> KafkaSink {
         let settings = KafkaSettings { url: "kafka://h".into(), topic: "t".into(), ..KafkaSettings::default() };
-        let mut sink = KafkaSink::new(&settings, Ids::default()).unwrap();
+        let mut sink = KafkaSink::new(&settings, Ids::default(), 0).unwrap();
         let numbering = |ids: &Group| Numbering { next: 5, uncertain: Some(ids_of(ids)) };
         let partitions = [(0, numbering(&group(&["a", "b"]))), (1, numbering(&group(&["c"])))].into();
         sink.producer = Some(Producer { id: 1, epoch: 0, partitions });
@@ -394,7 +482,7 @@ mod tests {
             ..KafkaSettings::default()
         };
         let other = std::thread::spawn(move || drop(closed.accept().unwrap()));
-        let mut sink = KafkaSink::new(&settings, Ids::default()).unwrap();
+        let mut sink = KafkaSink::new(&settings, Ids::default(), 0).unwrap();
         let why = sink.write(&group(&["a"])).unwrap_err().to_string();
         other.join().unwrap();
         assert!(!why.contains("in time"), "{why}");

@@ -2,33 +2,39 @@
 
 /// Who produces, and the number of the first record: by these the broker drops a batch that it has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sequence {
-    pub(super) producer: i64,
-    pub(super) epoch: i16,
-    pub(super) first: i32,
+pub(crate) struct Sequence {
+    pub(crate) producer: i64,
+    pub(crate) epoch: i16,
+    pub(crate) first: i32,
+    /// Whether the batch belongs to a transaction.
+    pub(crate) in_transaction: bool,
 }
+
+/// The attribute of batches that belong to a transaction.
+const TRANSACTION: i16 = 0x10;
 
 /// A record of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct BatchEntry {
-    pub(super) key: Vec<u8>,
-    pub(super) value: Vec<u8>,
+pub(crate) struct BatchEntry {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
     /// Unix milliseconds.
-    pub(super) timestamp: u64,
-    pub(super) headers: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) timestamp: u64,
+    pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
 }
 
 /// Bytes of a batch before its checksum: base offset, length, epoch of the leader, format.
 const BEFORE_CHECKSUM: usize = 8 + 4 + 4 + 1;
 
 /// A batch, uncompressed.
-pub(super) fn batch(sequence: Sequence, entries: &[BatchEntry]) -> Vec<u8> {
+pub(crate) fn batch(sequence: Sequence, entries: &[BatchEntry]) -> Vec<u8> {
     let count = i32::try_from(entries.len()).unwrap_or(i32::MAX);
     let times = || entries.iter().map(|entry| i64::try_from(entry.timestamp).unwrap_or(i64::MAX));
     let (first, last) = (times().next().unwrap_or_default(), times().max().unwrap_or_default());
     let mut checked = Vec::new();
-    // Neither compressed nor a transaction; the time is the producer's.
-    checked.extend_from_slice(&0_i16.to_be_bytes());
+    // Not compressed; the time is the producer's.
+    let attributes = if sequence.in_transaction { TRANSACTION } else { 0 };
+    checked.extend_from_slice(&attributes.to_be_bytes());
     checked.extend_from_slice(&(count - 1).to_be_bytes());
     checked.extend_from_slice(&first.to_be_bytes());
     checked.extend_from_slice(&last.to_be_bytes());
@@ -80,7 +86,7 @@ fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The partition of a key, as Kafka's own clients choose it, so that they find all records of a key in one.
-pub(super) fn partition(key: &[u8], partitions: usize) -> usize {
+pub(crate) fn partition(key: &[u8], partitions: usize) -> usize {
     (murmur2(key) & 0x7fff_ffff) as usize % partitions.max(1)
 }
 
@@ -132,7 +138,7 @@ mod tests {
             timestamp: 1000 + u64::from(n),
             headers: vec![("h", vec![n])],
         };
-        let batch = batch(Sequence { producer: 7, epoch: 1, first: 40 }, &[entry(1), entry(0)]);
+        let batch = batch(Sequence { producer: 7, epoch: 1, first: 40, in_transaction: false }, &[entry(1), entry(0)]);
         assert_eq!(batch[8..12], (batch.len() as u32 - 12).to_be_bytes());
         assert_eq!(batch[16], 2);
         assert_eq!(batch[17..21], crc32c::crc32c(&batch[21..]).to_be_bytes());

@@ -1,36 +1,56 @@
 //! Requests and answers of Kafka's protocol, in versions that brokers from 2.1 on know.
 
-use super::super::SinkError;
+use crate::sinks::SinkError;
+use crate::sinks::socket::ServerAddress;
 
 /// A request: its key and the version that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Api(i16, i16);
+pub(crate) struct Api(i16, i16);
 
-pub(super) const PRODUCE: Api = Api(0, 3);
-pub(super) const METADATA: Api = Api(3, 4);
-pub(super) const SASL_HANDSHAKE: Api = Api(17, 1);
-pub(super) const INIT_PRODUCER_ID: Api = Api(22, 0);
-pub(super) const SASL_AUTHENTICATE: Api = Api(36, 0);
+pub(crate) const PRODUCE: Api = Api(0, 3);
+pub(crate) const FETCH: Api = Api(1, 4);
+pub(crate) const LIST_OFFSETS: Api = Api(2, 1);
+pub(crate) const METADATA: Api = Api(3, 4);
+pub(crate) const OFFSET_COMMIT: Api = Api(8, 2);
+pub(crate) const OFFSET_FETCH: Api = Api(9, 1);
+pub(crate) const FIND_COORDINATOR: Api = Api(10, 1);
+pub(crate) const JOIN_GROUP: Api = Api(11, 2);
+pub(crate) const HEARTBEAT: Api = Api(12, 1);
+pub(crate) const LEAVE_GROUP: Api = Api(13, 1);
+pub(crate) const SYNC_GROUP: Api = Api(14, 1);
+pub(crate) const CREATE_TOPICS: Api = Api(19, 4);
+pub(crate) const SASL_HANDSHAKE: Api = Api(17, 1);
+pub(crate) const INIT_PRODUCER_ID: Api = Api(22, 0);
+pub(crate) const ADD_PARTITIONS: Api = Api(24, 0);
+pub(crate) const END_TRANSACTION: Api = Api(26, 0);
+pub(crate) const SASL_AUTHENTICATE: Api = Api(36, 0);
 
 /// The name by which brokers know the client.
 const CLIENT: &str = "tidegate-hub";
 
 /// Errors of brokers that are looked at.
-pub(super) mod code {
+pub(crate) mod code {
+    pub(crate) const OFFSET_OUT_OF_RANGE: i16 = 1;
     pub(crate) const UNKNOWN_TOPIC: i16 = 3;
     pub(crate) const LEADER_NOT_AVAILABLE: i16 = 5;
     pub(crate) const MESSAGE_TOO_LARGE: i16 = 10;
+    pub(crate) const COORDINATOR_LOADS: i16 = 14;
     pub(crate) const RECORD_LIST_TOO_LARGE: i16 = 18;
+    pub(crate) const ILLEGAL_GENERATION: i16 = 22;
+    pub(crate) const UNKNOWN_MEMBER: i16 = 25;
+    pub(crate) const REBALANCE: i16 = 27;
     pub(crate) const INVALID_TIMESTAMP: i16 = 32;
+    pub(crate) const TOPIC_EXISTS: i16 = 36;
     pub(crate) const OUT_OF_ORDER_SEQUENCE: i16 = 45;
     pub(crate) const DUPLICATE_SEQUENCE: i16 = 46;
     pub(crate) const INVALID_PRODUCER_EPOCH: i16 = 47;
+    pub(crate) const CONCURRENT_TRANSACTIONS: i16 = 51;
     pub(crate) const UNKNOWN_PRODUCER: i16 = 59;
     pub(crate) const INVALID_RECORD: i16 = 87;
 }
 
 /// An error of a broker in words.
-pub(super) fn in_words(code: i16) -> String {
+pub(crate) fn in_words(code: i16) -> String {
     let words = match code {
         2 => "a checksum is wrong",
         code::UNKNOWN_TOPIC => "the topic is not there, and the brokers make none",
@@ -38,13 +58,18 @@ pub(super) fn in_words(code: i16) -> String {
         6 => "the partition has another leader",
         7 => "the request has timed out",
         code::MESSAGE_TOO_LARGE | code::RECORD_LIST_TOO_LARGE => "a record is too large",
+        code::COORDINATOR_LOADS | 15 | 16 => "the coordinator is not available yet",
         17 => "the name of the topic is invalid",
         19 | 20 => "too few replicas are in sync",
-        29 => "the user may not write to the topic",
+        29 => "the user has no right to the topic",
+        30 => "the user has no right to the group",
         31 => "the user may not write to the cluster",
         code::INVALID_TIMESTAMP => "the time of a record is out of the range of the topic",
         33 => "the brokers do not have this `sasl` mechanism",
         code::INVALID_RECORD => "the topic refuses a record",
+        code::INVALID_PRODUCER_EPOCH | 90 => "another process has taken the transactions over",
+        code::CONCURRENT_TRANSACTIONS => "the last transaction has not come to its end",
+        53 => "the user has no right to the transactions",
         58 => "the user or the password is wrong",
         _ => return format!("the broker answers with the error {code}"),
     };
@@ -52,7 +77,7 @@ pub(super) fn in_words(code: i16) -> String {
 }
 
 /// A request on the wire.
-pub(super) fn request(api: Api, correlation: i32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(api: Api, correlation: i32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() + 32);
     out.extend_from_slice(&((10 + CLIENT.len() + body.len()) as u32).to_be_bytes());
     out.extend_from_slice(&api.0.to_be_bytes());
@@ -63,21 +88,34 @@ pub(super) fn request(api: Api, correlation: i32, body: &[u8]) -> Vec<u8> {
     out
 }
 
-pub(super) fn string(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&(text.len() as u16).to_be_bytes());
     out.extend_from_slice(text.as_bytes());
 }
 
-pub(super) fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// The body of a request that writes batches to partitions of a topic, and is answered when all replicas in sync have
-/// them.
-pub(super) fn produce(topic: &str, timeout_ms: i32, partitions: &[(i32, Vec<u8>)]) -> Vec<u8> {
-    // No transaction.
-    let mut body = (-1_i16).to_be_bytes().to_vec();
+/// A text that may be absent.
+pub(crate) fn optional_string(text: Option<&str>, out: &mut Vec<u8>) {
+    match text {
+        Some(text) => string(text, out),
+        None => out.extend_from_slice(&(-1_i16).to_be_bytes()),
+    }
+}
+
+/// The body of a request that writes batches to partitions of a topic, within a transaction or not, and is answered when
+/// all replicas in sync have them.
+pub(crate) fn produce(
+    transaction: Option<&str>,
+    topic: &str,
+    timeout_ms: i32,
+    partitions: &[(i32, Vec<u8>)],
+) -> Vec<u8> {
+    let mut body = Vec::new();
+    optional_string(transaction, &mut body);
     body.extend_from_slice(&(-1_i16).to_be_bytes());
     body.extend_from_slice(&timeout_ms.to_be_bytes());
     body.extend_from_slice(&1_i32.to_be_bytes());
@@ -90,20 +128,20 @@ pub(super) fn produce(topic: &str, timeout_ms: i32, partitions: &[(i32, Vec<u8>)
     body
 }
 
-/// The body of a request for the partitions of a topic, which the brokers make if their settings say so.
-pub(super) fn metadata(topic: &str) -> Vec<u8> {
+/// The body of a request for the partitions of a topic. With `make` the brokers make it if their settings say so.
+pub(crate) fn metadata(topic: &str, make: bool) -> Vec<u8> {
     let mut body = 1_i32.to_be_bytes().to_vec();
     string(topic, &mut body);
-    body.push(1);
+    body.push(u8::from(make));
     body
 }
 
 /// An answer that is read from its front.
 #[derive(Debug)]
-pub(super) struct AnswerReader<'a>(pub(super) &'a [u8]);
+pub(crate) struct AnswerReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> AnswerReader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], SinkError> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], SinkError> {
         let short = || SinkError::away("the answer is not that of a Kafka broker");
         let (front, rest) = self.0.split_at_checked(len).ok_or_else(short)?;
         self.0 = rest;
@@ -116,31 +154,31 @@ impl<'a> AnswerReader<'a> {
         Ok(out)
     }
 
-    pub(super) fn i16(&mut self) -> Result<i16, SinkError> {
+    pub(crate) fn i16(&mut self) -> Result<i16, SinkError> {
         self.array().map(i16::from_be_bytes)
     }
 
-    pub(super) fn i32(&mut self) -> Result<i32, SinkError> {
+    pub(crate) fn i32(&mut self) -> Result<i32, SinkError> {
         self.array().map(i32::from_be_bytes)
     }
 
-    pub(super) fn i64(&mut self) -> Result<i64, SinkError> {
+    pub(crate) fn i64(&mut self) -> Result<i64, SinkError> {
         self.array().map(i64::from_be_bytes)
     }
 
     /// A text; an absent one is empty.
-    pub(super) fn string(&mut self) -> Result<String, SinkError> {
+    pub(crate) fn string(&mut self) -> Result<String, SinkError> {
         let len = usize::try_from(self.i16()?).unwrap_or(0);
         Ok(String::from_utf8_lossy(self.take(len)?).into_owned())
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], SinkError> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], SinkError> {
         let len = usize::try_from(self.i32()?).unwrap_or(0);
         self.take(len)
     }
 
     /// Reads elements one after the other. Each has a byte at least, so their number is bounded by the answer.
-    pub(super) fn each<T>(
+    pub(crate) fn each<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Result<T, SinkError>,
     ) -> Result<Vec<T>, SinkError> {
@@ -154,24 +192,24 @@ impl<'a> AnswerReader<'a> {
 
 /// A partition and its leader, by the id of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Led {
-    pub(super) partition: i32,
-    pub(super) leader: i32,
+pub(crate) struct Led {
+    pub(crate) partition: i32,
+    pub(crate) leader: i32,
 }
 
 /// What brokers say of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Metadata {
+pub(crate) struct Metadata {
     /// Brokers with their host and port.
-    pub(super) brokers: Vec<(i32, String, i32)>,
+    pub(crate) brokers: Vec<(i32, String, i32)>,
     /// The error of the topic, or of one of its partitions; 0 means success.
-    pub(super) error: i16,
+    pub(crate) error: i16,
     /// In the order of their numbers.
-    pub(super) partitions: Vec<Led>,
+    pub(crate) partitions: Vec<Led>,
 }
 
 impl Metadata {
-    pub(super) fn read(answer: &mut AnswerReader<'_>) -> Result<Self, SinkError> {
+    pub(crate) fn read(answer: &mut AnswerReader<'_>) -> Result<Self, SinkError> {
         answer.i32()?;
         let brokers = answer.each(|one| {
             let broker = (one.i32()?, one.string()?, one.i32()?);
@@ -203,7 +241,7 @@ impl Metadata {
 }
 
 /// Partitions and their errors out of the answer to a produce request.
-pub(super) fn produced(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i16)>, SinkError> {
+pub(crate) fn produced(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i16)>, SinkError> {
     let topics = answer.each(|topic| {
         topic.string()?;
         topic.each(|one| {
@@ -213,6 +251,35 @@ pub(super) fn produced(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i16)>,
         })
     })?;
     Ok(topics.into_iter().flatten().collect())
+}
+
+/// What a coordinator is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coordinated {
+    Group,
+    Transactions,
+}
+
+/// The body of a request for the broker that coordinates a group, or the transactions of an id.
+pub(crate) fn coordinator(what: Coordinated, id: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    string(id, &mut body);
+    body.push(match what {
+        Coordinated::Group => 0,
+        Coordinated::Transactions => 1,
+    });
+    body
+}
+
+/// The coordinator, or an error.
+pub(crate) fn coordinator_of(answer: &mut AnswerReader<'_>) -> Result<Result<ServerAddress, i16>, SinkError> {
+    answer.i32()?;
+    let error = answer.i16()?;
+    answer.string()?;
+    answer.i32()?;
+    let (host, port) = (answer.string()?, answer.i32()?);
+    let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
+    Ok(if error == 0 { Ok(ServerAddress { host, port }) } else { Err(error) })
 }
 
 #[cfg(test)]

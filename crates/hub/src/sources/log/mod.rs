@@ -1,10 +1,9 @@
 //! The log of a pipeline on the bus: messages of the partitions that this process has in the group of the pipeline.
 //!
-//! - `partition` is one of these partitions; `progress` says up to which position all messages are done.
+//! - `partition` is one of these partitions.
 //! - `work` does the next step of each partition.
 
 mod partition;
-mod progress;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};

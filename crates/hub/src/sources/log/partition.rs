@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tidegate_bus::{BusError, Position, Reader};
 
-use super::progress::Progress;
+use super::super::progress::Progress;
 use crate::log::Mark;
 use crate::message::Message;
 

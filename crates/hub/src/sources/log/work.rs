@@ -1,11 +1,12 @@
 //! The next step of each partition: reading, a search for a time, trimming, releasing.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Bounds, BusError, Position};
 
+use super::super::progress::Progress;
 use super::partition::{Phase, Search, Share, Token};
-use super::progress::Progress;
 use super::{BATCH, BusAnswer, LogSource};
 use crate::log::{LogSettings, Replay};
 use crate::message::Message;
@@ -115,7 +116,7 @@ impl LogSource {
             part.progress.take(position);
             if let Some(message) = Message::from_bytes(&record.payload) {
                 let delivery = Token { partition: number, run: part.run, position };
-                self.steps.push_back(SourceStep::Message(Box::new(message), Some(delivery)));
+                self.steps.push_back(SourceStep::Message(Arc::new(message), Some(delivery)));
             } else {
                 let pipeline = self.settings.pipeline.as_str();
                 tracing::warn!(pipeline, partition = number, position, "a record of the log is no message");

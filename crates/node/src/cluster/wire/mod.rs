@@ -1,7 +1,7 @@
 //! What nodes of a cluster send each other: frames over one TCP connection, and the handshake that begins it.
 //!
 //! A frame is `length (u32) | kind (u8) | body`, the length being that of kind and body; numbers are little-endian.
-//! `docs/cluster.md` has the table.
+//! [`Frame`] has the kinds, [`Hello`] the handshake.
 
 mod carried;
 mod error;

@@ -23,6 +23,11 @@ impl Progress {
         self.next = position.saturating_add(1);
     }
 
+    /// There is no message below `next` that was not taken.
+    pub(super) fn skip_to(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
     /// Notes that a message is done.
     pub(super) fn finish(&mut self, position: u64) {
         if let Ok(at) = self.under_way.binary_search_by_key(&position, |(position, _)| *position)

@@ -1,0 +1,65 @@
+//! Parts of pieces are sent to other members, and their answers are taken, without a wait: a member that does not answer
+//! delays no other work of this thread.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+use tidegate_node::{NodeName, PeerAnswer};
+
+use super::Worker;
+use super::pieces::{Outbox, PartVerdict};
+
+/// How long a member may take to answer.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause before it is looked again whether answers have come.
+pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
+
+/// Answers that are awaited, by the member, each since when.
+#[derive(Default)]
+pub(super) struct Awaited(BTreeMap<String, (PeerAnswer, Instant)>);
+
+impl Awaited {
+    /// The answers that have come, and those that come no more.
+    fn take(&mut self) -> Vec<(String, Option<PartVerdict>)> {
+        let mut taken = Vec::new();
+        self.0.retain(|name, (answer, since)| {
+            let verdict = match answer.try_recv() {
+                Ok(Ok(bytes)) => PartVerdict::read(&bytes),
+                Err(TryRecvError::Empty) if since.elapsed() < ANSWER_TIMEOUT => return true,
+                Ok(Err(_)) | Err(_) => None,
+            };
+            taken.push((name.clone(), verdict));
+            false
+        });
+        taken
+    }
+}
+
+impl Worker {
+    /// Takes the answers that have come, and sends the parts that are due. `head` is the kind of the parts, their move or
+    /// transfer, and the dead orchestrator and broker whose messages they have.
+    pub(super) fn exchange(
+        &self,
+        outbox: &mut Outbox,
+        awaited: &mut Awaited,
+        (kind, id, of, broker): (u8, u64, &str, &str),
+    ) {
+        let now = Instant::now();
+        for (name, verdict) in awaited.take() {
+            if outbox.take_answer(now, &name, verdict) {
+                tracing::error!(
+                    node = name,
+                    "messages of brokers are given up: the member that serves their partitions refuses them"
+                );
+            }
+        }
+        for (name, question) in outbox.due(now, (kind, [self.life, id], of, broker)) {
+            let asked = NodeName::new(&name).ok().and_then(|node| self.node.ask_node(&node, question).ok());
+            match asked {
+                Some(answer) => drop(awaited.0.insert(name, (answer, now))),
+                None => drop(outbox.take_answer(now, &name, None)),
+            }
+        }
+    }
+}

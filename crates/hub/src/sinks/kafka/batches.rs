@@ -1,0 +1,287 @@
+//! Records out of the batches of a partition (format 2). Batches of aborted transactions are left out, and so are the
+//! marks by which transactions end.
+
+use std::collections::BTreeMap;
+
+/// A record of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) offset: i64,
+    /// Unix milliseconds.
+    pub(crate) time: i64,
+    pub(crate) key: Option<Vec<u8>>,
+    /// Nothing where a compacted topic has a mark of deletion.
+    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+}
+
+/// Why records cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BatchError {
+    #[error(
+        "a batch of records at offset {offset} is compressed ({codec}), and only uncompressed ones are read: set `compression.type=uncompressed` at the topic"
+    )]
+    Compressed { offset: i64, codec: &'static str },
+    #[error("records at offset {0} have an old format, which is not read")]
+    OldFormat(i64),
+    #[error("the records behind offset {0} cannot be read")]
+    Broken(i64),
+}
+
+/// Bytes of a batch before those that its length counts.
+const BEFORE_LENGTH: usize = 12;
+/// The codec within the attributes.
+const CODEC: i16 = 0x07;
+/// The attribute of batches that belong to a transaction.
+const TRANSACTION: i16 = 0x10;
+/// The attribute of marks that end a transaction.
+const MARK: i16 = 0x20;
+/// The attribute of batches whose time is that of the broker.
+const TIME_OF_BROKER: i16 = 0x08;
+/// The kind of a mark that aborts its transaction.
+const ABORT: i16 = 0;
+
+struct Head {
+    base: i64,
+    attributes: i16,
+    last: i64,
+    first_time: i64,
+    last_time: i64,
+    producer: i64,
+    count: i32,
+}
+
+/// The records of all whole batches from `from` on, and the offset behind them. `aborted` are the producers of aborted
+/// transactions with the first offset of each.
+///
+/// # Errors
+/// When there are no records before a batch that cannot be read.
+pub(crate) fn records(bytes: &[u8], from: i64, aborted: &[(i64, i64)]) -> Result<(Vec<Taken>, i64), BatchError> {
+    let mut open: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut left: Vec<(i64, i64)> = aborted.to_vec();
+    left.sort_by_key(|(_, first)| *first);
+    let mut left = left.into_iter().peekable();
+    let (mut all, mut next, mut rest) = (Vec::new(), from, Reader(bytes));
+    while let Some((base, batch)) = rest.batch() {
+        let (head, mut body) = match head(base, batch) {
+            Ok(found) => found,
+            Err(error) if next == from => return Err(error),
+            // The next answer begins with it.
+            Err(_) => break,
+        };
+        while let Some((producer, first)) = left.next_if(|(_, first)| *first <= head.last) {
+            open.insert(producer, first);
+        }
+        if head.attributes & MARK != 0 {
+            let is_abort = body.record(&head).and_then(|mark| mark.key).is_some_and(|key| kind_of_mark(&key) == ABORT);
+            if is_abort {
+                open.remove(&head.producer);
+            }
+        } else if head.attributes & TRANSACTION == 0 || !open.contains_key(&head.producer) {
+            for _ in 0..head.count {
+                let record = body.record(&head).ok_or(BatchError::Broken(base))?;
+                // A batch is sent whole, also when a record in it is asked for.
+                if record.offset >= from {
+                    all.push(record);
+                }
+            }
+        }
+        next = next.max(head.last.saturating_add(1));
+    }
+    Ok((all, next))
+}
+
+fn kind_of_mark(key: &[u8]) -> i16 {
+    key.get(2..4).and_then(|bytes| bytes.try_into().ok()).map_or(-1, i16::from_be_bytes)
+}
+
+fn head(base: i64, batch: &[u8]) -> Result<(Head, Reader<'_>), BatchError> {
+    let mut reader = Reader(batch);
+    let format = batch.get(4).copied();
+    if matches!(format, Some(0 | 1)) {
+        return Err(BatchError::OldFormat(base));
+    }
+    let broken = || BatchError::Broken(base);
+    let mut read = || {
+        reader.take(4 + 1 + 4)?;
+        let attributes = reader.i16()?;
+        let last = base.checked_add(i64::from(reader.i32()?))?;
+        let (first_time, last_time, producer) = (reader.i64()?, reader.i64()?, reader.i64()?);
+        reader.take(2 + 4)?;
+        Some(Head { base, attributes, last, first_time, last_time, producer, count: reader.i32()? })
+    };
+    let head = read().ok_or_else(broken)?;
+    let checksum = batch.get(5..9).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+    if format != Some(2) || checksum != batch.get(9..).map(crc32c::crc32c) {
+        return Err(broken());
+    }
+    match head.attributes & CODEC {
+        0 => Ok((head, reader)),
+        codec => {
+            let codec = match codec {
+                1 => "gzip",
+                2 => "snappy",
+                3 => "lz4",
+                _ => "zstd",
+            };
+            Err(BatchError::Compressed { offset: base, codec })
+        }
+    }
+}
+
+/// Bytes of a record, or none where the length is -1.
+struct Field<'a>(Option<&'a [u8]>);
+
+/// Bytes that are read from their front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn i16(&mut self) -> Option<i16> {
+        self.array().map(i16::from_be_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.array().map(i64::from_be_bytes)
+    }
+
+    /// The first offset of the next whole batch, and its bytes behind the length.
+    fn batch(&mut self) -> Option<(i64, &'a [u8])> {
+        let base = i64::from_be_bytes(self.0.get(..8)?.try_into().ok()?);
+        let len = i32::from_be_bytes(self.0.get(8..BEFORE_LENGTH)?.try_into().ok()?);
+        let len = usize::try_from(len).ok()?;
+        self.0.get(BEFORE_LENGTH..BEFORE_LENGTH.checked_add(len)?)?;
+        self.take(BEFORE_LENGTH)?;
+        Some((base, self.take(len)?))
+    }
+
+    /// A number of variable length, whose sign is in its lowest bit.
+    fn varint(&mut self) -> Option<i64> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed());
+            }
+        }
+        None
+    }
+
+    /// Bytes with their length before them.
+    fn field(&mut self) -> Option<Field<'a>> {
+        match self.varint()? {
+            -1 => Some(Field(None)),
+            len => self.take(usize::try_from(len).ok()?).map(|bytes| Field(Some(bytes))),
+        }
+    }
+
+    fn record(&mut self, head: &Head) -> Option<Taken> {
+        let len = usize::try_from(self.varint()?).ok()?;
+        let mut record = Self(self.take(len)?);
+        record.take(1)?;
+        let time = head.first_time.checked_add(record.varint()?)?;
+        let time = if head.attributes & TIME_OF_BROKER == 0 { time } else { head.last_time };
+        let offset = head.base.checked_add(record.varint()?)?;
+        let (key, value) = (record.field()?.0.map(<[u8]>::to_vec), record.field()?.0.map(<[u8]>::to_vec));
+        let mut headers = Vec::new();
+        for _ in 0..record.varint()? {
+            let name = String::from_utf8_lossy(record.field()?.0?).into_owned();
+            headers.push((name, record.field()?.0.unwrap_or_default().to_vec()));
+        }
+        Some(Taken { offset, time, key, value, headers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::records::{BatchEntry, Sequence, batch};
+    use super::*;
+
+    /// A batch with these values at `base`, with attributes.
+    fn at(base: i64, producer: i64, attributes: i16, values: &[&str]) -> Vec<u8> {
+        let entry = |value: &&str| BatchEntry {
+            key: b"k".to_vec(),
+            value: value.as_bytes().to_vec(),
+            timestamp: 1000,
+            headers: vec![("h", b"x".to_vec())],
+        };
+        let entries: Vec<BatchEntry> = values.iter().map(entry).collect();
+        let mut bytes = batch(Sequence { producer, epoch: 0, first: 0, in_transaction: false }, &entries);
+        bytes[..8].copy_from_slice(&base.to_be_bytes());
+        bytes[21..23].copy_from_slice(&attributes.to_be_bytes());
+        let checksum = crc32c::crc32c(&bytes[21..]);
+        bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    /// A mark that ends a transaction: its key says how.
+    fn mark(base: i64, producer: i64, kind: i16) -> Vec<u8> {
+        let entry = BatchEntry { key: [[0; 2], kind.to_be_bytes()].concat(), ..BatchEntry::default() };
+        let mut bytes = batch(Sequence { producer, epoch: 0, first: 0, in_transaction: false }, &[entry]);
+        bytes[..8].copy_from_slice(&base.to_be_bytes());
+        bytes[21..23].copy_from_slice(&(MARK | TRANSACTION).to_be_bytes());
+        let checksum = crc32c::crc32c(&bytes[21..]);
+        bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    fn values(found: &[Taken]) -> Vec<(i64, String)> {
+        let value = |one: &Taken| String::from_utf8(one.value.clone().unwrap()).unwrap();
+        found.iter().map(|one| (one.offset, value(one))).collect()
+    }
+
+    #[test]
+    fn records_are_read_from_the_offset_on() {
+        let bytes = [at(5, 1, 0, &["a", "b"]), at(9, 1, 0, &["c"])].concat();
+        let (found, next) = records(&bytes, 6, &[]).unwrap();
+        assert_eq!((values(&found), next), (vec![(6, "b".to_owned()), (9, "c".to_owned())], 10));
+        let headers = vec![("h".to_owned(), b"x".to_vec())];
+        assert_eq!((found[0].time, &found[0].key, &found[0].headers), (1000, &Some(b"k".to_vec()), &headers));
+        // The last batch may be cut off.
+        let (found, next) = records(&bytes[..bytes.len() - 1], 5, &[]).unwrap();
+        assert_eq!((found.len(), next), (2, 7));
+        assert_eq!(records(&[], 5, &[]), Ok((vec![], 5)));
+    }
+
+    #[test]
+    fn an_aborted_transaction_is_left_out() {
+        let bytes = [
+            at(0, 7, TRANSACTION, &["lost"]),
+            at(1, 8, TRANSACTION, &["kept"]),
+            mark(2, 7, ABORT),
+            at(3, 7, TRANSACTION, &["later"]),
+            mark(4, 7, 1),
+        ];
+        let (found, next) = records(&bytes.concat(), 0, &[(7, 0)]).unwrap();
+        assert_eq!((values(&found), next), (vec![(1, "kept".to_owned()), (3, "later".to_owned())], 5));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_and_never_skipped() {
+        let compressed = at(1, 1, 4, &["b"]);
+        assert_eq!(records(&compressed, 1, &[]), Err(BatchError::Compressed { offset: 1, codec: "zstd" }));
+        let (found, next) = records(&[at(0, 1, 0, &["a"]), compressed].concat(), 0, &[]).unwrap();
+        assert_eq!((found.len(), next), (1, 1), "what stands before it comes");
+        let mut broken = at(0, 1, 0, &["a"]);
+        let end = broken.len() - 1;
+        broken[end] ^= 1;
+        assert_eq!(records(&broken, 0, &[]), Err(BatchError::Broken(0)));
+        let mut old = at(0, 1, 0, &["a"]);
+        old[16] = 1;
+        assert_eq!(records(&old, 0, &[]), Err(BatchError::OldFormat(0)));
+    }
+}

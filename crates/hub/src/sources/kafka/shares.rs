@@ -1,0 +1,209 @@
+//! The partitions that this process has, and how far each is done. The thread that speaks with the brokers and that of
+//! the pipeline share them.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::super::progress::Progress;
+
+/// Acknowledges a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    partition: i32,
+    /// Which time it is that this process reads the partition.
+    run: u64,
+    offset: u64,
+}
+
+impl Token {
+    /// Whether both are of one run of a partition.
+    pub(super) fn is_of(self, other: Self) -> bool {
+        (self.partition, self.run) == (other.partition, other.run)
+    }
+}
+
+/// A partition of this process.
+#[derive(Debug)]
+struct Share {
+    run: u64,
+    progress: Progress,
+    /// What the group has as done.
+    committed: u64,
+    /// Behind the last record that the broker has.
+    end: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    parts: BTreeMap<i32, Share>,
+    runs: u64,
+    /// The time of a replay, Unix milliseconds.
+    replay: Option<u64>,
+    stopped: bool,
+}
+
+/// The partitions.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    state: Mutex<State>,
+    /// Rings when a message is done, and at the end.
+    changed: Condvar,
+}
+
+impl Shares {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a run of a partition at an offset; returns a token of the run that ends by that.
+    pub(super) fn begin(&self, partition: i32, offset: u64) -> Option<Token> {
+        let mut state = self.state();
+        state.runs += 1;
+        let share = Share { run: state.runs, progress: Progress::at(offset), committed: offset, end: offset };
+        let before = state.parts.insert(partition, share);
+        before.map(|share| Token { partition, run: share.run, offset: 0 })
+    }
+
+    /// Drops the partitions that others have now; returns a token of each run that ends.
+    pub(super) fn keep_only(&self, partitions: &[i32]) -> Vec<Token> {
+        let mut state = self.state();
+        let gone: Vec<i32> = state.parts.keys().copied().filter(|number| !partitions.contains(number)).collect();
+        let end = |partition| {
+            let share = state.parts.remove(&partition)?;
+            Some(Token { partition, run: share.run, offset: 0 })
+        };
+        gone.into_iter().filter_map(end).collect()
+    }
+
+    /// The numbers of the partitions.
+    pub(super) fn numbers(&self) -> Vec<i32> {
+        self.state().parts.keys().copied().collect()
+    }
+
+    /// The partitions, and the offset that each is read from next.
+    pub(super) fn positions(&self) -> Vec<(i32, i64)> {
+        let position = |(number, share): (&i32, &Share)| (*number, as_offset(share.progress.next()));
+        self.state().parts.iter().map(position).collect()
+    }
+
+    /// Notes that a record was taken; returns its token, or nothing when the partition has gone.
+    pub(super) fn take(&self, partition: i32, offset: i64) -> Option<Token> {
+        let mut state = self.state();
+        let share = state.parts.get_mut(&partition)?;
+        let offset = u64::try_from(offset).ok()?;
+        share.progress.take(offset);
+        Some(Token { partition, run: share.run, offset })
+    }
+
+    /// All up to these offsets was taken, or holds no record. `end` is behind the last record of the broker.
+    pub(super) fn skip_to(&self, partition: i32, next: i64, end: i64) {
+        if let Some(share) = self.state().parts.get_mut(&partition) {
+            share.progress.skip_to(u64::try_from(next).unwrap_or_default());
+            share.end = u64::try_from(end).unwrap_or_default();
+        }
+    }
+
+    /// A message is done.
+    pub(super) fn finish(&self, token: Token) {
+        let mut state = self.state();
+        if let Some(share) = state.parts.get_mut(&token.partition).filter(|share| share.run == token.run) {
+            share.progress.finish(token.offset);
+        }
+        self.changed.notify_all();
+    }
+
+    /// What the group has to note: partitions and the offsets below which all is done.
+    pub(super) fn to_commit(&self) -> Vec<(i32, i64)> {
+        let state = self.state();
+        let changed = state.parts.iter().filter(|(_, share)| share.progress.done() != share.committed);
+        changed.map(|(number, share)| (*number, as_offset(share.progress.done()))).collect()
+    }
+
+    /// The group has noted them.
+    pub(super) fn committed(&self, offsets: &[(i32, i64)]) {
+        let mut state = self.state();
+        for (partition, offset) in offsets {
+            if let Some(share) = state.parts.get_mut(partition) {
+                share.committed = u64::try_from(*offset).unwrap_or_default();
+            }
+        }
+    }
+
+    /// Messages that were taken and are not done.
+    pub(super) fn under_way(&self) -> usize {
+        self.state().parts.values().map(|share| share.progress.len()).sum()
+    }
+
+    /// Records that the brokers have and that were not taken.
+    pub(super) fn waiting(&self) -> u64 {
+        self.state().parts.values().map(|share| share.end.saturating_sub(share.progress.next())).sum()
+    }
+
+    /// Waits until fewer than `window` messages are under way, or a message is done, or for `limit`.
+    pub(super) fn wait(&self, limit: Duration) {
+        let state = self.state();
+        if !state.stopped {
+            drop(self.changed.wait_timeout(state, limit));
+        }
+    }
+
+    pub(super) fn ask_for_replay(&self, from: u64) {
+        self.state().replay = Some(from);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn take_replay(&self) -> Option<u64> {
+        self.state().replay.take()
+    }
+
+    pub(super) fn stop(&self) {
+        self.state().stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state().stopped
+    }
+}
+
+fn as_offset(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_notes_only_what_is_done_in_order() {
+        let shares = Shares::default();
+        assert_eq!(shares.begin(0, 3), None);
+        let tokens: Vec<Token> = [3, 4, 6].into_iter().filter_map(|offset| shares.take(0, offset)).collect();
+        shares.skip_to(0, 9, 12);
+        assert_eq!((shares.positions(), shares.waiting(), shares.under_way()), (vec![(0, 9)], 3, 3));
+        shares.finish(tokens[1]);
+        assert_eq!(shares.to_commit(), []);
+        shares.finish(tokens[0]);
+        assert_eq!(shares.to_commit(), [(0, 6)]);
+        shares.committed(&[(0, 6)]);
+        shares.finish(tokens[2]);
+        assert_eq!(shares.to_commit(), [(0, 9)], "offsets without a record are done, too");
+    }
+
+    #[test]
+    fn tokens_of_an_earlier_run_finish_nothing() {
+        let shares = Shares::default();
+        shares.begin(0, 0);
+        shares.begin(1, 0);
+        let old = shares.take(0, 0).unwrap();
+        assert!(shares.begin(0, 0).unwrap().is_of(old), "the partition is read again");
+        let new = shares.take(0, 0).unwrap();
+        assert!(!new.is_of(old));
+        shares.finish(old);
+        assert_eq!(shares.under_way(), 1);
+        let gone = shares.keep_only(&[1]);
+        assert!(gone[0].is_of(new) && gone.len() == 1);
+        assert_eq!((shares.take(0, 1), shares.numbers()), (None, vec![1]));
+    }
+}

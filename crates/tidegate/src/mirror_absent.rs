@@ -1,0 +1,58 @@
+//! The files of the store on the bus, in a program without the feature `cluster`: the configuration refuses them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_administration::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_mirror::MirrorDisk;
+
+use crate::commands::cluster::StoreOnBus;
+
+/// A store whose files are on the bus: there is none.
+#[derive(Clone)]
+pub(crate) enum Mirrored {}
+
+/// A stop under way.
+pub(crate) enum Closing {}
+
+/// Why nothing can be kept any more.
+pub(crate) enum Lost {}
+
+/// Opens nothing.
+///
+/// # Errors
+/// None.
+#[expect(clippy::unnecessary_wraps, reason = "the program with the feature may fail here")]
+pub(crate) fn open(_: &Config, _: &str, _: &BrokerStatus) -> Result<Option<Mirrored>, String> {
+    Ok(None)
+}
+
+impl Mirrored {
+    pub(crate) fn disk(&self) -> Arc<MirrorDisk> {
+        match *self {}
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn for_cluster(&self, _: &Config) -> StoreOnBus {
+        match *self {}
+    }
+
+    pub(crate) fn stop_within(self, _: Duration) -> Result<Closing, String> {
+        match self {}
+    }
+}
+
+impl Closing {
+    pub(crate) fn end(self) -> Option<Lost> {
+        match self {}
+    }
+}
+
+/// The error that a broker ends with when it can keep nothing any more.
+pub(crate) fn farewell(_: &Config, lost: &Lost) -> String {
+    match *lost {}
+}
