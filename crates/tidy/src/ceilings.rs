@@ -30,7 +30,6 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("config::Config", 102),
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
-    ceiling("engine::ShardState", 46),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),
