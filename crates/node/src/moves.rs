@@ -11,6 +11,7 @@ use tidegate_engine::{
 
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::shard::Shard;
+use crate::shard::facets::PeerCalls;
 use crate::shard::inbox::{Admin, ToShard};
 
 /// Timeout of a step that writes moved partitions to the store.
@@ -311,93 +312,95 @@ fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnswer> {
     answers.recv_timeout(STEP_TIMEOUT).map_err(|_| NoAnswer { shard })
 }
 
-impl Shard {
+impl PeerCalls<'_> {
     /// Carries out a step of a move. The caller may have given up waiting.
     pub(crate) fn take_move_order(&mut self, order: MoveOrder) {
-        let now = self.now;
+        let now = self.shard.now;
         match order {
             MoveOrder::Hold { partitions, reference, done } => {
-                self.engine.moves().hold_partitions(now, partitions, reference.as_deref());
+                self.shard.engine.moves().hold_partitions(now, partitions, reference.as_deref());
                 let _ = done.send(());
             }
             MoveOrder::Release { partitions, done } => {
-                self.engine.moves().release_partitions(self.now, partitions);
+                self.shard.engine.moves().release_partitions(self.shard.now, partitions);
                 let _ = done.send(());
             }
             MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
-                let _ = answer.send(take_snapshot(&mut self.engine, now, partitions, max_bytes, collecting));
+                let _ = answer.send(take_snapshot(&mut self.shard.engine, now, partitions, max_bytes, collecting));
             }
             MoveOrder::BeginSettling { answer } => {
-                let _ = answer.send(self.engine.fleet().begin_settling(now));
+                let _ = answer.send(self.shard.engine.fleet().begin_settling(now));
             }
             MoveOrder::Settle { mut settling, answer } => {
-                let settled = self.engine.fleet().settle(now, &mut settling);
+                let settled = self.shard.engine.fleet().settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }
             MoveOrder::TakeRest { answer } => {
-                let _ = answer.send(self.engine.moves().take_rest());
+                let _ = answer.send(self.shard.engine.moves().take_rest());
             }
             MoveOrder::Forget { partitions, answer } => {
-                let owed = self.engine.moves().forget_partitions(now, partitions);
+                let owed = self.shard.engine.moves().forget_partitions(now, partitions);
                 self.answer_committed(answer, owed);
             }
             MoveOrder::ForgetRetained { partitions, answer } => {
-                self.engine.moves().forget_retained(now, partitions);
+                self.shard.engine.moves().forget_retained(now, partitions);
                 self.answer_committed(answer, ());
             }
             MoveOrder::Arrive { images, collecting, answer } => {
-                let arrived = self.engine.moves().arrive(now, &images);
+                let arrived = self.shard.engine.moves().arrive(now, &images);
                 let partitions = images.iter().map(|image| image.partition).collect();
                 match (&arrived, collecting) {
-                    (Ok(_), Collecting::FromNodes(id)) => self.engine.moves().begin_coming(now, id, partitions),
+                    (Ok(_), Collecting::FromNodes(id)) => self.shard.engine.moves().begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => {
-                        OrchestratorMoves::of(&mut self.engine).begin_awaiting(id, partitions);
+                        OrchestratorMoves::of(&mut self.shard.engine).begin_awaiting(id, partitions);
                     }
-                    (Err(_), Collecting::InPieces(_)) => OrchestratorMoves::of(&mut self.engine).collect_nothing(),
+                    (Err(_), Collecting::InPieces(_)) => {
+                        OrchestratorMoves::of(&mut self.shard.engine).collect_nothing()
+                    }
                     _ => {}
                 }
                 self.answer_committed(answer, arrived);
             }
             MoveOrder::IsCut { transfer, answer } => {
-                let _ = answer.send(self.engine.questions().is_cut(transfer));
+                let _ = answer.send(self.shard.engine.questions().is_cut(transfer));
             }
             MoveOrder::TakeTransferRest { transfer, answer } => {
-                let _ = answer.send(self.engine.moves().take_transfer_rest(transfer));
+                let _ = answer.send(self.shard.engine.moves().take_transfer_rest(transfer));
             }
             MoveOrder::FinishTransfer { transfer, rests, answer } => {
-                let finished = self.engine.moves().finish_transfer(now, transfer, &rests);
+                let finished = self.shard.engine.moves().finish_transfer(now, transfer, &rests);
                 self.answer_committed(answer, finished);
             }
             MoveOrder::Sift { partitions, rest, answer } => {
-                let _ = answer.send(self.engine.moves().sift_rest(now, partitions, &rest));
+                let _ = answer.send(self.shard.engine.moves().sift_rest(now, partitions, &rest));
             }
             MoveOrder::Deliver { partitions, rest, answer } => {
-                let delivered = self.engine.moves().deliver_rest(now, partitions, &rest);
+                let delivered = self.shard.engine.moves().deliver_rest(now, partitions, &rest);
                 self.answer_committed(answer, delivered);
             }
-            MoveOrder::Piece(order) => order.carry_out(self),
+            MoveOrder::Piece(order) => order.carry_out(self.shard),
         }
     }
 
     /// Answers when all that was written so far is in the store.
     fn answer_committed<T: Send + 'static>(&mut self, answer: Sender<T>, with: T) {
         let send = move || drop(answer.send(with));
-        match self.engine.moves().written_batch().filter(|_| self.journal.is_some()) {
-            Some(batch) => self.committing.push(Committing { batch, answer: Box::new(send) }),
+        match self.shard.engine.moves().written_batch().filter(|_| self.shard.journal.is_some()) {
+            Some(batch) => self.shard.committing.push(Committing { batch, answer: Box::new(send) }),
             None => send(),
         }
     }
 
     /// The store has committed all batches up to this one.
     pub(crate) fn take_committed(&mut self, sequence: u64) {
-        self.engine.store().handle_committed(sequence);
+        self.shard.engine.store().handle_committed(sequence);
         self.release_to_nodes(sequence);
-        if self.committing.is_empty() {
+        if self.shard.committing.is_empty() {
             return;
         }
         let (done, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.committing).into_iter().partition(|it| it.batch <= sequence);
-        self.committing = waiting;
+            std::mem::take(&mut self.shard.committing).into_iter().partition(|it| it.batch <= sequence);
+        self.shard.committing = waiting;
         for it in done {
             (it.answer)();
         }
@@ -440,7 +443,7 @@ impl PieceOrder {
             }
             Self::ReturnForwarded { transfer, partitions, answer } => {
                 let returned = moves.return_forwarded(now, transfer, partitions);
-                shard.answer_committed(answer, returned);
+                shard.peering().answer_committed(answer, returned);
             }
             Self::ConfirmForwarded { transfer, messages } => moves.confirm_forwarded(now, transfer, messages),
             Self::EndForwarding { transfer, partitions, done } => {
@@ -453,7 +456,7 @@ impl PieceOrder {
             }
             Self::TakePiece { transfer, partitions, piece, behind, answer } => {
                 let taken = moves.take_piece(now, transfer, partitions, &piece, behind);
-                shard.answer_committed(answer, taken);
+                shard.peering().answer_committed(answer, taken);
             }
         }
     }

@@ -35,7 +35,6 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("lab::Core", 86),
     ceiling("lab::Target", 46),
     ceiling("node::NodeHandle", 88),
-    ceiling("node::Shard", 133),
 ];
 
 /// Crates whose top-level modules import each other in circles.

@@ -2,6 +2,7 @@
 
 pub(crate) mod close;
 pub(crate) mod connections;
+pub(crate) mod facets;
 pub(crate) mod heard;
 pub(crate) mod inbox;
 pub(crate) mod table;
@@ -243,7 +244,7 @@ impl Shard {
             settled: None,
         };
         if let Some(homes) = seed.homes {
-            shard.set_homes(Some(&homes));
+            shard.relaying().set_homes(Some(&homes));
         }
         shard
     }
@@ -256,7 +257,7 @@ impl Shard {
             }
             self.settled = Some(seed.settled);
             self.send_batches();
-            self.tell_settled();
+            self.storing().tell_settled();
         }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
@@ -272,9 +273,9 @@ impl Shard {
             }
             self.inbox.awake();
             self.turn(&events);
-            self.note_turn();
+            self.admission().note_turn();
         }
-        self.close_all();
+        self.sockets().close_all();
     }
 
     /// How long to wait for events: not at all while there is work, without end when only an event can cause some. Once
@@ -285,7 +286,7 @@ impl Shard {
             || !self.dirty.is_empty()
             || !self.relays.ring.is_empty()
             || self.engine.outputs().in_line() > 0
-            || self.wants_to_accept()
+            || self.accepting().wants_to_accept()
             || self.quic.is_busy(self.serving)
             || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
@@ -304,7 +305,7 @@ impl Shard {
             .min(front(&self.lingering))
             .min(self.shortage.deadline())
             .min(self.trim_policy.deadline())
-            .min(self.relay_deadline())
+            .min(self.relays.next_deadline())
             .min(self.quic.deadline())
             .min(self.engine.questions().lease_deadline())
     }
