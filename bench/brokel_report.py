@@ -212,7 +212,7 @@ def events_table(results):
             shown("gap_s"), shown("longest_wait_s"), one["sessions_lost"],
         ])
     head = [
-        "event", "fleet", "QoS", "messages", "lost", "twice", "nobody got anything for", "longest wait of a message", "sessions lost",
+        "event", "fleet", "QoS", "messages", "lost", "twice", "longest silence", "longest wait of a message", "sessions lost",
     ]
     return table(head, rows)
 

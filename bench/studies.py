@@ -419,8 +419,8 @@ def order_of(results):
 
 STUDY_OUTBOUND = {"mtd_1": ("99.93", "", "14.26", ""), "mtd_2": ("99.99", "99.96", "33.37", "3,862"), "mtd_3": ("95.81", "85.23", "21.38", "24.3"),
                   "mtd_4": ("99.98", "99.97", "71.43", "3,451"), "mtd_5": ("90.07", "85.27", "32.81", "37.0")}
-OUTBOUND = {"nobody leaves, nothing is kept": "mtd_1", "30 % leave, what they miss is kept": "mtd_2", "30 % leave, nothing is kept": "mtd_3",
-            "70 % leave, what they miss is kept": "mtd_4", "70 % leave, nothing is kept": "mtd_5"}
+OUTBOUND = {"all stay, nothing is kept": "mtd_1", "30 % leave, missed messages are kept": "mtd_2", "30 % leave, nothing is kept": "mtd_3",
+            "70 % leave, missed messages are kept": "mtd_4", "70 % leave, nothing is kept": "mtd_5"}
 
 
 def outbound(results):
@@ -431,12 +431,12 @@ def outbound(results):
         for peer in results.peers:
             for run in results.runs(case, peer)[:1]:
                 mark = "†" if run["invalid"] else ""
-                stay, stays = rounds_of(run, "to those that stay")
-                leave, leaves = rounds_of(run, "to those that leave")
+                stay, stays = rounds_of(run, "to staying nodes")
+                leave, leaves = rounds_of(run, "to leaving nodes")
                 total = stays + leaves
                 rows.append([case, peer, percent(total["returned"], total["offered"]), percent(leaves["returned"], leaves["offered"]), number(spread(stay)[1]) + mark,
                              number(spread(leave)[1]) + mark if leave else "–", number(at(stay, 0.99)) + mark, percent(leaves["complete"], leaves["nodes"])])
-    return across(["TE, all, %", "TE, those that leave", "mean of those that stay, ms", "of those that leave", "p99 of those that stay", "nodes that leave, complete, %"], rows)
+    return across(["TE, all, %", "TE, leaving nodes", "mean of staying nodes, ms", "of leaving nodes", "p99 of staying nodes", "nodes that leave, complete, %"], rows)
 
 
 def trips(results):
@@ -461,7 +461,7 @@ def points(results):
 
 def kill(results):
     measures = [("Round trips complete (TE)", "TE, %"), ("Lost", "deliveries lost, requests and answers"), ("Duplicates", "deliveries that came twice"), ("Latency, longest", "longest round trip, ms"),
-                ("Latency, p99", "p99, ms"), ("Longest silence", "longest time in which nobody received anything, s"), ("Connections ended by the broker", "connections lost")]
+                ("Latency, p99", "p99, ms"), ("Longest silence", "longest time without a delivery, s"), ("Connections ended by the broker", "connections lost")]
     rows = [[name] + [results.shown(results.cases[0], peer, measure) for peer in results.peers] for measure, name in measures]
     return table([""] + results.peers, rows)
 

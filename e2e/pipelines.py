@@ -53,6 +53,16 @@ class PipelineCase(unittest.TestCase):
                 return status
             self.assertLess(time.monotonic(), deadline, status)
 
+    def wait_for_all(self, broker, names):
+        """Waits until no message waits for these pipelines."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with urllib.request.urlopen(f"http://127.0.0.1:{broker.admin_port}/api/v1/hub", timeout=PATIENCE) as answer:
+                status = json.load(answer)
+            if all(status[name]["state"] == "running" and status[name]["waiting"] == 0 for name in names):
+                return
+            self.assertLess(time.monotonic(), deadline, status)
+
     def kill_again_and_again(self, rounds=4, seed=7):
         """Publishes numbers while the broker is killed, and returns the numbers that were acknowledged, after all have
         left the last broker."""

@@ -1,7 +1,7 @@
 //! The admin API: one type for each request and each answer, their paths, and a client.
 //!
-//! The console of a broker serves these routes, the command line and the manager of a fleet ask for them, and
-//! orchestrators ask each other. All of them use the types below, so that a field has one name, one type and one unit.
+//! The console of a broker serves these routes, the command line and the manager of a fleet ask for
+//! them. All of them use the types below, so that a field has one name, one type and one unit.
 //!
 //! | request | type | answer |
 //! | --- | --- | --- |
@@ -18,7 +18,7 @@
 //! | `GET /api/v1/hub` | [`GetHub`] | JSON |
 //! | `POST /api/v1/hub/NAME/pause`, `.../resume` | [`PausePipeline`], [`ResumePipeline`] | [`Done`] |
 //! | `/api/v1/fleet` | [`GetFleet`] and types of [`fleet`] | [`FleetStatus`], [`Done`] |
-//! | `/api/v1/homes` | types of [`homes`] | types of [`homes`] |
+//! | `/api/v1/cluster` | types of [`cluster`] | [`cluster::ClusterStatus`], [`Done`] |
 //! | `/api/v1/status`, `/api/v1/plan` of a manager | types of [`manager`] | JSON |
 //!
 //! A request is read strictly: an unknown field, a wrong type and a value out of its range are errors that name the
@@ -28,9 +28,9 @@
 pub mod bans;
 pub mod client;
 pub mod clients;
+pub mod cluster;
 pub mod drain;
 pub mod fleet;
-pub mod homes;
 pub mod hub;
 mod invalid;
 mod kick;

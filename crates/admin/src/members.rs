@@ -15,7 +15,6 @@ use crate::hub::PipelineOrder;
 use crate::kick::{KickRequest, Kicked};
 use crate::meter::{MeterRequest, Metered, TenantUsage};
 use crate::reload::{NodeReloaded, Reloaded};
-use crate::request::{Body, Method, Request};
 use crate::slow::{SlowClients, SlowRequest};
 use crate::why::{Story, WhyRequest};
 
@@ -77,22 +76,6 @@ impl MemberRequest {
             requests.push(Self::TakeBans(part));
         }
         requests
-    }
-}
-
-/// `POST /api/v1/member`: an orchestrator asks another one, which answers for its process alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AskMember(pub MemberRequest);
-
-impl Request for AskMember {
-    type Answer = MemberAnswer;
-    const METHOD: Method = Method::Post;
-    const ROUTE: &'static str = "/api/v1/member";
-    const COMMAND: Option<&'static str> = Some("member");
-
-    fn body(&self) -> Body<'_> {
-        Body::json(self)
     }
 }
 

@@ -70,7 +70,7 @@ pub fn start(
     status: &Arc<BrokerStatus>,
     operations: Option<Arc<dyn Operations>>,
 ) -> Result<Option<Admin>, StartConsoleError> {
-    let Some(at) = config.admin_address() else { return Ok(None) };
+    let Some(at) = config.admin.address.host_port() else { return Ok(None) };
     let admin = &config.admin;
     let limits = Limits {
         max_connections: usize::from(admin.max_connections),

@@ -14,7 +14,7 @@ use tidegate_admin::{
     UnbanRequest,
 };
 use tidegate_console::Unavailable;
-use tidegate_console::api::{Control, ControlError, Homes, Members, reason_entry};
+use tidegate_console::api::{Control, ControlError, Members, NO_CLUSTER, reason_entry};
 use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
@@ -147,19 +147,21 @@ impl Control for BrokerStatus {
         if self.parts().cluster().is_some() {
             return Some(Arc::new(LinkedMembers::new(self.handle()?.clone())));
         }
-        self.parts().fleet()?.members()
+        None
     }
 
     fn tenant_rank(&self, name: &str) -> usize {
         self.tenancy().and_then(|tenancy| tenancy.named(name)).map_or(usize::MAX, |tenant| tenant.0.into())
     }
 
-    fn homes(&self) -> Option<Arc<dyn Homes>> {
-        self.parts().fleet()?.homes()
-    }
-
     fn cluster(&self) -> Option<serde_json::Value> {
         self.parts().cluster().map(|cluster| cluster.view())
+    }
+
+    fn want_share(&self, wanted: bool) -> Result<(), ControlError> {
+        let none = || ControlError::Refused(NO_CLUSTER.to_owned());
+        self.parts().cluster().ok_or_else(none)?.want_share(wanted);
+        Ok(())
     }
 
     fn hub(&self) -> Result<serde_json::Value, ControlError> {

@@ -15,6 +15,6 @@ mod status;
 mod store_status;
 
 pub use logins::LoginsPart;
-pub use part::{ClusterPart, FORMER_LIFE, FleetPart, INHERITED, PIECE, Part, Parts, PipelinesPart};
+pub use part::{ClusterPart, FORMER_LIFE, INHERITED, PIECE, Part, Parts, PipelinesPart};
 pub use status::BrokerStatus;
 pub use store_status::StorePart;

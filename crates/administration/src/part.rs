@@ -7,7 +7,7 @@ use serde_json::Value;
 use tidegate_admin::PipelineOrder;
 use tidegate_config::Config;
 use tidegate_console::Status;
-use tidegate_console::api::{ControlError, Homes, Members};
+use tidegate_console::api::ControlError;
 use tidegate_node::NodeHandle;
 
 /// A part of a broker, as far as its status is concerned.
@@ -26,6 +26,9 @@ pub trait ClusterPart: Part {
     /// The state of the node and of its cluster.
     fn view(&self) -> Value;
 
+    /// Has the node take a share of the partitions, or hand over all that it has to other nodes.
+    fn want_share(&self, wanted: bool);
+
     /// Answers a question of the node `from` that brings messages for partitions that have moved here.
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8>;
 }
@@ -38,18 +41,6 @@ pub const INHERITED: u8 = 2;
 
 /// The same for the question which connections of the asking member's last life are worked off.
 pub const FORMER_LIFE: u8 = 3;
-
-/// The fleet of an orchestrator.
-pub trait FleetPart: Part {
-    /// The configuration of the orchestrator.
-    fn config(&self) -> &Config;
-
-    /// The other orchestrators; `None` if there are none.
-    fn members(&self) -> Option<Arc<dyn Members>>;
-
-    /// The homes of clients, where partitions can move.
-    fn homes(&self) -> Option<Arc<dyn Homes>>;
-}
 
 /// The pipelines of a broker.
 pub trait PipelinesPart: Part {
@@ -76,7 +67,7 @@ pub struct Parts {
     /// The services of a process that has no node.
     services: OnceLock<Arc<dyn Part>>,
     cluster: OnceLock<Arc<dyn ClusterPart>>,
-    fleet: OnceLock<Arc<dyn FleetPart>>,
+    fleet: OnceLock<Config>,
     pipelines: OnceLock<Arc<dyn PipelinesPart>>,
 }
 
@@ -98,10 +89,9 @@ impl Parts {
         let _ = self.cluster.set(cluster);
     }
 
-    /// Registers the fleet of an orchestrator.
-    pub fn register_fleet(&self, fleet: Arc<dyn FleetPart>) {
-        self.register(Arc::clone(&fleet) as Arc<dyn Part>);
-        let _ = self.fleet.set(fleet);
+    /// Registers the configuration of an orchestrator.
+    pub fn register_orchestrator(&self, config: Config) {
+        let _ = self.fleet.set(config);
     }
 
     /// Registers pipelines.
@@ -125,8 +115,8 @@ impl Parts {
         self.cluster.get()
     }
 
-    /// The fleet, if this is an orchestrator.
-    pub(crate) fn fleet(&self) -> Option<&Arc<dyn FleetPart>> {
+    /// The configuration, if this is an orchestrator.
+    pub(crate) fn fleet(&self) -> Option<&Config> {
         self.fleet.get()
     }
 

@@ -99,7 +99,7 @@ impl BrokerStatus {
 
     /// The configuration of an orchestrator, if this is one.
     pub(crate) fn fleet_config(&self) -> Option<&Config> {
-        self.parts.fleet().map(|fleet| fleet.config())
+        self.parts.fleet()
     }
 
     /// The start needs this bus, and waits for it until [`Self::has_bus`].
@@ -163,7 +163,6 @@ impl BrokerStatus {
             shell: Shell::default(),
             admission: AdmissionStatus::default(),
             logins: Logins::default(),
-            homes: None,
             cluster: None,
             core: None,
             store: None,

@@ -21,7 +21,7 @@ pub struct Addresses {
 
 /// True for a fact that earlier versions do not know and that does not hold: it is left out for them.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_unset(fact: &bool) -> bool {
+pub(crate) fn is_unset(fact: &bool) -> bool {
     !*fact
 }
 
@@ -37,8 +37,11 @@ pub struct Advert {
     pub after: Option<u64>,
     /// Where it is.
     pub addresses: Addresses,
-    /// It is to be stopped, and wants to work nothing any more.
+    /// It takes no partitions, and hands over those that it has.
     pub leaving: bool,
+    /// Although it takes no partitions, it is a member and goes on: it was not asked to take a share yet.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub stays: bool,
     /// Moves whose partitions are here as a whole.
     pub arrived: BTreeSet<u64>,
     /// Moves that this node cannot do its part of.
@@ -65,6 +68,11 @@ pub struct Advert {
 }
 
 impl Advert {
+    /// Whether the process is about to end.
+    pub(crate) fn ends(&self) -> bool {
+        self.leaving && !self.stays
+    }
+
     /// As a record.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Texts, numbers and lists: nothing of it can fail.

@@ -52,9 +52,9 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     take_note_of_lives(&mut next, table, seen);
     cancel_moves(&mut next, table, seen);
     let willing = present(&next, seen, |advert| !advert.leaving);
-    give_orphans(&mut next, seen, &willing, epoch);
+    let leaving = present(&next, seen, |advert| advert.leaving);
+    give_orphans(&mut next, seen, [&willing, &leaving], epoch);
     if seen.may_move {
-        let leaving = present(&next, seen, |advert| advert.leaving);
         balance::plan(&mut next, &willing, &leaving, seen.may_balance, epoch);
     }
     if next == *table {
@@ -117,7 +117,7 @@ fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
     for (name, member) in &seen.members {
         // A node that was not in the table has served nothing.
         let is_new = !before.contains_key(name) && next.given_up.get(name) != Some(&member.life);
-        let Some(advert) = seen.present(name).filter(|advert| is_new && !advert.leaving) else { continue };
+        let Some(advert) = seen.present(name).filter(|advert| is_new && !advert.ends()) else { continue };
         if *kind.get_or_insert(advert.orchestrator) == advert.orchestrator {
             next.lives.insert(name.clone(), member.life);
         }
@@ -149,12 +149,17 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
     next.lives.keys().filter(is_meant).cloned().collect()
 }
 
-/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest.
-fn give_orphans(next: &mut Table, seen: &Seen, willing: &[String], epoch: u64) {
-    let mut load: BTreeMap<String, usize> = willing.iter().map(|name| (name.clone(), next.of(name).len())).collect();
+/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
+/// partitions, those of dead nodes go to the ones that are there all the same.
+fn give_orphans(next: &mut Table, seen: &Seen, [willing, others]: [&[String]; 2], epoch: u64) {
+    let heirs = if willing.is_empty() { others } else { willing };
+    let mut load: BTreeMap<String, usize> = heirs.iter().map(|name| (name.clone(), next.of(name).len())).collect();
     for partition in 0..crate::PARTITIONS {
         let before = next.home(partition).map(|home| home.node.clone());
         if before.as_ref().is_some_and(|node| next.lives.contains_key(node)) {
+            continue;
+        }
+        if before.is_none() && willing.is_empty() {
             continue;
         }
         let is_kept = before.and_then(|node| seen.adverts.get(&node)).is_some_and(|advert| advert.kept);

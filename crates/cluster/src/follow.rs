@@ -313,8 +313,10 @@ impl Plan {
         steps.extend(Some(self.resume).filter(some).map(Step::Resume));
         steps.extend(Some(self.keep).filter(some).map(Step::Keep));
         steps.extend(self.taken.into_iter().map(|(id, partitions)| Step::TakeOver { id, partitions }));
-        // The first table of all takes nothing from anybody.
-        let lost = table.epoch > 1;
+        // Another life of a first home has lost what the one before had.
+        let is_first =
+            |partition: &u16| table.home(*partition).is_some_and(|home| home.first && home.since == table.epoch);
+        let lost = !self.begin.iter().all(is_first);
         steps.extend(Some(self.begin).filter(some).map(|partitions| Step::Begin { partitions, lost }));
         steps.extend(self.restore.into_iter().map(|(former, partitions)| Step::Restore { partitions, former }));
         for (id, partitions) in self.send {

@@ -50,6 +50,9 @@ pub struct Home {
     pub since: u64,
     /// The move by which it came; none where it began with nothing.
     pub by: Option<u64>,
+    /// No node has worked the partition before: it takes nothing from any.
+    #[serde(default, skip_serializing_if = "crate::advert::is_unset")]
+    pub first: bool,
     /// Who may have left on the bus what the partition was when they died, the latest first. Empty once the home has
     /// fetched it, and where there is nothing to fetch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -146,7 +149,7 @@ impl Table {
 
     pub(crate) fn give(&mut self, partition: u16, node: &str, since: u64, by: Option<u64>) {
         if let Some(home) = self.homes.get_mut(usize::from(partition)) {
-            *home = Some(Home { node: node.to_owned(), since, by, former: Vec::new() });
+            *home = Some(Home { node: node.to_owned(), since, by, first: false, former: Vec::new() });
         }
     }
 
@@ -155,7 +158,12 @@ impl Table {
     pub(crate) fn inherit(&mut self, partition: u16, node: &str, since: u64, is_kept: bool) {
         let before = self.homes.get_mut(usize::from(partition)).and_then(Option::take);
         self.give(partition, node, since, None);
-        let Some(before) = before else { return };
+        let Some(before) = before else {
+            if let Some(Some(home)) = self.homes.get_mut(usize::from(partition)) {
+                home.first = true;
+            }
+            return;
+        };
         let left = Former { node: before.node, since: before.since, by: before.by };
         let former = is_kept.then_some(left).into_iter().chain(before.former).take(MAX_FORMER).collect();
         if let Some(Some(home)) = self.homes.get_mut(usize::from(partition)) {

@@ -25,9 +25,9 @@ fn table() -> Table {
     let mut table = Table::default();
     table.epoch = 7;
     table.lives = BTreeMap::from([("a".into(), 3), ("b".into(), 4)]);
-    table.homes[0] = Some(Home { node: "a".into(), since: 2, by: None, former: Vec::new() });
+    table.homes[0] = Some(Home { node: "a".into(), since: 2, by: None, first: false, former: Vec::new() });
     let former = vec![Former { node: "c".into(), since: 1, by: Some(5) }];
-    table.homes[63] = Some(Home { node: "b".into(), since: 6, by: Some(9), former });
+    table.homes[63] = Some(Home { node: "b".into(), since: 6, by: Some(9), first: false, former });
     table.moves = vec![Move { id: 11, partitions: vec![1, 2], from: "a".into(), to: "b".into() }];
     table.given_up = BTreeMap::from([("c".into(), 8)]);
     table
@@ -45,6 +45,7 @@ fn advert() -> Advert {
             admin: String::new(),
         },
         leaving: true,
+        stays: false,
         arrived: BTreeSet::from([11]),
         refused: BTreeSet::from([12, 13]),
         kept: true,

@@ -47,7 +47,7 @@ pub enum ConfigCommand {
     /// 0 where all was carried over or is done in another way, 3 where something was left out, and 2 where the file is
     /// no configuration of any of them.
     Convert(convert::ConvertArgs),
-    /// Print the reference page of all keys, Markdown
+    /// Print the reference of all keys, as Markdown
     Reference,
 }
 

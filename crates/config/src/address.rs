@@ -2,7 +2,6 @@
 
 use tidegate_node::{AddressError, HostPort, ListenAddress};
 
-use super::Config;
 use super::value::{Kind, Problem, Raw, Value, quote};
 
 /// Longest path of a Unix socket, bytes: what `sockaddr_un` holds on Linux, less the closing zero.
@@ -108,13 +107,11 @@ impl AdminAddress {
     pub(crate) fn of_this_program() -> Self {
         if cfg!(feature = "admin") { Self::At(loopback(18083)) } else { Self::Off }
     }
-}
 
-impl Config {
-    /// Where the admin listener is; nowhere in a program without the feature `admin`.
-    pub fn admin_address(&self) -> Option<&HostPort> {
-        match &self.admin.address {
-            AdminAddress::At(at) if cfg!(feature = "admin") => Some(at),
+    /// The host and port to listen on; `None` in a program without the feature `admin`.
+    pub fn host_port(&self) -> Option<&HostPort> {
+        match self {
+            Self::At(at) if cfg!(feature = "admin") => Some(at),
             _ => None,
         }
     }

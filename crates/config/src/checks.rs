@@ -19,7 +19,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
         let text = format!("there are {} listeners; a broker has at most {MAX_LISTENERS}", config.listeners.len());
         findings.push(Problem::new(text), listener_source(config, MAX_LISTENERS, "address"));
     }
-    crate::feature::check(config, findings);
+    crate::feature::check(findings, config);
     for index in 0..config.listeners.len() {
         check_unique(config, index, findings);
         check_listener_is_safe(config, index, findings);
@@ -79,12 +79,6 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
                 findings.push(problem.hint("run `tidegate orchestrator`, or set orchestrator.enabled"), source());
             }
         }
-    }
-    if let Err(error) = config.peers() {
-        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "peers").clone());
-    }
-    if let Err(error) = config.relay_address() {
-        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "relay").clone());
     }
 }
 

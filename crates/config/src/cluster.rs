@@ -88,13 +88,6 @@ pub fn check(config: &Config, findings: &mut Findings) {
 /// Settings of an orchestrator that a member of the cluster `node` cannot have: the key and the problem of each.
 fn orchestrator_problems(orchestrator: &Orchestrator, node: &str, shows_users: bool) -> Vec<(&'static str, Problem)> {
     let mut problems = Vec::new();
-    if !orchestrator.peers.0.is_empty() {
-        let problem = Problem::new("names orchestrators, which find each other by the cluster's bus");
-        problems.push(("peers", problem.hint("remove it")));
-    }
-    if orchestrator.relay.is_some() {
-        problems.push(("relay", Problem::new("has no effect in a cluster").hint("use cluster.relay")));
-    }
     if !orchestrator.name.is_empty() && orchestrator.name != node {
         let problem = Problem::new("is another name than the one in the cluster");
         problems.push(("name", problem.hint("give only one, by --node or --name")));

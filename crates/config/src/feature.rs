@@ -26,7 +26,7 @@ pub(crate) fn bus_problem(address: &Result<Address, AddressError>) -> Option<Pro
 }
 
 /// Refuses each listener and section that this program has no part for.
-pub(crate) fn check(config: &Config, findings: &mut Findings) {
+pub(crate) fn check(findings: &mut Findings, config: &Config) {
     for (index, listener) in config.listeners.iter().enumerate() {
         if let Some((what, feature)) = missing_for(&listener.address) {
             let path = KeyPath { section: "listener", index, key: "address" };

@@ -9,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_admin::homes::Place;
 use tidegate_engine::{UplinkOptions, UplinkSettings};
 use tidegate_mqtt::Version;
 use tidegate_node::{BrokerSettings, FleetError, HostPort, ListenAddress, NodeHandle};
@@ -20,7 +19,7 @@ use crate::Config;
 use crate::credentials::without_credentials;
 use crate::list::Networks;
 use crate::sections::Listener;
-use crate::sections::orchestrator::{Orchestrator, UplinkProtocol};
+use crate::sections::orchestrator::UplinkProtocol;
 
 /// The file in the data directory that keeps the name.
 const NAME_FILE: &str = "orchestrator-name";
@@ -186,94 +185,8 @@ impl Config {
     }
 }
 
-/// Why a peer, or the place for relayed clients, is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PeerAddressError {
-    /// Not of the form of a peer.
-    #[error("`{0}` is no peer: write NAME=MQTT/RELAY/ADMIN, each HOST:PORT or empty")]
-    Peer(String),
-    /// Two of them are the same, or seem so.
-    #[error("two orchestrators have the {what} `{value}`: give each its own, also with --name, and name each once")]
-    Twice {
-        /// What they have in common.
-        what: &'static str,
-        /// That.
-        value: String,
-    },
-    /// Not an address.
-    #[error("`{0}` is no address for relayed clients: write HOST:PORT")]
-    Relay(String),
-}
-
 /// The name of the listener for relayed clients.
 pub const RELAY_LISTENER: &str = "relay";
-
-impl Orchestrator {
-    /// Whether this is an orchestrator that shares clients with others: partitions move between them.
-    pub fn shares_clients(&self) -> bool {
-        self.enabled && (!self.peers.0.is_empty() || self.relay.is_some())
-    }
-}
-
-impl Config {
-    /// The other orchestrators that the configuration names.
-    ///
-    /// # Errors
-    /// When one is none, or two are the same.
-    pub fn peers(&self) -> Result<Vec<Place>, PeerAddressError> {
-        let peers: Result<Vec<Place>, _> = self.orchestrator.peers.0.iter().map(|text| read_peer(text)).collect();
-        let peers = peers?;
-        for (index, peer) in peers.iter().enumerate() {
-            let before = peers.iter().take(index);
-            for other in before {
-                check_apart(other, peer)?;
-            }
-        }
-        Ok(peers)
-    }
-
-    /// Where relayed clients come in, if they do.
-    ///
-    /// # Errors
-    /// When it is no address.
-    pub fn relay_address(&self) -> Result<Option<ListenAddress>, PeerAddressError> {
-        let Some(text) = self.orchestrator.relay.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
-        let address = format!("tcp://{text}").parse();
-        address.map(Some).map_err(|_| PeerAddressError::Relay(text.clone()))
-    }
-}
-
-/// Two orchestrators of one name, or at one address, would both work what is one's.
-fn check_apart(one: &Place, other: &Place) -> Result<(), PeerAddressError> {
-    let parts = [
-        ("name", &one.name, &other.name),
-        ("address", &one.mqtt, &other.mqtt),
-        ("relay address", &one.relay, &other.relay),
-        ("admin address", &one.admin, &other.admin),
-    ];
-    match parts.into_iter().find(|(_, one, other)| !one.is_empty() && one.eq_ignore_ascii_case(other)) {
-        None => Ok(()),
-        Some((what, value, _)) => Err(PeerAddressError::Twice { what, value: value.clone() }),
-    }
-}
-
-fn read_peer(text: &str) -> Result<Place, PeerAddressError> {
-    let wrong = || PeerAddressError::Peer(text.to_owned());
-    let (name, addresses) = text.split_once('=').ok_or_else(wrong)?;
-    let parts: Vec<&str> = addresses.split('/').collect();
-    let [mqtt, relay, admin] = parts.as_slice() else { return Err(wrong()) };
-    let sound =
-        |part: &&str| part.is_empty() || part.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if name.is_empty() || ![mqtt, relay, admin].into_iter().all(sound) {
-        return Err(wrong());
-    }
-    Ok(Place {
-        name: name.to_owned(),
-        mqtt: (*mqtt).to_owned(),
-        relay: (*relay).to_owned(),
-        admin: (*admin).to_owned(),
-    })
-}
 
 /// Why an orchestrator cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -303,16 +216,6 @@ pub enum OrchestratorError {
     /// The node does not take a broker.
     #[error(transparent)]
     Node(#[from] FleetError),
-}
-
-/// The configuration with a listener for clients that other orchestrators relay, where there is one.
-///
-/// # Errors
-/// When its address is invalid.
-pub fn with_relay(config: Config) -> Result<Config, PeerAddressError> {
-    let Some(address) = config.relay_address()? else { return Ok(config) };
-    let networks = config.orchestrator.relay_networks.clone();
-    Ok(with_relay_at(config, address, networks))
 }
 
 /// The configuration with a listener there for clients that others relay, whose word from these networks is taken for

@@ -82,12 +82,27 @@ pub fn known_section(name: &str) -> Result<&'static SectionKeys, Problem> {
     })
 }
 
+/// Keys that earlier versions had, and what to write in their place.
+const FORMER: [(&str, &str, &str); 5] = [
+    ("orchestrator", "peers", MEMBERS),
+    ("orchestrator", "relay", "orchestrators are members of a cluster: set cluster.relay"),
+    ("orchestrator", "relay_networks", "orchestrators are members of a cluster: set cluster.networks"),
+    ("orchestrator", "redirect", "orchestrators are members of a cluster: set cluster.redirect"),
+    ("orchestrator", "move_settle", "remove it: a move between members of a cluster waits for brokers by itself"),
+];
+/// In place of a list of orchestrators.
+const MEMBERS: &str = "orchestrators find each other on a bus: give each --node NAME and the same --bus ADDRESS (cluster.name, cluster.bus)";
+
 /// The key of that name in a section.
 ///
 /// # Errors
 /// When there is none, with the one that may be meant, here or in another section.
 pub fn known_key(section: &SectionKeys, name: &str) -> Result<&'static Key, Problem> {
     section.key(name).ok_or_else(|| {
+        let former = FORMER.iter().find(|(of, key, _)| (*of, *key) == (section.name, name));
+        if let Some((.., hint)) = former {
+            return Problem::new(format!("`{name}` in {} is no longer used", section.header())).hint(*hint);
+        }
         let problem = Problem::new(format!("unknown key `{name}` in {}", section.header()));
         let here = nearest(name, section.keys.iter().map(|key| key.name));
         match (here, holder(name)) {

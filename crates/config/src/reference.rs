@@ -1,4 +1,4 @@
-//! What the keys mean, for people: `config explain` and the page `docs/configuration.md`.
+//! The meaning of keys, for people: `config explain` and `config reference`, which the site contains.
 
 use std::fmt::Write;
 
@@ -7,39 +7,14 @@ use super::path::KeyPath;
 use super::sections::SECTIONS;
 use super::value::Kind;
 
-/// The beginning of the page. What follows is made from the tables.
+/// The beginning of the reference; the sections follow.
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Made from the tables in crates/config/src/sections.rs by `tidegate config reference`; a test keeps it current. -->
-
-Tidegate needs no configuration. What you want otherwise goes into a TOML file that you name with `--config FILE`:
-
-```toml
-[[listener]]
-address = \"0.0.0.0:1883\"
-allow_anonymous = true
-
-[queue]
-max_messages = 1000
-overflow = \"drop-oldest\"
-```
-
-- A value is taken from the command line, else from the environment, else from the file, else it is the default.
-- In the environment a key is `TIDEGATE__SECTION__KEY`, such as `TIDEGATE__QUEUE__MAX_MESSAGES=1000`; the listeners are numbered
-  from 0, as in `TIDEGATE__LISTENER__0__ADDRESS`.
-- On the command line any key is set with `--set SECTION.KEY=VALUE`, such as `--set queue.max_messages=1000` or
-  `--set listener.0.maximum_qos=1`. Some have a flag of their own. `--listen` replaces the listeners of the file.
-- A duration is text with a unit: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"1h 30m\"`, `\"7d\"`. A size is a number of bytes or text with a unit:
-  `\"64KiB\"`, `\"2MiB\"`, `\"1GiB\"`.
-- An unknown key, a value of another type or out of its range is an error; nothing is ignored. `tidegate config check FILE` reports
-  all of them, with exit code 1.
-- `tidegate config show --effective` prints every value with its source, `tidegate config explain KEY` what a key means,
-  `tidegate config convert mosquitto.conf` carries a configuration of Mosquitto over.
-- Without authentication a listener that others than this machine reach must be asked for: `allow_anonymous = true`.
+Every key with its type, default and environment variable. `docs/configuration.md` describes the sources of values and their units.
 ";
 
-/// The whole page, Markdown.
+/// The reference of all keys, Markdown.
 pub fn page() -> String {
     let mut out = INTRODUCTION.to_owned();
     for section in SECTIONS {
@@ -47,7 +22,7 @@ pub fn page() -> String {
         for key in section.keys {
             let _ = write!(out, "\n### `{}`\n\n{}\n\n", key.name, key.doc());
             for (name, text) in facts(section, key) {
-                // What has no name is about the line before.
+                // A fact without a name is about the line before.
                 let before = if name.is_empty() { "  - ".to_owned() } else { format!("- {name}: ") };
                 let _ = writeln!(out, "{before}{text}");
             }

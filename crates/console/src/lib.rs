@@ -30,7 +30,7 @@ pub use operations::Operations;
 pub use protocols::{CoapNumbers, HttpNumbers};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
-    AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, HomesNumbers, Logins, Phase, PipelineNumbers,
-    QuicCounters, SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition, StoreNumbers, TenantMeter,
-    TenantNumbers, Unavailable,
+    AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, Logins, Phase, PipelineNumbers, QuicCounters,
+    SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition, StoreNumbers, TenantMeter, TenantNumbers,
+    Unavailable,
 };

@@ -14,12 +14,12 @@ mod bridges;
 mod cluster;
 mod core;
 mod fleet;
-mod homes;
 mod hub;
 mod page;
 mod process;
 mod protocols;
 mod quic;
+mod relays;
 mod revocation;
 mod store;
 mod table;
@@ -34,7 +34,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         .chain(process::METRICS)
         .chain(quic::METRICS)
         .chain(protocols::METRICS)
-        .chain(homes::METRICS)
+        .chain(relays::METRICS)
         .chain(cluster::METRICS)
         .chain(self::core::METRICS)
         .chain(store::METRICS)

@@ -8,14 +8,12 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use tidegate_admin::members::{MemberAnswer, MemberRequest};
 use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
-use crate::api::{Access, Control, answer_member, json, reload_everywhere};
+use crate::api::{Access, Control, json, reload_everywhere};
 
 /// The service that can change a running broker. Asked on a thread that may wait.
 pub trait Operations: Send + Sync + 'static {
@@ -58,24 +56,6 @@ pub(crate) async fn reload<S: Control>(
             json(StatusCode::INTERNAL_SERVER_ERROR, &outcome)
         }
     }
-}
-
-/// `POST /api/v1/member`: answers another orchestrator for this process alone.
-pub(crate) async fn member<S: Control>(
-    State((access, Offered(operations), source)): State<(Access, Offered, Arc<S>)>,
-    Extension(Peer(peer)): Extension<Peer>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let refused = |why: &str| MemberAnswer::Refused(why.to_owned());
-    if let Some(reason) = refusal(&access, peer, &headers, "member") {
-        return json(StatusCode::FORBIDDEN, &refused(reason));
-    }
-    let (Some(operations), Ok(request)) = (operations, serde_json::from_slice::<MemberRequest>(&body)) else {
-        return json(StatusCode::OK, &refused("the question is not understood"));
-    };
-    let answered = tokio::task::spawn_blocking(move || answer_member(&*source, &*operations, request)).await;
-    json(StatusCode::OK, &answered.unwrap_or_else(|_| refused("the answer did not come to its end; see the log")))
 }
 
 /// Why a request is refused. A console with a token asks for it in every case.

@@ -10,7 +10,6 @@ use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use tidegate_admin::members::AskMember;
 use tidegate_admin::{ReloadRequest, Request};
 
 use crate::api::{self, Access, Control, ControlError};
@@ -25,7 +24,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The paths that the index lists.
-const PATHS: [&str; 13] = [
+const PATHS: [&str; 12] = [
     "/metrics",
     "/healthz",
     "/readyz",
@@ -38,16 +37,16 @@ const PATHS: [&str; 13] = [
     "/api/v1/drain",
     "/api/v1/fleet",
     "/api/v1/cluster",
-    "/api/v1/homes",
 ];
 
 /// All paths of the console.
 pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
     let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
-    let asked = Router::new()
-        .route(ReloadRequest::ROUTE, post(operations::reload::<S>))
-        .route(AskMember::ROUTE, post(operations::member::<S>))
-        .with_state((access.clone(), operations, Arc::clone(&source)));
+    let asked = Router::new().route(ReloadRequest::ROUTE, post(operations::reload::<S>)).with_state((
+        access.clone(),
+        operations,
+        Arc::clone(&source),
+    ));
     pages()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/metrics", metrics)

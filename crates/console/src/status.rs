@@ -221,27 +221,6 @@ pub struct StoreNumbers {
     pub failures: u64,
 }
 
-/// The homes of clients, over several orchestrators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HomesNumbers {
-    /// Epoch of the table in force; 0 without one.
-    pub epoch: u64,
-    /// Partitions at home here.
-    pub here: u64,
-    /// Partitions that went to others.
-    pub moved_out: u64,
-    /// Partitions that came from others.
-    pub moved_in: u64,
-    /// Moves that did not happen.
-    pub failed: u64,
-    /// Moves given up because other numbers were owed after them than before.
-    pub mismatches: u64,
-    /// Partitions taken over without anything from where they were.
-    pub taken_anew: u64,
-    /// Sessions given up for newer copies of them.
-    pub given_up: u64,
-}
-
 /// Counters of a gateway of mobile nodes and the services beside it; each is described with its metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreNumbers {
@@ -427,8 +406,6 @@ pub struct Status {
     pub admission: AdmissionStatus,
     /// Outcomes of clients that were asked who they are.
     pub logins: Logins,
-    /// The homes of clients, where this is an orchestrator.
-    pub homes: Option<HomesNumbers>,
     /// Its place in its cluster, where it is a node of one.
     pub cluster: Option<ClusterNumbers>,
     /// Its core for mobile nodes, where it is a gateway.

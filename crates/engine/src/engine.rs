@@ -6,7 +6,7 @@ mod audit;
 mod cluster;
 mod connection;
 mod control;
-mod durable;
+pub(crate) mod durable;
 pub(crate) mod facets;
 mod groups;
 pub(crate) mod image;

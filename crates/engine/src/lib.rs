@@ -16,7 +16,7 @@
 //! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between,
 //!    when [`Engine::batches_due`] says that it is worth it);
 //! 5. for each connection that [`OutputCalls::pop_dirty`](crate::OutputCalls::pop_dirty) names: writes [`Engine::output`] as far as the transport takes it,
-//!    and tells with [`Engine::handle_written`]. A shell that bounds its turns writes all that [`OutputCalls::pop_first`](crate::OutputCalls::pop_first)
+//!    and tells with [`OutputCalls::handle_written`](crate::OutputCalls::handle_written). A shell that bounds its turns writes all that [`OutputCalls::pop_first`](crate::OutputCalls::pop_first)
 //!    names and some of what [`OutputCalls::pop_in_line`](crate::OutputCalls::pop_in_line) does, and goes on with the line in its next turn.
 //!
 //! Batches leave before outputs are written, so that whatever an output acknowledges is already under way.
@@ -129,8 +129,9 @@ pub use addresses::{MembershipChange, MembershipError, MembershipOutcome};
 pub use connection::Preset;
 pub use connection::close::Evicted;
 pub use connection::output::Output;
-pub use durable::{RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
+pub use durable::{RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
+pub use engine::durable::restore::session_of_queue;
 pub use engine::facets::{
     ClusterCalls, ControlCalls, EntryCalls, FleetCalls, HomeCalls, InsiderCalls, MoveCalls, OutputCalls,
     ShardQuestions, StoreCalls, TimerCalls,

@@ -19,13 +19,13 @@ pub struct Record {
     pub key: String,
     /// When the broker took the message, Unix milliseconds.
     pub timestamp: u64,
-    /// What it holds.
+    /// Its fields or its message.
     pub content: Content,
     /// Why it is a dead letter, if it is one.
     pub reason: Option<String>,
 }
 
-/// What a record holds.
+/// The fields or the message of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// Fields in the order of the SELECT.

@@ -70,7 +70,7 @@ pub use cluster::{
     PeerQuestion, PeerStatus, Secret, SecretTooShort,
 };
 pub use durable::DurableError;
-pub use durable::place::{PlaceError, bans_of, images_of};
+pub use durable::place::{PlaceError, StoreImages, bans_of, images_of};
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,

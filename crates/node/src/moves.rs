@@ -66,20 +66,68 @@ type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 /// A step of a move.
 #[derive(Debug)]
 pub(crate) enum MoveOrder {
-    Hold { partitions: Partitions, reference: Option<Arc<str>>, done: Sender<()> },
-    Release { partitions: Partitions, done: Sender<()> },
-    Snapshot { partitions: Partitions, max_bytes: u64, collecting: Collecting, answer: Sender<SnapshotAnswer> },
-    BeginSettling { answer: Sender<Settling> },
-    Settle { settling: Settling, answer: Sender<Option<Settling>> },
-    TakeRest { answer: Sender<Option<Vec<u8>>> },
-    Forget { partitions: Partitions, answer: Sender<Owed> },
-    ForgetRetained { partitions: Partitions, answer: Sender<()> },
-    Arrive { images: Arc<[PartitionImage]>, collecting: Collecting, answer: Sender<ArriveAnswer> },
-    IsCut { transfer: u64, answer: Sender<bool> },
-    TakeTransferRest { transfer: u64, answer: Sender<Result<Vec<u8>, ImageError>> },
-    FinishTransfer { transfer: u64, rests: Arc<[Vec<u8>]>, answer: Sender<Result<u64, ImageError>> },
-    Sift { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<Vec<u8>, ImageError>> },
-    Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
+    Hold {
+        partitions: Partitions,
+        reference: Option<Arc<str>>,
+        done: Sender<()>,
+    },
+    Release {
+        partitions: Partitions,
+        done: Sender<()>,
+    },
+    Snapshot {
+        partitions: Partitions,
+        max_bytes: u64,
+        collecting: Collecting,
+        answer: Sender<SnapshotAnswer>,
+    },
+    BeginSettling {
+        answer: Sender<Settling>,
+    },
+    Settle {
+        settling: Settling,
+        answer: Sender<Option<Settling>>,
+    },
+    TakeRest {
+        answer: Sender<Option<Vec<u8>>>,
+    },
+    Forget {
+        partitions: Partitions,
+        answer: Sender<Owed>,
+    },
+    ForgetRetained {
+        partitions: Partitions,
+        answer: Sender<()>,
+    },
+    Arrive {
+        images: Arc<[PartitionImage]>,
+        had: Option<Arc<[u8]>>,
+        collecting: Collecting,
+        answer: Sender<ArriveAnswer>,
+    },
+    IsCut {
+        transfer: u64,
+        answer: Sender<bool>,
+    },
+    TakeTransferRest {
+        transfer: u64,
+        answer: Sender<Result<Vec<u8>, ImageError>>,
+    },
+    FinishTransfer {
+        transfer: u64,
+        rests: Arc<[Vec<u8>]>,
+        answer: Sender<Result<u64, ImageError>>,
+    },
+    Sift {
+        partitions: Partitions,
+        rest: Arc<[u8]>,
+        answer: Sender<Result<Vec<u8>, ImageError>>,
+    },
+    Deliver {
+        partitions: Partitions,
+        rest: Arc<[u8]>,
+        answer: Sender<Result<u64, ImageError>>,
+    },
     Piece(PieceOrder),
 }
 
@@ -90,6 +138,8 @@ pub(crate) enum PieceOrder {
     ResumeForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
     ReturnForwarded { transfer: u64, partitions: Partitions, answer: Sender<Result<Vec<u8>, ImageError>> },
     ConfirmForwarded { transfer: u64, messages: usize },
+    BeginSettling { answer: Sender<Settling> },
+    TakeHad { transfer: u64, answer: Sender<Vec<u8>> },
     EndForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
     TakePiece { transfer: u64, partitions: Partitions, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
     ResumeAwaiting { transfer: u64, partitions: Partitions, done: Sender<()> },
@@ -214,7 +264,7 @@ impl NodeHandle {
     /// # Errors
     /// When an image is refused, or a shard does not answer.
     pub fn arrive(&self, images: Vec<PartitionImage>) -> Result<Arrived, MoveError> {
-        self.take_in(images, Collecting::Rest)
+        self.take_in(images, None, Collecting::Rest)
     }
 
     /// The same for a move from another node of the cluster: all nodes are asked to send messages for these partitions
@@ -223,7 +273,7 @@ impl NodeHandle {
     /// # Errors
     /// When an image is refused, or a shard does not answer.
     pub fn arrive_from_node(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
-        self.take_in(images, Collecting::FromNodes(transfer))
+        self.take_in(images, None, Collecting::FromNodes(transfer))
     }
 
     /// Whether all nodes have said from where on their messages are for the new home.
@@ -259,7 +309,13 @@ impl NodeHandle {
         Ok(messages)
     }
 
-    pub(crate) fn take_in(&self, images: Vec<PartitionImage>, collecting: Collecting) -> Result<Arrived, MoveError> {
+    pub(crate) fn take_in(
+        &self,
+        images: Vec<PartitionImage>,
+        had: Option<Vec<u8>>,
+        collecting: Collecting,
+    ) -> Result<Arrived, MoveError> {
+        let had: Option<Arc<[u8]>> = had.map(Into::into);
         let images: Arc<[PartitionImage]> = images.into();
         let mut arrived = Arrived::default();
         // The shard of the broker links comes last: messages that it has seen before were not delivered to the arriving
@@ -267,8 +323,10 @@ impl NodeHandle {
         let mut shards: Vec<ShardId> = self.shard_ids().collect();
         shards.reverse();
         for shard in shards {
-            let (owed, given_up) =
-                self.on(shard, |answer| MoveOrder::Arrive { images: Arc::clone(&images), collecting, answer })??;
+            let (owed, given_up) = self.on(shard, |answer| {
+                let (images, had) = (Arc::clone(&images), had.clone());
+                MoveOrder::Arrive { images, had, collecting, answer }
+            })??;
             arrived.owed.extend(owed);
             arrived.given_up.add(&given_up);
         }
@@ -346,13 +404,22 @@ impl PeerCalls<'_> {
                 self.shard.engine.moves().forget_retained(now, partitions);
                 self.answer_committed(answer, ());
             }
-            MoveOrder::Arrive { images, collecting, answer } => {
-                let arrived = self.shard.engine.moves().arrive(now, &images);
+            MoveOrder::Arrive { images, had, collecting, answer } => {
+                let mut arrived = self.shard.engine.moves().arrive(now, &images);
                 let partitions = images.iter().map(|image| image.partition).collect();
                 match (&arrived, collecting) {
                     (Ok(_), Collecting::FromNodes(id)) => self.shard.engine.moves().begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => {
-                        OrchestratorMoves::of(&mut self.shard.engine).begin_awaiting(id, partitions);
+                        let begun = OrchestratorMoves::of(&mut self.shard.engine).begin_awaiting(
+                            now,
+                            id,
+                            partitions,
+                            had.as_deref(),
+                        );
+                        if let Err(error) = begun {
+                            self.shard.engine.moves().forget_partitions(now, partitions);
+                            arrived = Err(error);
+                        }
                     }
                     (Err(_), Collecting::InPieces(_)) => {
                         OrchestratorMoves::of(&mut self.shard.engine).collect_nothing()
@@ -444,6 +511,12 @@ impl PieceOrder {
             Self::ReturnForwarded { transfer, partitions, answer } => {
                 let returned = moves.return_forwarded(now, transfer, partitions);
                 shard.peering().answer_committed(answer, returned);
+            }
+            Self::BeginSettling { answer } => {
+                let _ = answer.send(moves.begin_settling(now));
+            }
+            Self::TakeHad { transfer, answer } => {
+                let _ = answer.send(moves.take_had(transfer));
             }
             Self::ConfirmForwarded { transfer, messages } => moves.confirm_forwarded(now, transfer, messages),
             Self::EndForwarding { transfer, partitions, done } => {

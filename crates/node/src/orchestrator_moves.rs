@@ -53,6 +53,23 @@ impl<'n> OrchestratorMoves<'n> {
             .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
     }
 
+    /// Begins to check whether all messages have arrived that brokers have for this process, like
+    /// [`NodeHandle::begin_settling`]. A disconnected broker is waited for.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn begin_settling(&self) -> Result<Settling, NoAnswer> {
+        self.node.on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::BeginSettling { answer }))
+    }
+
+    /// The messages that the sessions of a move had when they left.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn take_had(&self, transfer: u64) -> Result<Vec<u8>, NoAnswer> {
+        self.node.on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeHad { transfer, answer }))
+    }
+
     /// The new homes have stored so many messages of a move: they are acknowledged to the brokers.
     pub fn confirm_forwarded(&self, transfer: u64, messages: usize) {
         let order = PieceOrder::ConfirmForwarded { transfer, messages };
@@ -168,12 +185,18 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Imports images like [`NodeHandle::arrive`]. The old home forwards later messages in pieces:
-    /// [`OrchestratorMoves::take_piece`].
+    /// [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
+    /// ([`OrchestratorMoves::take_had`]).
     ///
     /// # Errors
     /// When an image is refused, or a shard does not answer.
-    pub fn arrive(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
-        self.node.take_in(images, Collecting::InPieces(transfer))
+    pub fn arrive(
+        &self,
+        images: Vec<PartitionImage>,
+        had: Option<Vec<u8>>,
+        transfer: u64,
+    ) -> Result<Arrived, MoveError> {
+        self.node.take_in(images, had, Collecting::InPieces(transfer))
     }
 
     /// Whether a broker of this name is in the fleet.

@@ -1,5 +1,7 @@
 //! QUIC in a program without the feature `quic`: a listener for it is refused, and no connection of it exists.
 
+#![expect(clippy::unused_self, reason = "the module `quic` has methods with these names")]
+
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,11 +46,11 @@ pub(crate) enum QuicId {}
 pub(crate) enum QuicFailure {}
 
 /// Datagrams for connections of another shard.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum QuicBatch {}
 
 /// Events of a connection for its endpoint.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum QuicNotice {}
 
 /// Who has a connection.
@@ -125,7 +127,7 @@ impl Quic {
     }
 }
 
-/// QUIC on a shard: there is none.
+/// QUIC on a shard, without state.
 pub(crate) struct QuicState;
 
 impl QuicState {

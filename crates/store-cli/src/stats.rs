@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use tidegate_engine::SHARES_WHILE_READ;
 use tidegate_store::Disk;
 use tidegate_store::inspect::{KindStats, StatsReport, stats};
 use tidegate_terminal::{Exit, print_and_exit};
@@ -66,11 +67,12 @@ fn kind_named(found: &StatsReport, name: &str) -> KindStats {
     found.kinds.iter().find(|(other, _)| *other == name).map_or_else(KindStats::default, |(_, kind)| *kind)
 }
 
-/// About how much memory is needed only while the store is read: a session's queue is taken in as a whole, and what
-/// several sessions share is kept until all have come.
+/// About how much memory is needed only while the store is read: the beginning of a session's queue, and the messages that
+/// several sessions share, which are kept until all have come.
 fn passing_bytes(found: &StatsReport) -> u64 {
     let queue = kind_named(found, OWED).longest_row;
-    queue.bytes + queue.entries * BYTES_PER_ENTRY + bytes_of(kind_named(found, SHARED))
+    let most = Config::default().queue.memory_size.0.saturating_mul(SHARES_WHILE_READ);
+    (queue.bytes + queue.entries * BYTES_PER_ENTRY).min(most) + bytes_of(kind_named(found, SHARED))
 }
 
 /// About how much of what is stored stays in memory with the default settings. Of what a session is owed that is the
@@ -106,8 +108,9 @@ mod tests {
         let found = StatsReport { kinds, ..StatsReport::default() };
         // Of what is owed, 256 KiB for each of two sessions.
         assert_eq!(kept_bytes(&found), 2 * BYTES_PER_ENTRY + mib / 2 + mib);
-        assert_eq!(passing_bytes(&found), 705 * mib + 10 * BYTES_PER_ENTRY);
-        let sum = 705 * mib + 10 * BYTES_PER_ENTRY + kept_bytes(&found);
+        // Of the longest queue, 16 times 256 KiB.
+        assert_eq!(passing_bytes(&found), 4 * mib + 5 * mib);
+        let sum = 9 * mib + kept_bytes(&found);
         let expected = format!("a start takes about {sum} bytes of memory: 0 to read the files");
         assert!(text(&found).contains(&expected), "{}", text(&found));
         let found =

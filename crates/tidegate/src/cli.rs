@@ -54,7 +54,7 @@ MQTT is on 127.0.0.1:1883, metrics and health on http://127.0.0.1:18083, unless 
 One line on standard output says when the broker is ready; the log goes to standard error.
 SIGTERM and SIGINT stop it gracefully.
 Exit codes: 0 done, 1 something went wrong, 2 the command line or configuration is wrong.
-Every key of the configuration: `tidegate config explain`, or docs/configuration.md.";
+Every key of the configuration: `tidegate config explain`; more in docs/configuration.md.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -115,6 +115,8 @@ pub(crate) enum Command {
         /// bash, elvish, fish, powershell or zsh
         shell: clap_complete::Shell,
     },
+    /// Print the help of all commands, as Markdown
+    Manual,
 }
 
 /// Reads the command line of this process; help, and what is wrong with it, ends the process.
@@ -125,65 +127,10 @@ pub(crate) fn parse() -> Cli {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write;
-
     use super::*;
-
-    const INTRODUCTION: &str = "\
-# Command line
-
-<!-- Made from the help texts in crates/tidegate/src; a test keeps it current. -->
-
-`tidegate` alone runs the broker; everything else is a subcommand. Data goes to standard output, everything said about it to standard error.
-Nothing depends on colour. `tidegate completions SHELL` prints completions for bash, elvish, fish, powershell and zsh.
-
-| exit code | |
-| --- | --- |
-| 0 | done; for the broker: stopped as asked |
-| 1 | something went wrong at run time, such as an address in use; also a file that `config check` finds wrong |
-| 2 | the command line or the configuration is wrong |
-| 3 | done, and something was left out: `config convert` ([mosquitto](mosquitto.md), [other brokers](other-brokers.md)) |
-| 101 | a defect: a thread panicked ([operations](operations.md#defects)) |
-
-How flags, environment and file go together is in [configuration.md](configuration.md).
-";
-
-    /// Adds the help of a command and of those below it.
-    fn add(page: &mut String, command: &mut clap::Command) {
-        let name = command.get_bin_name().unwrap_or("tidegate").to_owned();
-        *command = std::mem::take(command).term_width(WIDTH);
-        // As `--help` decides: the long form only where some help is longer than its short form.
-        let long = command.get_long_about().is_some()
-            || command.get_after_long_help().is_some()
-            || command.get_arguments().any(|argument| argument.get_long_help().is_some());
-        let help = if long { command.render_long_help() } else { command.render_help() }.to_string();
-        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
-        let _ = write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim());
-        for below in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-            add(page, below);
-        }
-    }
-
-    /// The width of the page, whatever terminal the test runs in.
-    const WIDTH: usize = 100;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    /// Set `UPDATE_DOCS=1` to write the page anew.
-    #[test]
-    fn the_page_of_the_command_line_is_current() {
-        let mut page = INTRODUCTION.to_owned();
-        let mut command = flowing(Cli::command());
-        command.build();
-        add(&mut page, &mut command);
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(&path, &page).unwrap();
-        }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(written == page, "docs/cli.md is not current: run the test with UPDATE_DOCS=1");
     }
 }

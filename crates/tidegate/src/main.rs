@@ -4,6 +4,8 @@
 //! crates of their own.
 
 mod cli;
+#[cfg_attr(not(feature = "cluster"), path = "cluster_absent.rs")]
+mod cluster;
 mod commands;
 mod durable;
 #[cfg_attr(not(feature = "cluster"), path = "mirror_absent.rs")]

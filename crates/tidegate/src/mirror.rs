@@ -11,7 +11,7 @@ use signal_hook::consts::SIGTERM;
 use tidegate_bus::{Address, Bus};
 use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings};
 
-use crate::commands::cluster::StoreOnBus;
+use crate::cluster::StoreOnBus;
 use tidegate_administration::{BrokerStatus, Part};
 use tidegate_config::Config;
 use tidegate_console::Status;

@@ -7,9 +7,9 @@ use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_mirror::MirrorDisk;
 
-use crate::commands::cluster::StoreOnBus;
+use crate::cluster::StoreOnBus;
 
-/// A store whose files are on the bus: there is none.
+/// A store whose files are on the bus; it has no values.
 #[derive(Clone)]
 pub(crate) enum Mirrored {}
 

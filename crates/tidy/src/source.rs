@@ -229,6 +229,7 @@ impl Sources {
                 }
                 declared.insert(format!("{stem}.rs"));
                 declared.insert(format!("{stem}/mod.rs"));
+                declared.insert(format!("{stem}{STAND_IN}"));
             }
         }
         let orphans = paths.iter().filter(|path| !is_root(path) && !declared.contains(*path)).cloned().collect();
@@ -245,6 +246,14 @@ impl Sources {
         let prefix = format!("crates/{name}/src/");
         self.files.iter().filter(move |source| source.path.starts_with(&prefix))
     }
+}
+
+/// The end of the name of a stand-in: `quic_absent.rs` takes the place of the module `quic` in a program without its feature.
+const STAND_IN: &str = "_absent.rs";
+
+/// Whether a file takes the place of another one. No program has both, so that its types and functions are not counted.
+pub fn is_stand_in(path: &str) -> bool {
+    path.ends_with(STAND_IN)
 }
 
 /// Whether a path lies in the `src` of a crate directly below `crates`.

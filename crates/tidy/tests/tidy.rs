@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use tidegate_tidy::rules::{
-    budgets, documented, layers, links, map, named, names, panics, purity, structure, text, words,
+    budgets, documented, layers, links, map, named, names, panics, promises, purity, structure, text, words,
 };
 use tidegate_tidy::source::Sources;
 use tidegate_tidy::tree::{self, Tree};
@@ -77,6 +77,11 @@ fn every_reason_is_documented() {
 #[test]
 fn every_metric_is_documented() {
     none(&documented::metrics(&TREE, &SOURCES));
+}
+
+#[test]
+fn each_promise_of_success_has_a_test() {
+    none(&promises::violations(&TREE));
 }
 
 #[test]

@@ -343,6 +343,14 @@ impl Ledger {
         self.trace.note(topic, clock, id, "ignored, its packet id is in use, by", subscriber);
     }
 
+    /// A PUBREL for a message has come.
+    pub(crate) fn note_release(&mut self, id: MessageId, subscriber: &str) {
+        let clock = self.tick();
+        if let Some(topic) = entry_mut(&mut self.tracks, id).map(|entry| entry.topic) {
+            self.trace.note(topic, clock, id, "released by", subscriber);
+        }
+    }
+
     /// How many acknowledged messages have not been received; `holds` says whether a subscription is still what it was.
     pub(crate) fn outstanding(&self, holds: impl Fn(Expectation) -> bool) -> usize {
         let owed = |id: MessageId, entry: &Entry| {

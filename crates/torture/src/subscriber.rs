@@ -70,6 +70,10 @@ pub(crate) struct Subscriber {
     request: Option<Request>,
     /// QoS 2 messages that were received and not yet released, with what they were.
     unreleased: BTreeMap<PacketId, Vec<u8>>,
+    /// The last message of each packet id whose PUBREL has come.
+    released: BTreeMap<PacketId, Vec<u8>>,
+    /// Its broker is known to send a message again after its PUBREL.
+    pub(crate) expects_old_releases: bool,
     /// Those of them whose PUBREL was given up, so that one is reported once.
     given_up: BTreeSet<PacketId>,
     acks: VecDeque<Ack>,
@@ -99,6 +103,8 @@ impl Subscriber {
             subscriptions: subscriptions.collect(),
             request: None,
             unreleased: BTreeMap::new(),
+            released: BTreeMap::new(),
+            expects_old_releases: false,
             given_up: BTreeSet::new(),
             acks: VecDeque::new(),
             slow: false,
@@ -282,7 +288,12 @@ impl Subscriber {
         match packet {
             Incoming::Publish(delivery) => self.deliver(delivery, ledger),
             Incoming::PubRel { id } => {
-                self.unreleased.remove(&id);
+                if let Some(head) = self.unreleased.remove(&id) {
+                    if let Some(message) = workload::message_of(&head) {
+                        ledger.note_release(message, &self.session.name);
+                    }
+                    self.released.insert(id, head);
+                }
                 self.given_up.remove(&id);
                 self.acks.push_back(Ack::Pubcomp(id));
                 true
@@ -329,7 +340,13 @@ impl Subscriber {
                     }
                     return true;
                 }
-                self.unreleased.insert(id, head(&delivery.payload));
+                let head = head(&delivery.payload);
+                let is_old = self.released.get(&id) == Some(&head);
+                self.unreleased.insert(id, head);
+                if is_old && self.expects_old_releases {
+                    ledger.findings.totals.after_release += 1;
+                    return true;
+                }
             }
         }
         let Some(message) = workload::message_of(&delivery.payload) else {
@@ -346,7 +363,8 @@ impl Subscriber {
             Standing::Uncertain | Standing::Held => None,
         };
         let arrival = Arrival { id: message, subscriber: self.account, granted: subscription.granted, ended };
-        ledger.delivered(arrival, &delivery.topic, &self.session.name);
+        let packet = delivery.id.map_or(String::new(), |id| format!(" under packet id {id}"));
+        ledger.delivered(arrival, &delivery.topic, &format!("{}{packet}", self.session.name));
         true
     }
 

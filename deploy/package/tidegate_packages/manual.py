@@ -1,8 +1,6 @@
-"""Manual pages, made of the help texts in docs/cli.md: one for the program, one for each of its commands."""
+"""Manual pages, made of the output of `tidegate manual`: one for the program, one for each of its commands."""
 import gzip
 import re
-
-from .release import ROOT
 
 # A heading with the name of a command, and its help text.
 SECTION = re.compile(r"^## `(?P<command>[^`]+)`\n\n```text\n(?P<text>.*?)\n```$", re.MULTILINE | re.DOTALL)
@@ -10,7 +8,7 @@ SECTION = re.compile(r"^## `(?P<command>[^`]+)`\n\n```text\n(?P<text>.*?)\n```$"
 
 def pages(release):
     """Manual pages by the name of their file, compressed."""
-    sections = SECTION.findall((ROOT / "docs/cli.md").read_text())
+    sections = SECTION.findall(release.answer("manual"))
     names = [name_of(command) for command, _ in sections]
     return {
         f"{name}.1.gz": gzip.compress(page(release, name, text, names).encode(), compresslevel=9, mtime=0)

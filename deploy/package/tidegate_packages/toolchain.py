@@ -56,6 +56,9 @@ class Toolchain:
         if lean:
             command.append("--no-default-features")
         environment = {**os.environ, **self.environment, "CARGO_TARGET_DIR": str(directory)}
+        if profile == "lean":
+            # Its panics abort, so that nothing reads the tables of unwinding but a backtrace.
+            environment["RUSTFLAGS"] += " -C force-unwind-tables=no"
         if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
             raise PackageError(f"`{' '.join(command)}` failed")
         return directory / self.target / {"dev": "debug"}.get(profile, profile) / "tidegate"

@@ -43,8 +43,8 @@ fn failed(error: FleetError) -> ControlError {
 }
 
 pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError> {
-    let config = config(status)?;
     let node = status.node()?;
+    let config = config(status)?;
     let fleet = node.fleet().map_err(|_| Unavailable)?;
     let report = node.report().map_err(|_| Unavailable)?;
     let values = <RoutingPolicy as Words>::VALUES.iter().zip(<RoutingPolicy as Words>::WORDS);

@@ -18,20 +18,20 @@ use crate::{Deployment, Outages, settings};
 const SERVE: &str = "TIDEGATE_TEST_BUS_DIRECTORY";
 
 /// A directory that is removed with this.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self(std::env::temp_dir().join(format!("tidegate-bus-{}-{number}", std::process::id())))
     }
 
-    fn address(&self, serves: bool) -> Address {
+    pub(crate) fn address(&self, serves: bool) -> Address {
         Address::Directory { path: self.0.clone(), serves }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -43,7 +43,7 @@ impl Drop for Folder {
 }
 
 /// A bus that is connected.
-fn connected(address: &Address, settings: Settings) -> Bus {
+pub(crate) fn connected(address: &Address, settings: Settings) -> Bus {
     let (connected, wait) = channel();
     let observer = Arc::new(move |connection| _ = connected.send(connection));
     let bus = Bus::open(address, settings, observer).unwrap();

@@ -15,6 +15,7 @@ mod live;
 mod nats;
 mod outage;
 mod reading;
+mod versions;
 
 use tidegate_bus::{Bus, Observer, Settings};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Registry, Token};
 
-/// A connection: there is none.
+/// A connection; it has no values.
 #[derive(Debug)]
 pub(in crate::net) enum QuicStream {}
 

@@ -44,8 +44,6 @@ pub(super) enum Event {
     Refused(u64),
     /// These processes of nodes have ended, by name and incarnation.
     Ended(BTreeMap<String, u64>),
-    /// Hand over everything.
-    Leave,
     /// End the membership.
     End,
 }
@@ -192,7 +190,6 @@ impl Control {
             Event::Restored { life, partitions } => self.note_restored(life, partitions),
             Event::Refused(id) => drop(self.own.refused.insert(id)),
             Event::Ended(ended) => self.ended = ended,
-            Event::Leave => self.own.leaving = true,
             Event::End => return false,
         }
         true
@@ -401,7 +398,13 @@ impl Control {
             steps,
             told,
             life,
-            memory: Memory { life: Some(life), holdings, arrived, table: Some(self.known.clone()), ..Memory::default() },
+            memory: Memory {
+                life: Some(life),
+                holdings,
+                arrived,
+                table: Some(self.known.clone()),
+                ..Memory::default()
+            },
             restoring: restoring.collect(),
             held: those(&moving),
             served: those(&|partition| self.follower.serves(partition)),
@@ -442,6 +445,7 @@ impl Control {
         };
         self.own.ended = self.ended.iter().filter_map(life).collect();
         self.own.leads = self.leader.leads();
+        (self.own.leaving, self.own.stays) = self.shared.leaves();
         if self.storing.is_some() || self.stored.as_ref() == Some(&self.own) || self.member_since().is_none() {
             return;
         }

@@ -31,6 +31,8 @@ pub(super) struct Memory {
     pub(super) arrived: BTreeMap<u16, u64>,
     /// The partitions for which messages of brokers are forwarded to other members, by their moves.
     pub(super) passing: BTreeMap<u64, Vec<u16>>,
+    /// The partitions for which their last homes forward messages of brokers here.
+    pub(super) receiving: Vec<u16>,
     /// The connections of dead orchestrators to brokers that are worked off.
     pub(super) adopted: Vec<RememberedBroker>,
     /// The newest table that this node knows: where the bus loses it, the cluster continues from there.
@@ -74,6 +76,7 @@ impl Memory {
             "holdings": holdings,
             "arrived": arrived,
             "passing": self.passing,
+            "receiving": self.receiving,
             "adopted": self.adopted,
             "table": self.table,
         })
@@ -88,8 +91,10 @@ impl Memory {
         let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read_pairs)?;
         let table = value.get("table").and_then(|table| serde_json::from_value(table.clone()).ok());
         let passing = read_or_none(value.get("passing"))?;
+        let receiving = read_or_none(value.get("receiving"))?;
         let adopted = read_or_none(value.get("adopted"))?;
-        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings, arrived, passing, adopted, table })
+        let life = value.get("life").and_then(Value::as_u64);
+        Some(Self { life, holdings, arrived, passing, receiving, adopted, table })
     }
 }
 
@@ -152,6 +157,7 @@ mod tests {
             holdings: BTreeMap::from([(0, 7), (63, 1)]),
             arrived: BTreeMap::from([(5, 256)]),
             passing: BTreeMap::from([(512, vec![1, 2])]),
+            receiving: vec![7],
             adopted: vec![RememberedBroker {
                 of: "b".to_owned(),
                 broker: "10.0.0.1:1883".to_owned(),

@@ -14,6 +14,7 @@ mod kind;
 mod lead;
 mod logs;
 mod memory;
+mod parcel;
 mod parts;
 mod restore;
 mod status;
@@ -42,7 +43,7 @@ use self::status::Shared;
 use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
-use tidegate_config::sections::orchestrator::Redirect;
+use tidegate_config::sections::cluster::{Redirect, Share};
 use tidegate_identity::tenant_numbers::Agree;
 use tidegate_mirror::MirrorDisk;
 use tidegate_process::signals::BrokerSignals;
@@ -61,7 +62,7 @@ pub struct Joining {
     name: NodeName,
     incarnation: u64,
     settings: ClusterSettings,
-    redirect: bool,
+    redirect: Redirect,
 }
 
 /// The store of the node, whose files are on a bus.
@@ -78,7 +79,7 @@ pub struct StoreOnBus {
 struct Setup {
     name: NodeName,
     incarnation: u64,
-    redirect: bool,
+    redirect: Redirect,
     lease: Duration,
     /// How long nodes stay as they are before shares are made even.
     settle: Duration,
@@ -132,7 +133,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
     settings.carries_messages = !config.orchestrator.enabled;
     settings.tls = encryption::link_tls(config, listen)?;
-    let redirect = config.cluster.redirect == Redirect::V5;
+    let redirect = config.cluster.redirect;
     Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
 }
 
@@ -161,7 +162,7 @@ impl Joining {
         let table = EngineHomes {
             homes: [Home::Nowhere; PARTITIONS as usize],
             references: Vec::new(),
-            redirect: self.redirect,
+            redirect: self.redirect == Redirect::V5,
             lease_until: Millis::NEVER,
             patience_ms: 0,
         };
@@ -209,6 +210,7 @@ impl Joining {
         let settle = config.cluster.settle;
         let setup =
             Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator: is_orchestrator };
+        shared.want_share(config.cluster.share == Share::AtOnce);
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(NodeError::Thread)?;
@@ -264,7 +266,8 @@ impl ClusterNode {
     /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
     pub fn leave(&self, limit: Duration) {
         let began = Instant::now();
-        let _ = self.events.send(Event::Leave);
+        self.shared.begin_to_end();
+        let _ = self.events.send(Event::Woken);
         while !self.shared.has_nothing_to_hand_over() {
             if began.elapsed() >= limit {
                 tracing::warn!(

@@ -15,7 +15,7 @@ use tidegate_engine::{
     Behind, PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of,
 };
 use tidegate_mirror::{MirrorError, fetch, log_of};
-use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, OrchestratorMoves, bans_of, images_of};
+use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, OrchestratorMoves, StoreImages, bans_of, images_of};
 use tidegate_store::{Durability, RealDisk, Store, keep_all};
 
 use super::memory::{Memory, MemoryFile, RememberedBroker};
@@ -262,7 +262,10 @@ impl Restorer {
         }
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
-        let (images, uplinks) = images.map_err(|error| lasting(&error))?;
+        let StoreImages { partitions: images, uplinks, had: messages } = images.map_err(|error| lasting(&error))?;
+        // Messages that are still to be forwarded to these are among those that the dead one had seen.
+        let is_complete = place.memory.receiving.iter().all(|partition| !partitions.contains(partition));
+        let messages = Some(messages).filter(|_| is_complete);
         let is_here = |uplink: &UplinkImage| {
             let key = key_of_uplink(&place.memory, together, &uplink.broker);
             key.is_some_and(|partition| partitions.contains(&partition))
@@ -277,7 +280,8 @@ impl Restorer {
         restored.transfers.push(Inherited { transfer, of, partitions, had, left, adopted, elsewhere, uplinks });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
-        let arrived = OrchestratorMoves::of(&self.node).arrive(images, transfer).map_err(|error| lasting(&error))?;
+        let arrived =
+            OrchestratorMoves::of(&self.node).arrive(images, messages, transfer).map_err(|error| lasting(&error))?;
         for (partition, owed) in arrived.owed {
             let after = without_retained(owed);
             if before.get(&partition) != Some(&after) {

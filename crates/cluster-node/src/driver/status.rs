@@ -120,6 +120,10 @@ pub(super) struct Shared {
     /// What other members pass on of the brokers of dead orchestrators.
     pub(super) inheriting: Inheriting,
     state: Mutex<State>,
+    /// Whether the node is to have a share of the partitions.
+    wants_share: AtomicBool,
+    /// Whether the process ends, and so hands over all partitions whatever is wanted.
+    ends: AtomicBool,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
     /// Why the process ends: it has served the wrong partitions for too long, or its tenants have other numbers.
@@ -154,6 +158,8 @@ impl Shared {
             receiving,
             inheriting: Inheriting::default(),
             state,
+            wants_share: true.into(),
+            ends: false.into(),
             was_ready,
             astray: OnceLock::new(),
         }
@@ -221,6 +227,22 @@ impl Shared {
     /// Why the process ends on its own account, if it does.
     pub(super) fn astray(&self) -> Option<&str> {
         self.astray.get().map(String::as_str)
+    }
+
+    /// Whether the node takes no partitions and hands over those that it has; and whether it stays all the same.
+    pub(super) fn leaves(&self) -> (bool, bool) {
+        let (wants_share, ends) = (self.wants_share.load(Ordering::Relaxed), self.ends.load(Ordering::Relaxed));
+        (ends || !wants_share, !ends && !wants_share)
+    }
+
+    /// Sets whether the node is to have a share of the partitions.
+    pub(super) fn want_share(&self, wanted: bool) {
+        self.wants_share.store(wanted, Ordering::Relaxed);
+    }
+
+    /// The process ends: whoever asks for a share from now on gets none.
+    pub(super) fn begin_to_end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn node(&self) -> &NodeHandle {
@@ -388,6 +410,11 @@ impl ClusterPart for ClusterApi {
         self.0.receiving.take(&self.0.node, &self.0.inheriting, from, question, served)
     }
 
+    fn want_share(&self, wanted: bool) {
+        tracing::info!(wanted, "this node was asked to take a share of the partitions, or to hand over its own");
+        self.0.want_share(wanted);
+    }
+
     fn view(&self) -> Value {
         let standpoint = self.0.state().standpoint.clone();
         let Standpoint { member, leads, life, leaving, table, adverts, bus, leases } = standpoint;
@@ -419,6 +446,7 @@ impl ClusterPart for ClusterApi {
             "member": member,
             "leads": leads,
             "leaving": leaving,
+            "passing": self.0.counters.passing.load(Ordering::Relaxed),
             "bus_connected": bus,
             "epoch": table.epoch,
             "epoch_in_force": in_force.epoch,

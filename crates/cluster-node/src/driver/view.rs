@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_cluster::{Advert, Follower, PARTITIONS as CLUSTER_PARTITIONS, Table};
+use tidegate_config::sections::cluster::Redirect;
 use tidegate_engine::{Home, Homes, Millis, PARTITIONS, PartitionId};
 use tidegate_node::{ClusterView, NodeHomes, NodeName, PeerNode};
 
@@ -48,7 +49,7 @@ pub(super) fn tell(
     table: &Table,
     follower: &Follower,
     adverts: &BTreeMap<String, Advert>,
-    redirect: bool,
+    redirect: Redirect,
 ) -> TableView {
     let mut view = ClusterView { epoch: table.epoch, ..ClusterView::alone() };
     let mut told = TableView {
@@ -58,7 +59,7 @@ pub(super) fn tell(
         names: table.lives.keys().cloned().collect(),
         references: Vec::new(),
         relays: Vec::new(),
-        redirect,
+        redirect: redirect == Redirect::V5,
     };
     if !follower.is_member() {
         return told;
@@ -66,7 +67,7 @@ pub(super) fn tell(
     let names: Vec<&String> = table.lives.keys().collect();
     for name in &names {
         let advert = adverts.get(*name);
-        let mqtt = advert.filter(|_| redirect).map(|advert| advert.addresses.mqtt.clone());
+        let mqtt = advert.filter(|_| redirect != Redirect::Off).map(|advert| advert.addresses.mqtt.clone());
         told.references.push(mqtt.unwrap_or_default());
         told.relays.push(advert.and_then(|advert| advert.addresses.relay.parse().ok()));
         let address = advert.and_then(|advert| advert.addresses.cluster.parse().ok());
@@ -126,7 +127,7 @@ mod tests {
         table.moves.push(Move { id: 1, partitions: vec![0], from: "a".into(), to: "b".into() });
         let mut follower = Follower::new("a", 1, BTreeMap::new());
         let _ = follower.take(&table);
-        let told = tell("a", &table, &follower, &adverts, true);
+        let told = tell("a", &table, &follower, &adverts, Redirect::V5);
         assert_eq!((told.homes[0], told.homes[1]), (Home::Nowhere, Home::At(1)));
         assert_eq!((told.homes[2], told.homes[3]), (Home::Here, Home::At(1)));
         assert_eq!((told.references[1].as_str(), told.relays[1].map(|at| at.port())), ("host:5", Some(6)));
@@ -142,7 +143,7 @@ mod tests {
         let (table, adverts) = of_two();
         let mut follower = Follower::new("a", 2, BTreeMap::new());
         let _ = follower.take(&table);
-        let told = tell("a", &table, &follower, &adverts, false);
+        let told = tell("a", &table, &follower, &adverts, Redirect::Off);
         assert!(told.view.peers.is_empty() && told.homes.iter().all(|home| *home == Home::Nowhere));
     }
 }

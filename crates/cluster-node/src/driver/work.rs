@@ -40,8 +40,8 @@ use passing::{Passing, next_piece};
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a table that is not in force everywhere is put in force again.
 const FORCE_PAUSE: Duration = Duration::from_millis(100);
-/// Pause before it is looked again whether messages of an old home that is gone are awaited.
-const GONE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before it is looked again whether messages are kept back too long.
+const LATE_PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -165,7 +165,7 @@ impl Worker {
             let wait =
                 wait.min(next_piece(&self.passing).unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let wait = wait.min(self.next_look_at_brokers().unwrap_or(IDLE));
-            let wait = wait.min(if self.receiving.awaits_gone() { GONE_PAUSE } else { IDLE });
+            let wait = wait.min(if self.receiving.is_waiting() { LATE_PAUSE } else { IDLE });
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
                 // The partitions here belong to others now. The process is about to end for it, and says so.
@@ -180,7 +180,7 @@ impl Worker {
             self.send_rests();
             self.pass_pieces();
             self.work_off_adopted();
-            self.end_receiving_of_gone();
+            self.end_late_receiving();
             self.release_brokers();
         }
     }
@@ -284,7 +284,7 @@ impl Worker {
                 self.forget(partitions);
             }
         }
-        self.end_receiving_of_gone();
+        self.end_late_receiving();
         // Remembered partitions are there: arrived ones were in the store before they were said to have arrived.
         self.remember(&work.memory);
         for step in &work.steps {
@@ -353,7 +353,8 @@ impl Worker {
     fn remember(&mut self, memory: &Memory) {
         let passing = self.passing.iter().map(|(id, passing)| (*id, passing.partitions()));
         let passing = passing.map(|(id, partitions)| (id, partitions.iter().map(|it| it.0).collect())).collect();
-        let memory = &Memory { passing, adopted: self.adopted_to_remember(), ..memory.clone() };
+        let (receiving, adopted) = (self.receiving.open_partitions(), self.adopted_to_remember());
+        let memory = &Memory { passing, receiving, adopted, ..memory.clone() };
         if self.saved.as_ref() == Some(memory) {
             return;
         }

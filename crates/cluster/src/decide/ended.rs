@@ -9,7 +9,7 @@ use crate::{Seen, Table};
 /// Nodes of the table that are there and that no other of them takes for ended.
 fn witnesses<'a>(table: &'a Table, seen: &Seen) -> Vec<&'a String> {
     let is_there = |(name, life): &(&String, &u64)| {
-        seen.present(name).is_some_and(|advert| advert.life == **life && !advert.leaving)
+        seen.present(name).is_some_and(|advert| advert.life == **life && !advert.ends())
     };
     let there: Vec<(&String, &u64)> = table.lives.iter().filter(is_there).collect();
     let is_accused = |name: &String, life: u64| {

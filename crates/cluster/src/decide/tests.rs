@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{MOVE_AT_ONCE, PARTITIONS};
+use crate::{Follower, MOVE_AT_ONCE, PARTITIONS, Step};
 
 fn seen(nodes: &[(&str, u64)]) -> Seen {
     let mut seen = Seen { may_bury: true, may_move: true, may_balance: true, ..Seen::default() };
@@ -94,6 +94,34 @@ fn a_node_that_leaves_gives_everything_away_first() {
     let mut alone = seen(&[("a", 1)]);
     alone.adverts.get_mut("a").unwrap().leaving = true;
     assert_eq!(decide(&one, &alone), None);
+}
+
+#[test]
+fn a_node_that_was_not_asked_is_a_member_without_a_share() {
+    let asks_nobody = |seen: &mut Seen, name: &str| {
+        let advert = seen.adverts.get_mut(name).unwrap();
+        (advert.leaving, advert.stays) = (true, true);
+    };
+    let mut fresh = seen(&[("a", 1), ("b", 2)]);
+    asks_nobody(&mut fresh, "a");
+    asks_nobody(&mut fresh, "b");
+    let (table, _) = settle(Table::default(), &mut fresh);
+    assert_eq!((table.lives.len(), counts(&table)), (2, vec![0, 0]));
+    let mut asked = seen(&[("a", 1), ("b", 2)]);
+    asks_nobody(&mut asked, "b");
+    let (table, _) = settle(table, &mut asked);
+    assert_eq!(counts(&table), [PARTITIONS as usize, 0]);
+    let begins = |table: &Table| Follower::new("a", 1, BTreeMap::new()).take(table);
+    let lost = |table: &Table| begins(table).iter().any(|step| matches!(step, Step::Begin { lost: true, .. }));
+    assert!(!lost(&table), "no node had partitions before");
+    let mut later = table.clone();
+    later.epoch += 1;
+    assert!(lost(&later), "a life of this node had them before");
+    // Better there than nowhere.
+    let mut dead = seen(&[("b", 2)]);
+    asks_nobody(&mut dead, "b");
+    let (table, _) = settle(table, &mut dead);
+    assert_eq!(counts(&table), [PARTITIONS as usize]);
 }
 
 #[test]

@@ -43,12 +43,6 @@ fn problems(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Vec<(&'stati
     if before.len() == MAX_BRIDGES {
         found.push(("name", Problem::new(format!("a broker has at most {MAX_BRIDGES} bridges"))));
     }
-    if config.orchestrator.shares_clients() && bridge.client_id.is_empty() {
-        // The name of a machine would be another one where another orchestrator takes the bridge over.
-        let text = format!("the bridge `{}` needs a client id that all orchestrators share", bridge.name);
-        let hint = "set the same client_id at each of them, which no other client of the other broker has";
-        found.push(("client_id", Problem::new(text).hint(hint)));
-    }
     if let Err(error) = bridge.place() {
         found.push(("broker", Problem::new(error.to_string())));
     }

@@ -84,7 +84,6 @@ pub fn check_identity(config: &Config, findings: &mut Findings) {
         (certificates, "listeners with identity_as = \"username\": a certificate cannot be shown to brokers"),
         (quic, "listeners for QUIC: a stream cannot be handed from its connection to the part that serves its user"),
         (proofs, "providers of the kinds `scram` and `certificate`: brokers cannot be shown what they go by"),
-        (config.orchestrator.shares_clients(), "other orchestrators (peers, relay): sessions do not move between them"),
     ];
     for (_, what) in problems.into_iter().filter(|(there, _)| *there) {
         let problem = Problem::new(format!("does not go with {what}"));

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Networks;
-use crate::sections::orchestrator::Redirect;
 use crate::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
 
 use super::{HOUR, SECOND};
@@ -45,6 +44,41 @@ words! {
         LinkEncryption::Off => "off", "they are not encrypted";
         LinkEncryption::Secret => "secret", "TLS 1.3 with a certificate that each node makes up at its start; the cluster's secret proves who is at its end";
         LinkEncryption::Files => "files", "TLS 1.3, and both sides have to show a certificate of `tls_ca`";
+    }
+}
+
+/// How clients get to their home when that is another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// Their bytes are relayed.
+    Off,
+    /// Their bytes are relayed, and MQTT 5 clients are told where their home has moved.
+    Moves,
+    /// MQTT 5 clients are told to go there; the others are relayed.
+    V5,
+}
+
+words! {
+    Redirect {
+        Redirect::Off => "off", "relay the bytes of every client";
+        Redirect::Moves => "moves", "the same, and tell connected MQTT 5 clients the address of the server that their session moves to (0x9C)";
+        Redirect::V5 => "v5", "tell MQTT 5 clients to use the other server (0x9C), relay the others";
+    }
+}
+
+/// When a node takes a share of the partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// When it has joined.
+    AtOnce,
+    /// When the admin API asks it to.
+    WhenAsked,
+}
+
+words! {
+    Share {
+        Share::AtOnce => "at-once", "when it has joined";
+        Share::WhenAsked => "when-asked", "after each start only when `PUT /api/v1/cluster/share` asks it to; until then it brings clients to other nodes";
     }
 }
 
@@ -122,5 +156,8 @@ section! {
         /// How long a node that is stopped may take to hand over its partitions. Partitions not handed over by then are
         /// lost, or wait in its data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
+        /// When this node takes a share of the partitions. The manager of a fleet asks an orchestrator to take one when it
+        /// serves all brokers.
+        share: Share = Share::AtOnce, in Kind::OneOf(<Share as Words>::WORDS);
     }
 }

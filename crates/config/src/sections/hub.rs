@@ -234,8 +234,8 @@ section! {
         subject: String = ">".to_owned(), in Kind::Text { max_len: 256 };
         /// The stream (`jetstream`), which has to be there.
         stream: Option<String> = None, in Kind::Text { max_len: 256 };
-        /// The topic (`kafka`), which has to be there. The topic of a message is what the header `mqtt_topic` of its record
-        /// says, or this one with slashes for points.
+        /// The topic (`kafka`), which has to be there. The header `mqtt_topic` of a record names the topic of its message;
+        /// without it that is this one with slashes for points.
         topic: String = String::new(), in Kind::Text { max_len: 249 };
         /// How the user and the password of `url` are shown to the brokers (`kafka`).
         sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_engine::RoutingPolicy;
 
 use crate::key::{Key, Section, SectionKeys, section};
-use crate::list::{Networks, Texts};
+use crate::list::Texts;
 use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
 use tidegate_units::size::{Bytes, MIB, TIB};
 
@@ -51,22 +51,6 @@ words! {
     BrokerIdentity {
         BrokerIdentity::Own => "own", "the orchestrator's, from the broker's address: the orchestrator decides what clients may do";
         BrokerIdentity::Client => "client", "user name and password of each client: the brokers decide, and clients of different users share nothing here";
-    }
-}
-
-/// How clients get to their home when that is another orchestrator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Redirect {
-    /// Their bytes are relayed.
-    Off,
-    /// MQTT 5 clients are told to go there; the others are relayed.
-    V5,
-}
-
-words! {
-    Redirect {
-        Redirect::Off => "off", "relay the bytes of every client";
-        Redirect::V5 => "v5", "tell MQTT 5 clients to use the other server (0x9C), relay the others";
     }
 }
 
@@ -121,21 +105,6 @@ section! {
         max_owed_messages: u32 = 100_000, in Kind::Integer(Range::of(1, 100_000_000));
         /// The same in bytes.
         max_owed_bytes: Bytes = Bytes(256 * MIB), in Kind::Size(Range::of(MIB, TIB));
-        /// Other orchestrators in front of the same brokers, without a manager: `NAME=MQTT/RELAY/ADMIN`, each
-        /// `HOST:PORT` or empty. All of them, with the same names, come to the same table of homes; see
-        /// [orchestrators](orchestrators.md).
-        peers: Texts = Texts::default(), in Kind::Texts;
-        /// Where other orchestrators relay clients to that are at home here, `HOST:PORT`. A listener with the settings
-        /// of the first one, without TLS.
-        relay: Option<String> = None, in Kind::Text { max_len: 256 }, flag "--relay";
-        /// Where those orchestrators are: their word is taken for where a client is.
-        relay_networks: Networks = Networks::local(), in Kind::Networks;
-        /// How clients get to their home when that is another orchestrator.
-        redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
-        /// The least time that partitions wait in a move for what brokers have routed to their old home. They wait
-        /// until brokers confirm that all has come; this is for brokers that answer a probe before they have handed
-        /// everything out.
-        move_settle: Duration = Duration::from_millis(50), in Kind::Duration(Range::of(0, 60 * SECOND));
         /// Time that brokers keep the orchestrator's session while it is away.
         session_expiry: Duration = Duration::from_secs(3600), in Kind::Seconds(Range::of(SECOND, 30 * DAY));
     }

@@ -11,7 +11,6 @@ mod body;
 mod cluster;
 mod cluster_wide;
 mod fleet;
-mod homes;
 mod hub;
 mod reasons;
 
@@ -36,7 +35,6 @@ pub(crate) use access::{guard_api, guard_metrics};
 pub(crate) use answers::json;
 pub(crate) use cluster_wide::reload_everywhere;
 pub use cluster_wide::{Members, answer_member};
-pub use homes::Homes;
 pub use reasons::reason_entry;
 
 /// Longest body of a request, bytes.
@@ -147,14 +145,17 @@ pub trait Control: crate::status::StatusSource {
     /// The position of a tenant in the order of tenants, in which clients are listed.
     fn tenant_rank(&self, name: &str) -> usize;
 
-    /// The homes of clients, where this is an orchestrator. Never waits.
-    fn homes(&self) -> Option<Arc<dyn Homes>> {
-        None
-    }
-
     /// Its state in its cluster, as JSON, where it is a node of one.
     fn cluster(&self) -> Option<serde_json::Value> {
         None
+    }
+
+    /// Has this node take a share of the partitions, or hand over all that it has.
+    ///
+    /// # Errors
+    /// When it is no node of a cluster.
+    fn want_share(&self, _wanted: bool) -> Result<(), ControlError> {
+        Err(ControlError::Refused(NO_CLUSTER.to_owned()))
     }
 
     /// How its pipelines do, as an object from name to numbers.
@@ -221,6 +222,9 @@ pub trait Control: crate::status::StatusSource {
     fn drain_status(&self) -> Result<DrainStatus, ControlError>;
 }
 
+/// The answer of a process that is no node of a cluster.
+pub const NO_CLUSTER: &str = "this is no node of a cluster: give it --node and --bus";
+
 /// The paths of the API.
 pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
     let bans = get(cluster_wide::bans::<S>).post(cluster_wide::ban::<S>).delete(cluster_wide::unban::<S>);
@@ -238,7 +242,6 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .route(KickRequest::ROUTE, post(cluster_wide::kick::<S>))
         .route(BanRequest::ROUTE, bans)
         .merge(fleet)
-        .merge(homes::router::<S>())
         .merge(cluster::router::<S>())
         .merge(hub::router::<S>())
         .layer(DefaultBodyLimit::max(MAX_BODY))

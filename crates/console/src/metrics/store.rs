@@ -147,7 +147,6 @@ mod tests {
             pipelines: Vec::new(),
             http: None,
             coap: None,
-            homes: None,
             cluster: None,
             core: None,
             store,

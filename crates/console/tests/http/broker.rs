@@ -80,7 +80,6 @@ pub(crate) fn status() -> Status {
         shell,
         logins,
         admission,
-        homes: Some(tidegate_console::HomesNumbers::default()),
         cluster: None,
         core: None,
         store,

@@ -20,6 +20,7 @@ use crate::connection::reserving::Reserving;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::now::Millis;
+use crate::session::refused::Digest;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::PacketLeft;
 use crate::telling::reason::Reason;
@@ -245,7 +246,8 @@ pub(crate) type Outcome = Result<ReasonCode, Reason>;
 #[derive(Debug)]
 pub(crate) enum Answer {
     PubAck(Outcome),
-    PubRec(Outcome),
+    /// The digest is that of a message that may be refused after it was routed.
+    PubRec(Outcome, Option<Digest>),
     /// The codes, and the subscriptions whose retained messages are fetched then.
     SubAck(Box<SubAckAnswer>),
     UnsubAck(Box<UnsubAckAnswer>),
@@ -299,7 +301,7 @@ impl AckQueue {
     /// Whether the answer of this sequence is a PUBREC.
     pub(crate) fn is_pub_rec(&self, sequence: u32) -> bool {
         let ack = self.pending.get(sequence.wrapping_sub(self.base) as usize);
-        ack.is_some_and(|ack| matches!(ack.answer, Answer::PubRec(_)))
+        ack.is_some_and(|ack| matches!(ack.answer, Answer::PubRec(..)))
     }
 
     /// QoS 1 publishes received and not yet acknowledged.
@@ -329,7 +331,7 @@ impl AckQueue {
         let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) else { return };
         ack.waits = ack.waits.saturating_sub(1);
         ack.promises |= promises;
-        if let Answer::PubAck(answer) | Answer::PubRec(answer) = &mut ack.answer
+        if let Answer::PubAck(answer) | Answer::PubRec(answer, _) = &mut ack.answer
             && let Some(reason) = refused
             && (reason.is_temporary() || !answer.is_err_and(Reason::is_temporary))
         {
@@ -377,7 +379,7 @@ impl AckQueue {
 
     /// Whether a PUBREC for this packet id is still pending: a repeated PUBLISH needs no second one.
     pub(crate) fn has_pub_rec(&self, id: PacketId) -> bool {
-        self.pending.iter().any(|ack| ack.packet_id == id && matches!(ack.answer, Answer::PubRec(_)))
+        self.pending.iter().any(|ack| ack.packet_id == id && matches!(ack.answer, Answer::PubRec(..)))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::records::stored::ReadEntry;
 use crate::records::stored::SentRecord;
 use crate::records::stored::read_message;
 use crate::records::stored::read_subscription;
+use crate::session::refused::RefusedMessage;
 
 /// What the pairs of a key space are, for people, in the plural; `None` when the key is not the engine's or not of this
 /// version.
@@ -27,6 +28,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Entry(..) => "messages owed",
         Key::Sent(..) => "states of messages sent",
         Key::Seen(..) => "ids of messages that brokers brought",
+        Key::Refused(..) => "QoS 2 messages refused",
         Key::Will(_) => "wills of clients whose session ends with their connection",
         Key::Body(_) => "messages that several sessions share",
         Key::Crossing(_) => "messages between shards",
@@ -59,6 +61,10 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             Some(format!("session {}: message {origin:016x}/{number} was brought (place {place})", session.0))
         }
         Key::Received(session, id) => Some(format!("session {}: QoS 2 packet id {id} taken", session.0)),
+        Key::Refused(session, id) => {
+            let reason = RefusedMessage::read(value).ok()?.reason.label();
+            Some(format!("session {}: QoS 2 packet id {id} refused ({reason})", session.0))
+        }
         Key::Entry(session, number) => {
             let entry = ReadEntry::read(value, clock, crate::TenantId::DEFAULT, &[]).ok()?;
             let what = match &entry.content {

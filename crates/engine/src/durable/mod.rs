@@ -25,5 +25,6 @@ pub use describe::{describe, name_of_kind};
 pub(crate) use recovery::Recovery;
 pub(crate) use restore::RESTORING_INDEX;
 pub use restore::{RestoreError, Restored};
+pub use restoring::SHARES_WHILE_READ;
 pub use route::{RestoreRoute, Takers};
 pub use sweep::Sweep;

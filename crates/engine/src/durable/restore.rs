@@ -7,7 +7,7 @@ use crate::ids::SessionKey;
 use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
 use crate::wire::WireError;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
 /// Why what a store holds was not taken in.
@@ -79,6 +79,8 @@ pub(crate) struct Restoration {
     pub(crate) current: Option<(StoredSession, Restoring)>,
     /// Sessions that are owed messages that come behind all sessions.
     pub(crate) pending: Vec<(StoredSession, Restoring)>,
+    /// Sessions whose queue has to be read again, by their numbers.
+    pub(crate) again: BTreeMap<u64, (StoredSession, Restoring)>,
     pub(crate) bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
     /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
     pub(crate) broken_off: Vec<SessionKey>,

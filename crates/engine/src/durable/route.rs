@@ -59,7 +59,8 @@ impl RestoreRoute {
             | Key::Received(session, _)
             | Key::Entry(session, _)
             | Key::Sent(session, _)
-            | Key::Seen(session, _) => {
+            | Key::Seen(session, _)
+            | Key::Refused(session, _) => {
                 let home = self.homes.get(&session.0.get()).copied();
                 Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
             }

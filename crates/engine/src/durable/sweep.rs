@@ -31,7 +31,8 @@ impl Sweep {
                 Key::Subscription(session, _)
                 | Key::Received(session, _)
                 | Key::Sent(session, _)
-                | Key::Seen(session, _),
+                | Key::Seen(session, _)
+                | Key::Refused(session, _),
             ) => self.session == Some(session),
             Ok(Key::Entry(session, _)) => {
                 let lives = self.session == Some(session);

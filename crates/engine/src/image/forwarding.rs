@@ -82,6 +82,8 @@ pub(crate) struct Departed {
     pub(crate) is_over: bool,
     /// Acknowledgements that wait until the new home has the messages, in the order of the messages.
     pub(crate) unanswered: VecDeque<Ticket>,
+    /// The messages that the sessions had when they left.
+    pub(crate) had: Vec<u8>,
 }
 
 /// Partitions that have come.
@@ -94,6 +96,8 @@ pub(crate) struct Come {
     pub(crate) kept_back: Option<KeptBack>,
     /// Messages passed on that the own brokers have not delivered, and the partitions that have them.
     pub(crate) ahead: BTreeMap<Id, Partitions>,
+    /// Messages passed on that had come here before the partitions, and the partitions that have them.
+    pub(crate) passed: BTreeMap<Id, Partitions>,
 }
 
 /// Messages of the own brokers that wait for the last piece.
@@ -196,7 +200,8 @@ impl super::Handover {
     /// A message comes, which this ticket acknowledges; by a connection of the dead old home of this transfer, or of
     /// none.
     #[inline]
-    pub(crate) fn begin_message(&mut self, former: Option<u64>, ticket: Option<Ticket>) {
+    pub(crate) fn begin_message(&mut self, now: Now, former: Option<u64>, ticket: Option<Ticket>) {
+        self.have.forget_old(now);
         self.forwarding.at_hand = AtHand { former, ticket, waits: 0 };
     }
 
@@ -222,7 +227,7 @@ impl super::Handover {
         message: &MessageRef,
     ) -> Partitions {
         let Some(come) = self.forwarding.come.get_mut(&transfer) else { return Partitions::NONE };
-        come.wants(journal, come.partitions, (Some(id), message), true, true)
+        come.wants(journal, come.partitions.without(self.have.of(Some(id))), (Some(id), message), true, true)
     }
 
     /// The partitions of a transfer.
@@ -240,20 +245,22 @@ impl super::Handover {
 impl Come {
     /// Partitions of which nothing was passed on.
     pub(crate) fn new(partitions: Partitions, before: SeenIds, kept_back: Option<KeptBack>) -> Self {
-        Self { partitions, before, kept_back, ahead: BTreeMap::new() }
+        Self { partitions, before, kept_back, ahead: BTreeMap::new(), passed: BTreeMap::new() }
     }
 
-    /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `concerns`
+    /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `have` are
+    /// partitions that have it from their last home. `concerns`
     /// says whether it is for one of them.
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,
         journal: &mut Journal,
-        id: Option<&MessageId>,
+        (id, have): (Option<&MessageId>, Partitions),
         message: &MessageRef,
         concerns: bool,
     ) -> Partitions {
         let ahead = id.and_then(|id| self.ahead.remove(&number_of(id))).unwrap_or_default();
+        let ahead = ahead.with(have.among(self.partitions));
         let others = self.partitions.without(ahead);
         let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns && !others.is_empty()) else { return ahead };
         kept_back.put(now, journal, others, id, message);
@@ -281,8 +288,18 @@ impl Come {
         if let Some(missing) = missing {
             return missing;
         }
+        if is_here && !self.before.contains(id) {
+            return Partitions::NONE;
+        }
+        if is_here && place_is_whole && self.passed.len() < AHEAD_MAX {
+            // The old home passes it on once more if its broker has sent it once more.
+            let have = self.passed.entry(number_of(id)).or_default();
+            let missing = wanted.without(*have);
+            *have = have.with(wanted);
+            return missing;
+        }
         if is_here {
-            return if self.before.contains(id) { wanted } else { Partitions::NONE };
+            return wanted;
         }
         if place_is_whole && self.ahead.len() < AHEAD_MAX {
             // A broker delivers it again on the next connection of a dead home.

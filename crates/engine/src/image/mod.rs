@@ -9,6 +9,7 @@ use crate::cluster::transfer::error::ImageError;
 
 mod export;
 pub(crate) mod forwarding;
+pub(crate) mod have;
 mod import;
 pub(crate) mod moving;
 pub(crate) mod noted;

@@ -4,6 +4,7 @@
 
 use super::begin;
 use super::forwarding::Forwarding;
+use super::have::Have;
 use super::noted::{AHEAD_MAX, put_noted};
 use crate::ids::{Partitions, Place};
 use crate::message::MessageRef;
@@ -25,6 +26,8 @@ pub(crate) struct Handover {
     pub(crate) arrived: Option<Box<SeenIds>>,
     /// Messages that these partitions have received before their broker delivered them.
     pub(crate) ahead: Ahead,
+    /// Messages that they have from their last homes.
+    pub(crate) have: Have,
     /// Partitions that have moved between members of a cluster while brokers still deliver their messages to the old home.
     pub(crate) forwarding: Forwarding,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
@@ -35,7 +38,9 @@ impl Handover {
     /// Whether a message may be for a partition that moves, or was delivered to one that has moved.
     #[inline]
     pub(crate) fn concerns(&self, id: Option<&MessageId>) -> bool {
-        self.rest.is_some() || !self.forwarding.is_empty() || id.is_some_and(|id| self.ahead.has(id))
+        self.rest.is_some()
+            || !self.forwarding.is_empty()
+            || id.is_some_and(|id| self.ahead.has(id) || self.have.has(id))
     }
 }
 
@@ -59,6 +64,11 @@ impl Ahead {
     #[inline]
     fn has(&self, id: &MessageId) -> bool {
         !self.0.is_empty() && self.0.contains_key(&(id.origin, id.number))
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&(u64, u64), &Partitions)> {
+        self.0.iter()
     }
 
     /// Partitions have got these messages.

@@ -29,6 +29,7 @@ const RECEIVED: u8 = 2;
 const ENTRY: u8 = 3;
 const SENT: u8 = 4;
 const SEEN: u8 = 5;
+const REFUSED: u8 = 6;
 
 /// The number of a stored session, never used twice within one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +52,8 @@ pub(crate) enum Key<'a> {
     Sent(StoredSession, u64),
     /// The id of a message that came to an uplink, by its place in a ring of the last ones.
     Seen(StoredSession, u16),
+    /// A packet id under which a QoS 2 message was refused after it was routed.
+    Refused(StoredSession, PacketId),
     /// The will of a client whose session ends with its connection, by a number of those of sessions.
     Will(StoredSession),
     /// A message that several entries refer to.
@@ -98,6 +101,10 @@ impl Key<'_> {
             Self::Seen(session, place) => {
                 put_session(out, *session, SEEN);
                 out.extend_from_slice(&place.to_be_bytes());
+            }
+            Self::Refused(session, id) => {
+                put_session(out, *session, REFUSED);
+                out.extend_from_slice(&id.get().to_be_bytes());
             }
             Self::Will(session) => put_number(out, WILL, session.0.get()),
             Self::Body(number) => put_number(out, BODY, *number),
@@ -199,17 +206,20 @@ fn read_session_number(reader: &mut WireReader<'_>) -> Result<StoredSession, Wir
     number.map(StoredSession).ok_or(WireError { reading: "a session's number" })
 }
 
+fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
+    let id = u16::from_be_bytes(reader.array("a packet id")?);
+    PacketId::new(id).ok_or(WireError { reading: "a packet id" })
+}
+
 fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
     let session = read_session_number(reader)?;
     let read = match reader.u8("a part of a session")? {
         HEAD => Key::Session(session),
         SUBSCRIPTION => return Ok(Key::Subscription(session, rest_text(reader, "a topic filter")?)),
-        RECEIVED => {
-            let id = u16::from_be_bytes(reader.array("a packet id")?);
-            Key::Received(session, PacketId::new(id).ok_or(WireError { reading: "a packet id" })?)
-        }
+        RECEIVED => Key::Received(session, read_packet_id(reader)?),
         ENTRY => Key::Entry(session, read_number(reader)?),
         SENT => Key::Sent(session, read_number(reader)?),
+        REFUSED => Key::Refused(session, read_packet_id(reader)?),
         SEEN => Key::Seen(session, u16::from_be_bytes(reader.array("a place among ids")?)),
         _ => return Err(WireError { reading: "a part of a session" }),
     };
@@ -232,6 +242,7 @@ mod tests {
             Key::Entry(session, u64::MAX),
             Key::Sent(session, 1),
             Key::Seen(session, 513),
+            Key::Refused(session, id),
             Key::Will(session),
             Key::Body(7),
             Key::Crossing(8),

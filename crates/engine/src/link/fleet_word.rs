@@ -1,5 +1,6 @@
 //! What the shard of the uplinks tells the others of the brokers of its fleet.
 
+use crate::orchestrator::uplink::packet_limits::LenLimit;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Fleet`](super::record::Record::Fleet).
@@ -12,8 +13,8 @@ pub(crate) enum FleetWord<'a> {
     Room { gate: u8 },
     /// Brokers deny messages of a topic.
     Denied { topic: &'a str },
-    /// The longest packet that any broker takes, bytes.
-    Limit { largest: u32 },
+    /// Beyond which length no broker takes a message.
+    Limit(LenLimit),
 }
 
 impl<'a> FleetWord<'a> {
@@ -28,9 +29,11 @@ impl<'a> FleetWord<'a> {
                 out.put_u8(1);
                 out.put_bytes(topic.as_bytes());
             }
-            Self::Limit { largest } => {
+            Self::Limit(LenLimit { packet, payload }) => {
                 out.put_u8(2);
-                out.put_u32(largest);
+                out.put_u32(packet);
+                out.put_u8(u8::from(payload.is_some()));
+                out.put_u32(payload.unwrap_or_default());
             }
         }
     }
@@ -39,7 +42,12 @@ impl<'a> FleetWord<'a> {
         Ok(match reader.u8("a word about the fleet")? {
             0 => Self::Room { gate: reader.u8("whether the fleet takes messages")? },
             1 => Self::Denied { topic: reader.text("a topic")? },
-            2 => Self::Limit { largest: reader.u32("a length")? },
+            2 => {
+                let packet = reader.u32("a length")?;
+                let has_payload = reader.u8("whether payloads have a limit")? != 0;
+                let payload = reader.u32("the length of a payload")?;
+                Self::Limit(LenLimit { packet, payload: has_payload.then_some(payload) })
+            }
             _ => return Err(WireError { reading: "a word about the fleet of a known kind" }),
         })
     }

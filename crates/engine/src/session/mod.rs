@@ -9,6 +9,7 @@ pub(crate) mod overflow;
 pub(crate) mod packet_ids;
 pub(crate) mod promise;
 pub(crate) mod queue;
+pub(crate) mod refused;
 pub(crate) mod reservations;
 pub(crate) mod table;
 pub(crate) mod tail;
@@ -29,11 +30,12 @@ pub(crate) use crate::session::filters::FilterList;
 use crate::session::packet_ids::{Inflight, ReceivedIds};
 use crate::session::promise::Promise;
 use crate::session::queue::SessionQueue;
+use crate::session::refused::RefusedMessage;
 use crate::session::tail::Tail;
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -267,6 +269,8 @@ pub(crate) struct Rare {
     pub fetches_expected: u32,
     /// QoS 2 messages of the client that have crossed to other nodes, by their packet ids.
     pub exchanges: Vec<(PacketId, Exchange)>,
+    /// QoS 2 messages of the client that were refused after they were routed, by their packet ids, oldest first.
+    pub refused: VecDeque<(PacketId, RefusedMessage)>,
     /// Topics that arrived live while a fetch was under way or expected: the fetched value is older.
     pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
 }
@@ -285,6 +289,7 @@ impl Rare {
             && self.fetches.is_empty()
             && self.fetches_expected == 0
             && self.exchanges.is_empty()
+            && self.refused.is_empty()
     }
 }
 

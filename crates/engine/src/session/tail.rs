@@ -39,6 +39,22 @@ pub(crate) struct Tail {
     pub counted: u64,
 }
 
+impl Tail {
+    /// A stored message comes to the end.
+    pub(crate) fn add(&mut self, number: u64, expires_at: Millis, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+        self.runs.add(number, expires_at, bytes);
+    }
+
+    /// The messages of another part come to the end.
+    pub(crate) fn append(&mut self, end: Self) {
+        self.messages += end.messages;
+        self.bytes += end.bytes;
+        self.runs.append(end.runs);
+    }
+}
+
 impl Flow {
     /// Messages that wait, and their bytes, in memory or not.
     #[inline]

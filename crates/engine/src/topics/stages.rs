@@ -53,6 +53,7 @@ impl From<Reason> for Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
+    Refused,
     Exchange,
     Repetition,
     Rights,
@@ -67,7 +68,7 @@ pub(crate) enum Stage {
 
 /// The order of the stages. The first answer that is not [`Step::Continue`] counts.
 ///
-/// - `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever has changed
+/// - `Refused`, `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever has changed
 ///   since.
 /// - `Rights` is before all stages that tell how full something is: a publisher without rights learns nothing else, and
 ///   waits for nothing.
@@ -76,7 +77,8 @@ pub(crate) enum Stage {
 /// - `Store` and `Fleet` are before `Observers`: what is not taken at all need not be observed.
 /// - `Wide` only delays, and so comes behind all that reject.
 /// - `Room` is last: it uses up the room that was reserved for this message, so nothing behind it may defer or reject.
-pub(crate) const ORDER: [Stage; 10] = [
+pub(crate) const ORDER: [Stage; 11] = [
+    Stage::Refused,
     Stage::Exchange,
     Stage::Repetition,
     Stage::Rights,

@@ -212,6 +212,64 @@ fn a_publisher_of_an_ended_observer_publishes_nothing_more() {
 }
 
 #[test]
+fn a_refused_message_is_recognised_when_its_answer_is_lost() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", ExactlyOnce);
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        let publisher = world.connect(v5("p").lasting());
+        let id = publisher.send_publish(message("t", "x").qos2()).expect("a packet id");
+        let (shard, _, told) = world.take_observed().remove(0);
+        confirm(world, shard, told.ticket, never(&told));
+        assert_eq!(subscriber.payloads(), ["x"]);
+        publisher.lose();
+        for _ in 0..2 {
+            let publisher = world.connect(v5("p").lasting());
+            publisher.send_publish(message("t", "x").qos2().id(id.get()).dup());
+            let refused = publisher.expect_answer(PacketType::PubRec, id);
+            assert_eq!(refused, ReasonCode::ImplementationSpecificError);
+            publisher.lose();
+        }
+        assert!(world.take_observed().is_empty() && subscriber.payloads().is_empty(), "it is sent to nobody again");
+        // The client has got the answer and takes the identifier for another message.
+        let publisher = world.connect(v5("p").lasting());
+        publisher.send_publish(message("t", "y").qos2().id(id.get()).dup());
+        assert_eq!(confirm_all(world), ["y"]);
+        assert_eq!(publisher.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
+        assert_eq!(subscriber.payloads(), ["y"]);
+        publisher.answers();
+        // The same content in a new message.
+        for _ in 0..2 {
+            publisher.send_publish(message("t", "x").qos2().id(id.get()));
+            let (shard, _, told) = world.take_observed().remove(0);
+            confirm(world, shard, told.ticket, never(&told));
+            publisher.expect_answer(PacketType::PubRec, id);
+        }
+        assert_eq!(subscriber.payloads(), ["x", "x"]);
+    });
+}
+
+#[test]
+fn a_refused_message_is_recognised_after_a_restart() {
+    let world = World::with(1, |settings| settings.durability = Durability::Commit);
+    let subscriber = world.connect(v5("s").lasting());
+    subscriber.subscribe("t", ExactlyOnce);
+    observe(&world, &observer("t", 10, ObserverPolicy::Refuse));
+    let publisher = world.connect(v5("p").lasting());
+    let id = publisher.send_publish(message("t", "x").qos2()).expect("a packet id");
+    let (shard, _, told) = world.take_observed().remove(0);
+    confirm(&world, shard, told.ticket, never(&told));
+    assert_eq!(subscriber.payloads(), ["x"]);
+    world.crash(Crash::now(1));
+    let subscriber = world.connect(v5("s").lasting());
+    observe(&world, &observer("t", 10, ObserverPolicy::Refuse));
+    let publisher = world.connect(v5("p").lasting());
+    publisher.send_publish(message("t", "x").qos2().id(id.get()).dup());
+    assert_eq!(publisher.expect_answer(PacketType::PubRec, id), ReasonCode::ImplementationSpecificError);
+    assert!(world.take_observed().is_empty() && subscriber.payloads().is_empty(), "others have it");
+}
+
+#[test]
 fn a_full_window_refuses_before_anybody_gets_the_message() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));

@@ -296,6 +296,31 @@ fn a_publisher_learns_that_another_shard_could_not_retain() {
 }
 
 #[test]
+fn a_message_that_is_not_retained_comes_once() {
+    for (version, code) in [(v5("p"), ReasonCode::QuotaExceeded), (v311("p"), ReasonCode::Success)] {
+        let world = World::with(2, |settings| settings.retained.max_messages = 1);
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("#", ExactlyOnce);
+        let filling = world.connect(v5("filling"));
+        for shard in 0..2 {
+            filling.publish(message(&world.name_on(shard, "first"), "x").qos1().retain());
+            subscriber.payloads();
+            let topic = world.name_on(shard, "second");
+            let publisher = world.connect(version.clone().lasting());
+            let id = publisher.send_publish(message(&topic, "x").qos2().retain()).expect("a packet id");
+            assert_eq!(subscriber.payloads(), ["x"]);
+            publisher.lose();
+            let publisher = world.connect(version.clone().lasting());
+            publisher.send_publish(message(&topic, "x").qos2().retain().id(id.get()).dup());
+            assert_eq!(publisher.expect_answer(PacketType::PubRec, id), code);
+            assert!(subscriber.payloads().is_empty(), "others have it");
+            publisher.answers();
+            publisher.disconnect();
+        }
+    }
+}
+
+#[test]
 fn a_client_that_leaves_in_the_middle_of_a_fetch_leaves_nothing_behind() {
     everywhere_with(
         |settings| settings.retained.step = 1,

@@ -9,6 +9,7 @@ mod hazards;
 mod lies;
 mod life;
 mod loss;
+mod members;
 mod order;
 mod packet_limits;
 mod retained;

@@ -179,7 +179,7 @@ fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
         Level::Broker => None,
         Level::Orchestrator => Some(keys.need("admin", "\"http://127.0.0.1:18083\"", Keys::text)?),
     };
-    let relay = if level == Level::Orchestrator { keys.text("relay") } else { None };
+    refuse_relay(keys);
     let (name, address) = (name?, address?);
     let parsed = match name.parse() {
         Ok(name) => name,
@@ -197,7 +197,16 @@ fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
         keys.refuse("address", "must be mqtt://HOST:PORT", hint);
         return None;
     };
-    Some(Attached { name: parsed, level, mqtt: (host, port), secure, admin, relay })
+    Some(Attached { name: parsed, level, mqtt: (host, port), secure, admin })
+}
+
+/// Orchestrators of a fleet once had addresses for relayed clients in the fleet file.
+pub(crate) fn refuse_relay(keys: &mut Keys<'_>) {
+    if keys.text("relay").is_some() {
+        let problem = "is no longer used: orchestrators tell each other their addresses over the bus of the fleet";
+        let hint = "remove it, and start the orchestrator with `--node {name}` on that bus: docs/orchestrators.md";
+        keys.refuse("relay", problem, hint);
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod metrics;
 mod policy;
 
 pub use dns::{Dns, DnsEndpoint, DnsPolicy, DnsUpdate};
+pub(crate) use levels::refuse_relay;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,6 +28,11 @@ use crate::provider::{Provider, ProviderError};
 /// The most resources that an agreement may allow.
 const MOST: u64 = 10_000;
 const SECOND: Duration = Duration::from_secs(1);
+/// The scheme of a bus in a directory.
+const EMBEDDED: &str = "embedded://";
+/// The bus in the state directory of the fleet, as processes name it that run in `resources/NAME` below it: the path of a
+/// socket has at most 107 bytes.
+const OWN_BUS: &str = "embedded://../../bus";
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A fleet file that was read and found right.
@@ -54,6 +60,8 @@ pub struct FleetFile {
     sla: Sla,
     places: BTreeMap<Level, Place>,
     routing: String,
+    /// The bus that orchestrators share, when the file names one.
+    bus: Option<String>,
     templates: BTreeMap<String, Template>,
 }
 
@@ -93,6 +101,7 @@ impl FleetFile {
         file.dns = file.dns.map(|dns| dns.below(parent));
         file.metrics = file.metrics.map(|metrics| metrics::below(metrics, parent));
         file.admin_token = file.admin_token.map(|token| parent.join(token));
+        file.bus = file.bus.map(|bus| bus_below(bus, parent));
         #[cfg(feature = "kubernetes")]
         {
             file.kubernetes = file.kubernetes.map(|kubernetes| kubernetes.below(parent));
@@ -140,6 +149,7 @@ impl FleetFile {
             directory: directory.join("resources"),
             places: self.places.clone(),
             routing: self.routing.clone(),
+            bus: self.bus.clone().unwrap_or_else(|| OWN_BUS.to_owned()),
             templates: self.templates.clone(),
             executable,
             claims: process::claims_of_this_machine(),
@@ -234,6 +244,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
         sla,
         places,
         routing,
+        bus: fleet.bus,
         templates,
     };
     #[cfg(feature = "kubernetes")]
@@ -244,6 +255,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
 struct Fleet {
     settings: Settings,
     directory: Option<PathBuf>,
+    bus: Option<String>,
     api_port: u16,
 }
 
@@ -278,7 +290,26 @@ fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
         evict_after: keys.duration("evict_after", Duration::ZERO..=DAY).unwrap_or(SECOND * 10),
     };
     let api_port = keys.number("api_port", 0..=65_535).and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
-    Some(Fleet { settings, directory: keys.text("directory").map(PathBuf::from), api_port })
+    let (directory, bus) = (keys.text("directory").map(PathBuf::from), bus(keys));
+    Some(Fleet { settings, directory, bus, api_port })
+}
+
+/// The bus that orchestrators share; their own configuration checks all of the address.
+fn bus(keys: &mut Keys<'_>) -> Option<String> {
+    let bus = keys.text("bus")?;
+    let is_shared = |scheme: &&str| bus.strip_prefix(*scheme).is_some_and(|rest| !rest.is_empty());
+    if ![EMBEDDED, "nats://", "kafka://"].iter().any(is_shared) {
+        let hint = "write embedded://DIRECTORY, nats://HOST:PORT or kafka://HOST:PORT, or leave it out for one in the state directory";
+        keys.refuse("bus", "is no bus that processes share", hint);
+    }
+    Some(bus)
+}
+
+/// The directory of an embedded bus is relative to the fleet file, and processes run elsewhere.
+fn bus_below(bus: String, parent: &Path) -> String {
+    let Some(directory) = bus.strip_prefix(EMBEDDED) else { return bus };
+    let path = parent.join(directory);
+    format!("{EMBEDDED}{}", std::path::absolute(&path).unwrap_or(path).display())
 }
 
 /// The section [sla] (BRK-43, BRK-44).

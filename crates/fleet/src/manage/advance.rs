@@ -7,6 +7,7 @@ use super::book::{Phase, Record};
 use super::command::{Command, Entry};
 use super::explain;
 use super::machine::Manager;
+use super::members::handed_over;
 use super::moment::Moment;
 use super::settings::OnDrainLimit;
 use super::sight::{BrokerState, BrokerView, Sight};
@@ -150,32 +151,18 @@ impl Manager {
     }
 
     fn configured(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
-        // The first of a fleet are its homes before they serve. One of them that dies is healed like any that serves,
-        // not released.
+        // The first of a fleet have partitions before they serve. One of them that dies is healed like any that serves, not
+        // released.
         let heals = action.kind == Kind::Start;
         if let Some(why) = ended(&action.targets, sight).filter(|_| !heals) {
             return Progress::Fail(why);
         }
-        let brokers = self.book.names(Level::Broker, &[Phase::Serving]);
-        if brokers.is_empty() {
-            return Progress::Wait("no broker serves yet".to_owned());
-        }
-        for at in &action.targets {
-            if ended(std::slice::from_ref(at), sight).is_some() {
-                continue;
-            }
-            let Some(view) = sight.orchestrators.get(at) else {
-                return within(self.settings.join_limit, waited, Progress::Wait(format!("{at} does not answer")));
-            };
-            for broker in brokers.iter().filter(|broker| !self.is_dead(broker, sight)) {
-                let known = view.brokers.get(broker);
-                if known.is_none_or(|known| known.state != BrokerState::Serving) {
-                    let wait = Progress::Wait(said(at, broker, known));
-                    return within(self.settings.join_limit, waited, wait);
-                }
-            }
-            if let Some(why) = self.waits_for_homes(at, sight) {
-                return within(self.settings.join_limit, waited, Progress::Wait(why));
+        let living = action.targets.iter().filter(|at| ended(std::slice::from_ref(at), sight).is_none());
+        for at in living {
+            if let Some(why) = self.missing_broker(at, sight).or_else(|| Self::missing_membership(at, sight)) {
+                let waits_for_brokers = self.book.count(Level::Broker, &[Phase::Serving]) == 0;
+                let wait = Progress::Wait(why);
+                return if waits_for_brokers { wait } else { within(self.settings.join_limit, waited, wait) };
             }
         }
         Progress::Done
@@ -211,7 +198,10 @@ impl Manager {
                 .values()
                 .filter_map(|view| view.brokers.get(name))
                 .all(|broker| !matches!(broker.state, BrokerState::Draining | BrokerState::Drained)),
-            Level::Orchestrator => sight.orchestrators.get(name).is_some_and(|view| !view.draining),
+            Level::Orchestrator => sight
+                .orchestrators
+                .get(name)
+                .is_some_and(|view| !view.draining && view.cluster.as_ref().is_none_or(|cluster| cluster.wants_share)),
         });
         if back { Progress::Done } else { Progress::Wait("waiting until it is back in service".to_owned()) }
     }
@@ -259,6 +249,7 @@ impl Manager {
             Step::Evict => self.evict(action, sight),
             Step::Return if action.level == Level::Orchestrator => {
                 for at in action.targets.clone() {
+                    self.command(Command::SetShare { at: at.clone(), wanted: true });
                     self.command(Command::EndEviction { at });
                 }
             }
@@ -402,7 +393,7 @@ fn left(action: &Action, sight: &Sight) -> Progress {
 }
 
 /// An orchestrator's state of a broker that it does not serve yet.
-fn said(at: &ResourceName, broker: &ResourceName, known: Option<&BrokerView>) -> String {
+pub(super) fn said(at: &ResourceName, broker: &ResourceName, known: Option<&BrokerView>) -> String {
     let Some(known) = known else { return format!("{at} does not know {broker} yet") };
     let why = known.last_error.as_deref().filter(|why| !why.is_empty());
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
@@ -443,22 +434,6 @@ fn booted(action: &Action, sight: &Sight) -> Progress {
         None => Progress::Done,
         Some(name) => Progress::Wait(format!("{name} does not answer yet")),
     }
-}
-
-fn handed_over(action: &Action, sight: &Sight) -> Progress {
-    for at in action.targets.iter().filter(|at| !is_over(action, at, sight)) {
-        let Some(view) = sight.orchestrators.get(at) else {
-            return Progress::Wait(format!("{at} does not answer"));
-        };
-        let own = view.partitions(at).unwrap_or_default();
-        if own > 0 {
-            return Progress::Wait(format!("{at} is home to {own} partitions"));
-        }
-        if view.homes.as_ref().is_some_and(|homes| homes.moving.is_some()) {
-            return Progress::Wait(format!("partitions of {at} are moving"));
-        }
-    }
-    Progress::Done
 }
 
 fn evicted(action: &Action, sight: &Sight) -> Progress {

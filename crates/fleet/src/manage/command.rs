@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::book::Record;
-use super::homes::HomesTable;
 use crate::provider::{Allocation, ResourceName};
 
 /// One address of the entry point.
@@ -73,27 +72,13 @@ pub enum Command {
         /// The orchestrator.
         at: ResourceName,
     },
-    /// Give an orchestrator a table of homes: `PUT /api/v1/homes`.
-    SetHomes {
+    /// Have an orchestrator take a share of the partitions of the clients, or hand over all that it has:
+    /// `PUT /api/v1/cluster/share`.
+    SetShare {
         /// The orchestrator.
         at: ResourceName,
-        /// The table.
-        table: HomesTable,
-        /// The epoch of the table that it must have before; 0 for none.
-        if_epoch: u64,
-        /// Places that are gone for good: a move with one of them ends at its source.
-        gone: Vec<ResourceName>,
-    },
-    /// Have an orchestrator give partitions to another one: `POST /api/v1/homes/move`.
-    MovePartitions {
-        /// The orchestrator.
-        at: ResourceName,
-        /// Who gets them.
-        to: ResourceName,
-        /// Which.
-        partitions: Vec<u16>,
-        /// The epoch of the table that it must have until then.
-        epoch: u64,
+        /// Whether it takes one.
+        wanted: bool,
     },
     /// Have the entry point answer with these.
     SetEndpoints(Vec<Endpoint>),
@@ -117,10 +102,8 @@ impl Command {
             }
             Self::Evict { at, .. } => format!("evict the clients of {at}"),
             Self::EndEviction { at } => format!("end the eviction at {at}"),
-            Self::SetHomes { at, table, .. } => format!("set the table of homes of epoch {} at {at}", table.epoch),
-            Self::MovePartitions { at, to, partitions, .. } => {
-                format!("move {} partitions from {at} to {to}", partitions.len())
-            }
+            Self::SetShare { at, wanted: true } => format!("have {at} take a share of the partitions"),
+            Self::SetShare { at, wanted: false } => format!("have {at} hand over its partitions"),
             Self::SetEndpoints(endpoints) => format!("set {} endpoints", endpoints.len()),
             Self::Tell(_) => "tell the history".to_owned(),
         }
@@ -135,12 +118,8 @@ impl Command {
                 Some(broker)
             }
             Self::Evict { at, .. } | Self::EndEviction { at } => Some(at),
-            // Homes and the entry point are settled from look to look, and fail no action but by its time.
-            Self::Keep(_)
-            | Self::SetHomes { .. }
-            | Self::MovePartitions { .. }
-            | Self::SetEndpoints(_)
-            | Self::Tell(_) => None,
+            // Shares and the entry point are settled from look to look, and fail no action but by its time.
+            Self::Keep(_) | Self::SetShare { .. } | Self::SetEndpoints(_) | Self::Tell(_) => None,
         }
     }
 }

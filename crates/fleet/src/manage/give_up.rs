@@ -1,16 +1,14 @@
 //! Gives up dead orchestrators after a limit.
 //!
-//! Clients rely on the stored state of a dead orchestrator, so its partitions wait for its restart, up to a limit. Then
-//! it is given up: any remaining process of it is ended first, and its stored state is set aside where it is not
-//! started, so that it can never serve a partition beside the new home. Once neither the book nor the provider has it,
-//! its partitions start empty at others, which report and count that.
+//! A dead orchestrator is started again on its stored state, up to a limit. Then it is given up: any remaining process of
+//! it is ended first, and its stored state is set aside for a person. Other members of its cluster have taken over its
+//! partitions meanwhile, with what it had acknowledged.
 
 use std::time::Duration;
 
 use super::action::{Action, Kind};
 use super::book::{Member, Phase, Record};
 use super::command::Command;
-use super::homes::HomesState;
 use super::machine::Manager;
 use super::moment::Moment;
 use super::sight::Sight;
@@ -22,7 +20,7 @@ use crate::provider::ResourceName;
 const LEAST_ATTEMPTS: u32 = 3;
 
 impl Manager {
-    /// Gives up those whose time is over, when others are there to take their partitions.
+    /// Gives up those whose time is over, when other members serve.
     pub(super) fn give_up(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
         if level != Level::Orchestrator || self.settings.stack(level).is_some() || !self.has_heirs(sight) {
             return None;
@@ -40,32 +38,16 @@ impl Manager {
         let attempts = self.book.members.get(first).map_or(0, |member| member.failed_restarts);
         let limit = self.settings.restart_limit.as_secs();
         let reason = format!(
-            "{first} could not be restarted within {limit} s, in {attempts} attempts: its stored state is set aside, and its partitions start empty at others"
+            "{first} could not be restarted within {limit} s, in {attempts} attempts: its stored state is set aside, and other orchestrators serve its partitions"
         );
         // One at a time: giving up one is independent of the others.
         Some(self.begin_action(Kind::GiveUp, level, vec![first.clone()], Vec::new(), &reason, now))
     }
 
-    /// Whether a table of homes exists, and a serving orchestrator that can take partitions over.
-    fn has_heirs(&self, sight: &Sight) -> bool {
-        let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
-        let heir = |name: &ResourceName| {
-            let homes = sight.orchestrators.get(name).and_then(|view| view.homes.as_ref());
-            let table = homes.and_then(|homes| homes.table.as_ref());
-            table.is_some_and(|table| table.places.contains_key(name)) && !self.is_dead(name, sight)
-        };
-        serving.iter().any(heir) && self.homes_state(sight) != HomesState::Unkept
-    }
-
-    /// How long the partitions of a dead orchestrator still wait for it; `None` for one that is alive.
+    /// How long a dead orchestrator is still tried to be started again; `None` for one that is alive.
     pub(super) fn restart_left(&self, member: &Member, now: Moment) -> Option<Duration> {
         let since = member.lost_since.filter(|_| member.wanted.level == Level::Orchestrator)?;
         Some(self.settings.restart_limit.saturating_sub(Duration::from_millis(now.since(since))))
-    }
-
-    /// Whether a place of homes is gone for good.
-    pub(super) fn is_gone(&self, name: &ResourceName, sight: &Sight) -> bool {
-        self.book.phase(name).is_none() && sight.is_absent(name)
     }
 
     /// The dead orchestrators that the next action restarts: all that were not tried yet, then one at a time, the least

@@ -134,7 +134,6 @@ impl Manager {
         for level in Level::ALL {
             self.observe_level(level, now, sight);
         }
-        self.share_homes(sight);
         // The commands of new actions are requested at once.
         self.look(now, sight);
         self.tell(Entry(explain::observation(self, now)));
@@ -171,7 +170,7 @@ impl Manager {
             self.advance_adoptions(level, now, sight);
         }
         self.reconcile(sight);
-        self.set_homes(sight);
+        self.ask_for_shares(sight);
         self.set_endpoints(sight);
     }
 

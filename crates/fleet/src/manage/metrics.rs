@@ -85,6 +85,12 @@ impl Manager {
         page.only("tidegate_fleet_clients", "gauge", "Clients of all orchestrators that answered.", clients);
         let help = "Messages that orchestrators which answered have accepted and brokers have not settled.";
         page.only("tidegate_fleet_owed_messages", "gauge", help, owed);
+        let cluster = sight.cluster();
+        let members = cluster.map_or(0, |cluster| cluster.partitions.len());
+        let help = "Orchestrators in the newest table of their cluster.";
+        page.only("tidegate_fleet_members", "gauge", help, members);
+        let moves = cluster.map_or(0, |cluster| cluster.moves);
+        page.only("tidegate_fleet_moves", "gauge", "Moves of partitions that are under way between orchestrators.", moves);
         let named = self.endpoints().count();
         page.only("tidegate_fleet_endpoints", "gauge", "Orchestrators that the entry point names.", named);
         let help = "Orchestrators that the entry point should name and cannot.";

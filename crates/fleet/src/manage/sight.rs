@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 pub use tidegate_admin::BrokerState;
 
-use super::homes::HomesView;
+use super::members::ClusterView;
 use crate::provider::{Condition, Observed, ResourceName};
 
 /// A broker as an orchestrator sees it.
@@ -46,18 +46,10 @@ pub struct OrchestratorView {
     pub dropped_fleet_full: Option<u64>,
     /// Whether it is leaving.
     pub draining: bool,
-    /// Its state of homes; `None` if it has none.
-    pub homes: Option<HomesView>,
+    /// The cluster as it sees it; `None` if it is in none.
+    pub cluster: Option<ClusterView>,
     /// Its brokers.
     pub brokers: BTreeMap<ResourceName, BrokerView>,
-}
-
-impl OrchestratorView {
-    /// The number of its partitions, if it has a table.
-    pub fn partitions(&self, own_name: &ResourceName) -> Option<usize> {
-        let table = self.homes.as_ref()?.table.as_ref()?;
-        Some(table.at(own_name).len())
-    }
 }
 
 /// Everything that was seen at one time.

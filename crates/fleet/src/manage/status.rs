@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use super::book::{Member, Phase};
 use super::explain;
 use super::machine::Manager;
+use super::members::ClusterView;
 use super::moment::Moment;
-use super::sight::Sight;
+use super::sight::{OrchestratorView, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
-use crate::provider::{Condition, Observed};
+use crate::provider::{Condition, Observed, ResourceName};
 
 impl Manager {
     /// `levels`, `actions` and `totals` as JSON. `action` is the one under way that is oldest, `actions` are all.
@@ -31,6 +32,7 @@ impl Manager {
             "levels": levels,
             "action": actions.first(),
             "actions": actions,
+            "cluster": sight.cluster().map(|cluster| cluster_status(cluster, sight)),
             "endpoints": self.published.iter().flatten().map(|endpoint| &endpoint.address).collect::<Vec<_>>(),
             "totals": {"actions": totals.actions, "healed": totals.healed, "failed": totals.failed, "given_up": totals.given_up},
         })
@@ -112,13 +114,24 @@ impl Manager {
             "pid": observed.and_then(|observed| observed.resource.pid),
             "owed": owed,
             "clients": view.map(|view| view.clients),
-            "partitions": view.and_then(|view| view.partitions(name)),
+            "partitions": sight.partitions(name),
             "lost_since_ms": member.lost_since.map(|since| since.0),
             "failed_restarts": member.failed_restarts,
             "restart_left_ms": self.restart_left(member, now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             "note": observed.map(note),
         })
     }
+}
+
+/// The cluster of the orchestrators, by its newest table.
+fn cluster_status(cluster: &ClusterView, sight: &Sight) -> Value {
+    let leads = |(_, view): &(&ResourceName, &OrchestratorView)| view.cluster.as_ref().is_some_and(|it| it.leads);
+    json!({
+        "epoch": cluster.epoch,
+        "leader": sight.orchestrators.iter().find(leads).map(|(name, _)| name),
+        "moves": cluster.moves,
+        "members": cluster.partitions,
+    })
 }
 
 /// The note about a resource for people, with the reason for a missing answer first.

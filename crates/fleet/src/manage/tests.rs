@@ -3,8 +3,8 @@
 mod beside;
 mod cases;
 mod commands;
-mod homes;
 mod kills;
+mod members;
 pub(super) mod memory;
 mod seen;
 mod stacked;

@@ -32,8 +32,6 @@ pub struct Attached {
     pub secure: bool,
     /// Where its admin API is, for orchestrators.
     pub admin: Option<String>,
-    /// Where other orchestrators relay clients to, `HOST:PORT`, where it takes them.
-    pub relay: Option<String>,
 }
 
 /// Attached resources, and beside them a provider of others.
@@ -113,7 +111,6 @@ impl Attached {
             template: ATTACHED.to_owned(),
             address: format!("{}://{}:{}", if self.secure { "mqtts" } else { "mqtt" }, self.mqtt.0, self.mqtt.1),
             admin: self.admin.clone(),
-            relay: self.relay.clone(),
             pid: None,
             note: "attached: its CPU and memory are not known".to_owned(),
         }
@@ -241,7 +238,6 @@ mod tests {
             level: Level::Broker,
             mqtt: ("127.0.0.1".to_owned(), port),
             admin: None,
-            relay: None,
         };
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let all = vec![attached("slow", port), attached("closed", closed)];

@@ -62,9 +62,6 @@ pub struct Resource {
     pub address: String,
     /// Where its admin API answers, `http://HOST:PORT`; an orchestrator has one.
     pub admin: Option<String>,
-    /// The address to which other orchestrators relay clients that are at home here, `HOST:PORT`; `None` for an
-    /// orchestrator without one.
-    pub relay: Option<String>,
     /// Its process, where it is one of this machine.
     pub pid: Option<u32>,
     /// A note for people, such as a limit that could not be set; empty without one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 /// The name of a resource: 1 to 63 of `a`–`z`, `0`–`9` and `-`, beginning with a letter. It is part of paths, host
-/// names and URLs. Tables of homes repeat each name many times, so that copies share their text.
+/// names and URLs. Copies share their text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceName(Arc<str>);

@@ -29,7 +29,6 @@ impl Both {
             template: "test".to_owned(),
             address: "mqtt://127.0.0.1:1".to_owned(),
             admin: Some(format!("http://{}", self.1.address)),
-            relay: None,
             pid: None,
             note: String::new(),
         };

@@ -92,6 +92,10 @@ fn answer(method: &str, path: &str, state: &mut State) -> Value {
     if path == "/api/v1/drain" {
         return json!({"draining": false, "clients": 1, "owed": state.owed});
     }
+    if path == "/api/v1/cluster" {
+        let nodes = json!([{"name": "orchestrator-1", "partitions": 64}]);
+        return json!({"name": "orchestrator-1", "member": true, "leaving": false, "epoch": 1, "nodes": nodes});
+    }
     let view = |(name, draining): (&String, &bool)| {
         let owed = if *draining { state.owed } else { 0 };
         let name_of = match (draining, owed) {

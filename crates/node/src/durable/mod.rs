@@ -3,12 +3,13 @@
 
 pub(crate) mod place;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use tidegate_engine::{
-    Engine, LoadedQueue, Now, ReadFailure, RestoreError, RestoreRoute, Restored, ShardId, Takers, TenantId, WantedQueue,
+    Engine, LoadedQueue, Now, ReadFailure, RestoreError, RestoreRoute, Restored, ShardId, Takers, TenantId,
+    WantedQueue, session_of_queue,
 };
 use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Store, Writer};
 
@@ -42,10 +43,28 @@ pub enum DurableError {
     Threads(std::io::Error),
 }
 
+/// Pairs of a store for a shard.
+pub(crate) enum Portion {
+    /// In the order of their keys.
+    First(Vec<Pair>),
+    /// All pairs have come. The shard answers which sessions it needs again.
+    FirstEnds,
+    /// Pairs of those sessions, in the order of their keys.
+    Again(Vec<Pair>),
+}
+
+/// An answer of a shard to the thread that reads the store.
+pub(crate) enum ShardAnswer {
+    /// The numbers of sessions whose queues it needs again.
+    NeedsAgain(Vec<u64>),
+    /// It has restored its part.
+    Restored(Restored),
+}
+
 /// A shard's part in restoring the content of a store.
 pub(crate) struct RestoreSeed {
-    pub pairs: Receiver<Vec<Pair>>,
-    pub restored: Sender<(ShardId, Result<Restored, RestoreError>)>,
+    pub pairs: Receiver<Portion>,
+    pub answers: Sender<(ShardId, Result<ShardAnswer, RestoreError>)>,
     pub settled: Sender<ShardId>,
 }
 
@@ -76,26 +95,26 @@ pub(crate) struct Restorer {
     admission: Arc<Admission>,
     now: Now,
     route: RestoreRoute,
-    pairs: Vec<SyncSender<Vec<Pair>>>,
+    pairs: Vec<SyncSender<Portion>>,
     chunks: Vec<Chunk>,
-    restored: Receiver<(ShardId, Result<Restored, RestoreError>)>,
+    answers: Receiver<(ShardId, Result<ShardAnswer, RestoreError>)>,
     settled: Receiver<ShardId>,
 }
 
 /// Makes both ends of a restore for so many shards, and for the bans of this admission.
 pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Restorer, VecDeque<RestoreSeed>) {
-    let (restored, all_restored) = channel();
+    let (answers, all_answers) = channel();
     let (settled, all_settled) = channel();
     let mut seeds = VecDeque::new();
     let mut senders = Vec::new();
     for _ in 0..shards {
         let (sender, pairs) = sync_channel(RESTORE_CHUNKS);
         senders.push(sender);
-        seeds.push_back(RestoreSeed { pairs, restored: restored.clone(), settled: settled.clone() });
+        seeds.push_back(RestoreSeed { pairs, answers: answers.clone(), settled: settled.clone() });
     }
     let chunks = (0..shards).map(|_| Chunk::default()).collect();
     let route = RestoreRoute::new(shards);
-    (Restorer { admission, now, route, pairs: senders, chunks, restored: all_restored, settled: all_settled }, seeds)
+    (Restorer { admission, now, route, pairs: senders, chunks, answers: all_answers, settled: all_settled }, seeds)
 }
 
 /// A portion of a store for a shard. Its bytes are bounded, so that a start needs little memory beside the restored
@@ -133,17 +152,19 @@ impl Restorer {
         if let Some(error) = failure {
             return Err(error);
         }
-        for shard in 0..self.pairs.len() {
-            self.flush(shard)?;
-        }
         let shards = self.pairs.len();
+        for shard in 0..shards {
+            self.flush(shard, Portion::First)?;
+            self.send(shard, Portion::FirstEnds)?;
+        }
+        self.hand_out_again(store)?;
         // This tells the shards that no more parts follow.
         self.pairs.clear();
         let mut sum = Restored::default();
         for shard in 0..shards {
-            let ended = |_| DurableError::ShardEnded(ShardId(shard as u16));
-            let (_, restored) = self.restored.recv().map_err(ended)?;
-            sum.add(&restored?);
+            if let (_, ShardAnswer::Restored(restored)) = self.answer(shard)? {
+                sum.add(&restored);
+            }
         }
         for shard in 0..shards {
             self.settled.recv().map_err(|_| DurableError::ShardEnded(ShardId(shard as u16)))?;
@@ -151,33 +172,72 @@ impl Restorer {
         Ok(sum)
     }
 
+    /// Reads the queues once more of which more has to be in memory than was kept.
+    fn hand_out_again(&mut self, store: &Store) -> Result<(), DurableError> {
+        let mut homes = HashMap::new();
+        for shard in 0..self.pairs.len() {
+            if let (from, ShardAnswer::NeedsAgain(sessions)) = self.answer(shard)? {
+                homes.extend(sessions.into_iter().map(|session| (session, usize::from(from.0))));
+            }
+        }
+        if homes.is_empty() {
+            return Ok(());
+        }
+        let mut failure = None;
+        store.for_each(&mut |key, value| {
+            let home = session_of_queue(key).and_then(|session| homes.get(&session)).filter(|_| failure.is_none());
+            if let Some(shard) = home {
+                failure = self.put(*shard, (key, value), Portion::Again).err();
+            }
+        })?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        (0..self.pairs.len()).try_for_each(|shard| self.flush(shard, Portion::Again))
+    }
+
+    /// The next answer of a shard; `shard` is named if all of them have ended.
+    fn answer(&self, shard: usize) -> Result<(ShardId, ShardAnswer), DurableError> {
+        let (from, answer) = self.answers.recv().map_err(|_| DurableError::ShardEnded(ShardId(shard as u16)))?;
+        Ok((from, answer?))
+    }
+
     fn hand_out(&mut self, key: &[u8], value: &[u8]) -> Result<(), DurableError> {
         if stored_bans::restore(&self.admission, self.now, key, value)? {
             return Ok(());
         }
         match self.route.takers(key, value)? {
-            Takers::One(shard) => self.put(usize::from(shard.0), key, value),
-            Takers::All => (0..self.pairs.len()).try_for_each(|shard| self.put(shard, key, value)),
+            Takers::One(shard) => self.put(usize::from(shard.0), (key, value), Portion::First),
+            Takers::All => (0..self.pairs.len()).try_for_each(|shard| self.put(shard, (key, value), Portion::First)),
             Takers::None => Ok(()),
         }
     }
 
-    fn put(&mut self, shard: usize, key: &[u8], value: &[u8]) -> Result<(), DurableError> {
+    fn put(
+        &mut self,
+        shard: usize,
+        (key, value): (&[u8], &[u8]),
+        portion: fn(Vec<Pair>) -> Portion,
+    ) -> Result<(), DurableError> {
         let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
         chunk.push(key, value);
-        if chunk.is_full() { self.flush(shard) } else { Ok(()) }
+        if chunk.is_full() { self.flush(shard, portion) } else { Ok(()) }
     }
 
-    fn flush(&mut self, shard: usize) -> Result<(), DurableError> {
-        let (Some(chunk), Some(pairs)) = (self.chunks.get_mut(shard), self.pairs.get(shard)) else { return Ok(()) };
+    fn flush(&mut self, shard: usize, portion: fn(Vec<Pair>) -> Portion) -> Result<(), DurableError> {
+        let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
         let chunk = std::mem::take(chunk);
-        if pairs.send(chunk.pairs).is_ok() {
+        self.send(shard, portion(chunk.pairs))
+    }
+
+    fn send(&self, shard: usize, portion: Portion) -> Result<(), DurableError> {
+        let Some(pairs) = self.pairs.get(shard) else { return Ok(()) };
+        if pairs.send(portion).is_ok() {
             return Ok(());
         }
-        // It has stopped taking, and says why.
-        match self.restored.recv() {
-            Ok((_, Err(error))) => Err(error.into()),
-            _ => Err(DurableError::ShardEnded(ShardId(shard as u16))),
+        // It has stopped taking, and its error is among the answers.
+        loop {
+            self.answer(shard)?;
         }
     }
 }
@@ -185,20 +245,29 @@ impl Restorer {
 /// Restores a shard's parts, on its thread; returns whether all succeeded.
 pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &RestoreSeed) -> bool {
     let mut take = || {
-        for chunk in &seed.pairs {
-            for (key, value) in chunk {
-                engine.store().restore(now, &key, &value)?;
+        for portion in &seed.pairs {
+            match portion {
+                Portion::First(pairs) => {
+                    pairs.iter().try_for_each(|(key, value)| engine.store().restore(now, key, value))?;
+                }
+                Portion::FirstEnds => {
+                    let again = engine.store().sessions_to_read_again()?;
+                    // The waiting thread may have given up.
+                    let _ = seed.answers.send((shard, Ok(ShardAnswer::NeedsAgain(again))));
+                }
+                Portion::Again(pairs) => {
+                    pairs.iter().try_for_each(|(key, value)| engine.store().restore_again(now, key, value))?;
+                }
             }
         }
         engine.store().finish_restore(now)
     };
     let taken = take();
     let whole = taken.is_ok();
-    // A long queue was in memory as a whole, and most of it stays in the store alone.
+    // More of a long queue was in memory than stays there.
     engine.control().shrink();
     return_free_pages();
-    // The waiting thread may have given up.
-    let _ = seed.restored.send((shard, taken));
+    let _ = seed.answers.send((shard, taken.map(ShardAnswer::Restored)));
     whole
 }
 

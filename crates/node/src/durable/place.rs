@@ -28,6 +28,17 @@ pub enum PlaceError {
     TooLong,
 }
 
+/// The content of a closed store for the nodes that take it over.
+#[derive(Clone, Debug)]
+pub struct StoreImages {
+    /// Its partitions.
+    pub partitions: Vec<PartitionImage>,
+    /// Its sessions at brokers, if it is that of an orchestrator.
+    pub uplinks: Vec<UplinkImage>,
+    /// The messages of brokers that its sessions have, as far as it knows.
+    pub had: Vec<u8>,
+}
+
 /// The bans that a store at rest has, with times of the clock of the node that is to take them over.
 ///
 /// # Errors
@@ -52,11 +63,7 @@ pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
 ///
 /// # Errors
 /// When it cannot be read, or its content is inconsistent.
-pub fn images_of(
-    store: &Store,
-    settings: EngineSettings,
-    partitions: Partitions,
-) -> Result<(Vec<PartitionImage>, Vec<UplinkImage>), PlaceError> {
+pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions) -> Result<StoreImages, PlaceError> {
     let now = Clock::start().now();
     let mut settings = settings;
     // Queues come into memory as they are: they leave it again at once.
@@ -81,8 +88,13 @@ pub fn images_of(
     }
     engine.store().finish_restore(now).map_err(DurableError::from)?;
     engine.moves().hold_partitions(now, partitions, None);
+    let all = partitions;
     match engine.moves().snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
-        Snapshot::Taken(images) => Ok((images, OrchestratorMoves::of(&mut engine).uplink_images(now))),
+        Snapshot::Taken(partitions) => {
+            let moves = OrchestratorMoves::of(&mut engine);
+            let (uplinks, had) = (moves.uplink_images(now), moves.messages_of(all));
+            Ok(StoreImages { partitions, uplinks, had })
+        }
         Snapshot::Loading => Err(PlaceError::TooLong),
     }
 }
@@ -118,6 +130,9 @@ mod tests {
         let mut pairs = 0;
         opened(&disk).for_each(&mut |_, _| pairs += 1).unwrap();
         assert_eq!(pairs, 1, "it is there");
-        assert_eq!(images_of(&opened(&disk), EngineSettings::default(), all).unwrap().0.len(), usize::from(PARTITIONS));
+        assert_eq!(
+            images_of(&opened(&disk), EngineSettings::default(), all).unwrap().partitions.len(),
+            usize::from(PARTITIONS)
+        );
     }
 }

@@ -219,7 +219,7 @@ impl NodeHandle {
 
 impl OrderCalls<'_> {
     pub(crate) fn take_service_order(&mut self, order: ServiceOrder) {
-        let Shard { engine, services, now, .. } = &mut *self.shard;
+        let Shard { engine, services, serving, now, .. } = &mut *self.shard;
         let now = *now;
         // Whoever asked may have given up waiting: answers that nobody takes are dropped.
         match order {
@@ -249,7 +249,7 @@ impl OrderCalls<'_> {
                 services.principals.publish_from_bus((engine, now), *message, number);
             }
             // A shard that does not serve yet, or no more, closes it.
-            ServiceOrder::Enter(inside) if self.shard.serving => {
+            ServiceOrder::Enter(inside) if *serving => {
                 let (transport, listener, peer) = inside.into_parts();
                 self.shard.admission().admit(transport, listener, peer);
             }

@@ -1,7 +1,5 @@
 //! One file per command.
 
-#[cfg_attr(not(feature = "cluster"), path = "cluster_absent.rs")]
-pub(crate) mod cluster;
 mod completions;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -14,6 +12,7 @@ pub(crate) mod lab;
     feature = "clients"
 )))]
 pub(crate) mod left_out;
+mod manual;
 pub(crate) mod orchestrator;
 mod run;
 
@@ -58,5 +57,6 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Reload(args)) => reload::run(&args).into(),
         Some(Command::Config(command)) => tidegate_config_cli::command::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
+        Some(Command::Manual) => manual::run().into(),
     }
 }

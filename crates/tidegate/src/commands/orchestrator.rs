@@ -9,6 +9,7 @@ Examples:
   tidegate orchestrator --listen 0.0.0.0:1883 --allow-anonymous --broker mqtt://10.0.0.1:1883 --broker mqtt://10.0.0.2:1883
   tidegate orchestrator --broker a=mqtt://127.0.0.1:1884 --broker b=mqtt://127.0.0.1:1885 --policy round-robin
   tidegate orchestrator --data /var/lib/tidegate -c orchestrator.toml
+  tidegate orchestrator --node a --bus embedded://bus --data a --broker mqtt://10.0.0.1:1883
 
 Clients see one broker. Each PUBLISH goes to one broker of the fleet; subscriptions go to all of them. What is acknowledged to a
 publisher is kept until a broker has acknowledged it and, where somebody subscribed to it, brought it back.
@@ -31,8 +32,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Where other orchestrators relay clients to that are at home here: HOST:PORT
-    #[arg(long, value_name = "HOST:PORT")]
+    /// A former flag, whose key is refused with what to write in its place
+    #[arg(long, value_name = "HOST:PORT", hide = true)]
     relay: Option<String>,
 
     #[command(flatten)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
-use crate::commands::cluster::{self, ClusterNode, Joining, NotJoined};
+use crate::cluster::{self, ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
@@ -30,7 +30,6 @@ use tidegate_config::reload::Reloadable;
 use tidegate_config_cli::args::ConfigArgs;
 use tidegate_connectors::bridges::Bridges;
 use tidegate_connectors::hub::{Door, Pipelines};
-use tidegate_homes::{HomesKeeper, Orchestrator, share_bans};
 use tidegate_identity::access::{self, Names, Tenancy};
 use tidegate_identity::authentication::{self, Authentication, Visitors};
 use tidegate_identity::tenant_numbers::Agree;
@@ -94,8 +93,6 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let written = config;
     let agree = joining.as_ref().map(Joining::tenant_agreement);
     let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
-    let is_alone = config.orchestrator.enabled && joining.is_none();
-    let homes = is_alone.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = tidegate_identity::authentication::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
@@ -104,10 +101,12 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     status.set_tenancy(tenancy.clone());
     let entrances = (authentication.clone(), door.clone(), Visitors::default());
     let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
-    place_node(&mut settings, homes.as_ref(), joining.as_ref());
+    place_node(&mut settings, joining.as_ref());
     let node = start_node(config, settings, store, &status)?;
-    let keeper = homes.clone();
-    let mut placement = orchestrate(homes, config, &node, &tenancy, &status);
+    if config.orchestrator.enabled {
+        status.parts().register_orchestrator(config.clone());
+    }
+    let mut placement = Placement::default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining
         .map(|joining| joining.begin(config, &node, admin, mirrored.as_ref().map(|it| it.for_cluster(config))))
@@ -128,7 +127,6 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     if cfg!(feature = "admin") {
         answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
     }
-    let bans = keeper.map(|keeper| share_bans(&keeper, &status)).transpose()?;
     let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
     let mut follower = Follower::default();
@@ -139,7 +137,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
-    stop_services(beside, bans, &placed, config.shutdown.grace);
+    stop_services(beside, &placed, config.shutdown.grace);
     #[cfg(feature = "mobile")]
     drop(core);
     leave(cluster.as_ref(), config, end);
@@ -147,9 +145,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     if end == End::Astray { Err(astray(cluster.as_ref()).into()) } else { Ok(exit) }
 }
 
-/// Sets the node's links in the cluster, and the homes of the clients. In a cluster these are the homes of the cluster.
-fn place_node(settings: &mut NodeSettings, homes: Option<&Arc<HomesKeeper>>, joining: Option<&Joining>) {
-    settings.homes = homes.and_then(|homes| homes.at_start());
+/// Sets the node's links in the cluster, and where clients are served before there is a table.
+fn place_node(settings: &mut NodeSettings, joining: Option<&Joining>) {
     if let Some(joining) = joining {
         settings.cluster = Some(joining.settings());
         settings.homes = Some(joining.homes_at_start());
@@ -179,32 +176,8 @@ fn start_metering(
     Ok(metering)
 }
 
-/// Begins to be an orchestrator, where it is one. Returns which work it does when it is in no cluster.
-fn orchestrate(
-    homes: Option<Arc<HomesKeeper>>,
-    config: &Config,
-    node: &Node,
-    tenancy: &Tenancy,
-    status: &BrokerStatus,
-) -> Placement {
-    let placement = homes.as_ref().map(|homes| {
-        homes.begin(node.handle(), tenancy.clone());
-        homes.placement()
-    });
-    if config.orchestrator.enabled {
-        status.parts().register_fleet(Arc::new(Orchestrator::new(config.clone(), homes)));
-    }
-    placement.unwrap_or_default()
-}
-
-/// Stops what works beside the node: changes of bans from other orchestrators, and the services that are its clients.
-fn stop_services(
-    (http, coap): (HttpListeners, CoapListeners),
-    bans: Option<Follower>,
-    placed: &(Bridges, Pipelines),
-    grace: Duration,
-) {
-    drop(bans);
+/// Stops the services beside the node that are its clients.
+fn stop_services((http, coap): (HttpListeners, CoapListeners), placed: &(Bridges, Pipelines), grace: Duration) {
     http.stop(grace);
     coap.stop(grace);
     placed.0.stop(grace);
@@ -323,7 +296,7 @@ fn start_node(
     Ok(node)
 }
 
-/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, listeners for clients that
+/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, a listener for clients that
 /// others relay, and one for pipelines.
 fn settle(
     written: &Config,
@@ -333,7 +306,6 @@ fn settle(
     let mirror = mirrored.map(Mirrored::disk);
     let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
     let config = tidegate_config::orchestrator::with_name(&config)?;
-    let config = tidegate_config::orchestrator::with_relay(config)?;
     let (config, door) = tidegate_connectors::hub::with_door(config)?;
     // A node tells others the address of its last listener.
     Ok((tidegate_config::cluster::with_relay(config)?, door))

@@ -22,7 +22,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "{what}");
-        crate::homes::pause(5);
+        crate::broker::pause(5);
     }
 }
 

@@ -38,6 +38,12 @@ impl From<Output> for Ended {
     }
 }
 
+/// Time in which something of another process may go on.
+#[expect(clippy::disallowed_methods, reason = "what is waited for is in another process, and no event announces it")]
+pub(crate) fn pause(milliseconds: u64) {
+    std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+}
+
 /// Runs a command to its end.
 pub(crate) fn run(arguments: &[&str]) -> Ended {
     command(arguments).output().unwrap().into()

@@ -88,7 +88,7 @@ fn one_broker_is_a_gateway_with_all_services() {
         let mut operator = Node::connect(&address, "operator");
         for number in 0..2_000 {
             operator.publish("ctx/to/group/ambulances/news", &number.to_string());
-            crate::homes::pause(10);
+            crate::broker::pause(10);
         }
     });
     let (first, rest) = node.packet();
@@ -194,7 +194,7 @@ fn gateways_on_nats_are_balanced_by_a_core_of_its_own() {
         let mut operator = Node::connect(&address, "operator");
         for number in 0..2_000 {
             operator.publish("ctx/to/group/ambulances/news", &number.to_string());
-            crate::homes::pause(10);
+            crate::broker::pause(10);
         }
     });
     let (first, rest) = truck.packet();

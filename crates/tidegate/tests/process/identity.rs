@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::broker::{Broker, Folder, PATIENCE, run};
-use crate::homes::pause;
+use crate::broker::{Broker, Folder, PATIENCE, pause, run};
 
 const RULES: &str = "user ann\ntopic readwrite ann/#\ntopic write shared/#\n\
                      user bob\ntopic readwrite bob/#\ntopic read shared/#\n";

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::broker::{Broker, Folder, run};
-use crate::homes::pause;
+use crate::broker::{Broker, Folder, pause, run};
 
 /// How long a process may take that others keep from the processor.
 const PATIENCE: Duration = Duration::from_secs(120);

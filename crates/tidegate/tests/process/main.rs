@@ -16,8 +16,6 @@ mod drain;
 mod examples;
 mod fleet;
 mod fleet_stop;
-mod gate;
-mod homes;
 mod hub;
 mod identity;
 mod lab;

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::broker::{Broker, Folder, PATIENCE, run};
-use crate::homes::pause;
+use crate::broker::{Broker, Folder, PATIENCE, pause, run};
 
 /// Certificates in a folder of their own: `ca.pem`, `server.pem`, `client.pem`, and their keys.
 fn certificates(folder: &Folder, name: &str) -> String {

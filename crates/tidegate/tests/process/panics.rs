@@ -8,8 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 use std::time::Instant;
 
-use crate::broker::{Ended, Folder, PATIENCE, command};
-use crate::homes::pause;
+use crate::broker::{Ended, Folder, PATIENCE, command, pause};
 
 /// Runs a command of which one thread panics once it runs; it is killed when that does not end it.
 fn panicking(arguments: &[&str]) -> Ended {

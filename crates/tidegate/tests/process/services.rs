@@ -5,9 +5,8 @@ use std::process::Stdio;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Instant;
 
-use crate::broker::{Broker, Folder, PATIENCE, command, get, run};
+use crate::broker::{Broker, Folder, PATIENCE, command, get, pause, run};
 use crate::context::{GROUPS, gateway, retained};
-use crate::homes::pause;
 use crate::nats::Nats;
 use crate::ports::free_port;
 

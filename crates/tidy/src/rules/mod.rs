@@ -8,6 +8,7 @@ pub mod map;
 pub mod named;
 pub mod names;
 pub mod panics;
+pub mod promises;
 pub mod purity;
 pub mod structure;
 pub mod text;

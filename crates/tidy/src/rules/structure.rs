@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Violation;
 use crate::ceilings::{Arrows, Ceiling};
-use crate::source::{Method, Source, Sources};
+use crate::source::{Method, Source, Sources, is_stand_in};
 
 /// Functions that may work on one type: methods of all its `impl` blocks without a trait, and free functions whose first
 /// parameter borrows it it.
@@ -116,13 +116,14 @@ fn against(counts: &[(String, usize)], ceilings: &[Ceiling], limit: usize, noun:
 /// How many functions work on each type, by crate and type.
 fn methods_by_type(sources: &Sources) -> BTreeMap<(&str, String), usize> {
     let mut defined: BTreeMap<(&str, &str), Vec<&Source>> = BTreeMap::new();
-    for source in &sources.files {
+    let counted = || sources.files.iter().filter(|source| !is_stand_in(&source.path));
+    for source in counted() {
         for name in &source.types {
             defined.entry((source.module().0, name)).or_default().push(source);
         }
     }
     let mut counts = BTreeMap::new();
-    for source in &sources.files {
+    for source in counted() {
         let (name, _) = source.module();
         for method in &source.methods {
             let short = method.owner.rsplit("::").next().unwrap_or_default();

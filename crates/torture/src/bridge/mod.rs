@@ -92,12 +92,14 @@ pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, ports: &mut P
     for (place, subscriber) in world.subscribers.iter_mut().enumerate() {
         // Each kind of filter at each side.
         let is_watcher = place >= usize::from(settings.size.subscribers);
-        subscriber.session.home = Some(if is_watcher { NEAR } else { (place + place / 2) % 2 });
+        let home = if is_watcher { NEAR } else { (place + place / 2) % 2 };
+        subscriber.session.home = Some(home);
+        subscriber.expects_old_releases = home == FAR && is_mosquitto(&arguments.far);
     }
     for mortal in &mut world.mortals {
         mortal.session.home = Some(NEAR);
     }
-    let strikes = strikes(arguments.far.starts_with("mosquitto"));
+    let strikes = strikes(is_mosquitto(&arguments.far));
     let rng = Rng::new(settings.seed ^ 0xb41d);
     let link = Link::start(link_port, far_port)?;
     let mut rounds = BridgeRun { settings, strikes, world, members: [near, far], link, rng, round: 0 };
@@ -118,6 +120,10 @@ pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, ports: &mut P
         }
     }
     Ok(rounds.world.ledger.findings)
+}
+
+fn is_mosquitto(command: &str) -> bool {
+    command.starts_with("mosquitto")
 }
 
 /// At which broker a publisher is.

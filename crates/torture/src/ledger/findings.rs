@@ -85,6 +85,8 @@ pub(crate) struct Totals {
     pub(crate) delivered: u64,
     /// Allowed repetitions: QoS 1, or QoS 2 to a subscription of QoS 1.
     pub(crate) repeated: u64,
+    /// Sent again under the same packet id after their PUBREL, by a broker that is known for it.
+    pub(crate) after_release: u64,
     /// Declared lost and received afterwards: patience was too short, or the broker very slow.
     pub(crate) late: u64,
     /// Came after a later message where nobody has promised an order.
@@ -177,7 +179,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 27] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 28] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -191,6 +193,7 @@ impl Totals {
             ("takeovers", self.takeovers),
             ("delivered", self.delivered),
             ("repeated as allowed", self.repeated),
+            ("sent again after PUBREL", self.after_release),
             ("late", self.late),
             ("out of order as allowed", self.reordered),
             ("ignored for their packet id", self.swallowed),
@@ -222,6 +225,7 @@ impl Totals {
         self.takeovers += other.takeovers;
         self.delivered += other.delivered;
         self.repeated += other.repeated;
+        self.after_release += other.after_release;
         self.late += other.late;
         self.reordered += other.reordered;
         self.swallowed += other.swallowed;

@@ -118,7 +118,7 @@ initContainers:
 - name: certificate
   secret: {secretName: {{ . }}, defaultMode: 0440}
 {{- end }}
-{{- if eq .Values.mode "cluster" }}
+{{- if include "tidegate.isMember" . }}
 - name: cluster-secret
   secret: {secretName: {{ .Values.cluster.existingSecret | default (printf "%s-cluster" (include "tidegate.name" .)) }}, defaultMode: 0440}
 {{- end }}
@@ -140,7 +140,7 @@ initContainers:
 {{- if include "tidegate.certificate" . }}
 - {name: certificate, mountPath: /etc/tidegate/tls, readOnly: true}
 {{- end }}
-{{- if eq .Values.mode "cluster" }}
+{{- if include "tidegate.isMember" . }}
 - {name: cluster-secret, mountPath: /etc/tidegate/cluster, readOnly: true}
 {{- end }}
 {{- end -}}
@@ -189,6 +189,11 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* Whether pods are members of a cluster: its nodes, and the orchestrators of a fleet that has a bus. */}}
+{{- define "tidegate.isMember" -}}
+{{- if or (eq .Values.mode "cluster") (and (eq .Values.mode "fleet") (or .Values.bus.address .Values.bus.existingSecret)) }}true{{ end -}}
 {{- end -}}
 
 {{/* A variable with the address of the bus: dict "root" . "variable" NAME. */}}

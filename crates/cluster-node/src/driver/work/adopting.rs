@@ -220,10 +220,7 @@ impl Worker {
 
     /// Removes a connection; says whether there is none of this name any more.
     fn is_removed(&self, name: &str, force: bool) -> bool {
-        matches!(
-            self.node.remove_broker(name, force),
-            Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_)))
-        )
+        matches!(self.node.remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
     }
 }
 

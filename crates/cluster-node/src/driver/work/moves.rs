@@ -9,10 +9,9 @@ use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 use super::passing::Passing;
 use super::{Event, Worker, all};
 use crate::driver::error::PartitionMoveError;
+use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
-use tidegate_homes::owed_entry;
-use tidegate_homes::parcel::Parcel;
 use tidegate_node::OrchestratorMoves;
 
 /// How long queues may take that are read from the store.
@@ -79,10 +78,15 @@ impl Worker {
             // A restart has to know of it before the new home can serve the partitions.
             self.begin_passing(id, partitions);
         }
+        let had = match self.shared.is_orchestrator {
+            true => Some(OrchestratorMoves::of(&self.node).take_had(id)?),
+            false => None,
+        };
         let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
         let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
-        let head = json!({ "from": self.name, "partitions": named, "owed": owed });
-        let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() };
+        let head = json!({ "from": self.name, "partitions": named, "owed": owed, "had": had.is_some() });
+        let pieces = images.into_iter().map(|image| image.image).chain(had).collect();
+        let parcel = Parcel { head, pieces };
         let bytes = self.send_parcel(id, Kind::Images, &parcel)?;
         if self.shared.is_orchestrator {
             self.shared.counters.note_out(named.len());
@@ -192,7 +196,9 @@ impl Worker {
 
     /// Takes images in, and asks all nodes to send here from now on.
     fn arrive(&self, id: u64, expected: Partitions, parcel: &[u8]) -> Result<(), PartitionMoveError> {
-        let parcel = read_parcel(parcel)?;
+        let mut parcel = read_parcel(parcel)?;
+        let has_messages = parcel.head.get("had").and_then(Value::as_bool).unwrap_or_default();
+        let had = if has_messages { parcel.pieces.pop() } else { None };
         let list = |name: &str| parcel.head.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let partition = |value: &Value| Some(PartitionId(u16::try_from(value.as_u64()?).ok()?));
         let partitions: Vec<PartitionId> = list("partitions").iter().filter_map(partition).collect();
@@ -206,7 +212,7 @@ impl Worker {
         let arrived = if self.shared.is_orchestrator {
             let from = parcel.head.get("from").and_then(Value::as_str).unwrap_or_default();
             self.receiving.begin(id, expected, from, self.lives.get(from).copied().unwrap_or_default());
-            OrchestratorMoves::of(&self.node).arrive(images.collect(), id)?
+            OrchestratorMoves::of(&self.node).arrive(images.collect(), had, id)?
         } else {
             self.node.arrive_from_node(images.collect(), id)?
         };
@@ -236,5 +242,16 @@ fn read_parcel(parcel: &[u8]) -> Result<Parcel, PartitionMoveError> {
 
 /// The messages owed to sessions. Of retained messages a newer one may be here already.
 pub(in crate::driver) fn without_retained(owed: Owed) -> Value {
-    json!(owed_entry(&Owed { retained: 0, ..owed }))
+    json!({
+        "sessions": owed.sessions,
+        "subscriptions": owed.subscriptions,
+        "fetches": owed.fetches,
+        "queued": owed.queued,
+        "await_puback": owed.await_pub_ack,
+        "await_pubrec": owed.await_pub_rec,
+        "await_pubcomp": owed.await_pub_comp,
+        "await_pubrel": owed.await_pub_rel,
+        "wills": owed.wills,
+        "retained": 0,
+    })
 }

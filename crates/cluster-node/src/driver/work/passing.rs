@@ -214,7 +214,7 @@ impl Worker {
         }
         let left = match std::mem::replace(stage, Stage::Unknown) {
             Stage::Settling(settling) => self.node.settle(settling)?,
-            Stage::Unknown | Stage::Ending => Some(self.node.begin_settling()?),
+            Stage::Unknown | Stage::Ending => Some(OrchestratorMoves::of(&self.node).begin_settling()?),
         };
         let is_settled = left.is_none();
         if let Some(left) = left {

@@ -26,6 +26,7 @@ struct Coming {
     partitions: Partitions,
     from: String,
     assembly: Assembly,
+    since: Instant,
     /// Since when no member has the life of the old home that forwards.
     gone_since: Option<Instant>,
     /// Whether messages of the own brokers wait no longer.
@@ -42,6 +43,7 @@ impl Coming {
             partitions,
             from: from.to_owned(),
             assembly: Assembly::of_life(life),
+            since: Instant::now(),
             gone_since: None,
             is_late,
             is_over: false,
@@ -89,6 +91,14 @@ impl Receiving {
         moves.insert(id, Coming::new(partitions, from, life, false));
     }
 
+    /// The partitions for which messages are still to come.
+    pub(super) fn open_partitions(&self) -> Vec<u16> {
+        let moves = self.moves();
+        let open = moves.values().filter(|coming| !coming.is_over);
+        let open = open.fold(Partitions::NONE, |all, coming| all.with(coming.partitions));
+        open.iter().map(|partition| partition.0).collect()
+    }
+
     /// Whether messages of own brokers wait for those of an old home of some of these partitions.
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         self.moves().values().any(|coming| !coming.is_late && !coming.is_over && overlap(coming.partitions, partitions))
@@ -107,9 +117,9 @@ impl Receiving {
         Ok(())
     }
 
-    /// Messages that were kept back are delivered when the old home is gone and no other member forwards its messages in
-    /// time. `lives` are the members.
-    pub(super) fn end_those_of_gone(
+    /// Messages that were kept back too long are delivered: a broker of the old home may be away. Moves end whose old
+    /// home is gone while no other member forwards its messages. `lives` are the members.
+    pub(super) fn end_late(
         &self,
         node: &NodeHandle,
         now: Instant,
@@ -120,12 +130,14 @@ impl Receiving {
         for (id, coming) in moves.iter_mut() {
             if lives.get(&coming.from) == Some(&coming.assembly.life()) {
                 coming.gone_since = None;
-                continue;
+            } else {
+                let gone = now.saturating_duration_since(*coming.gone_since.get_or_insert(now));
+                if gone >= GONE_LIMIT || coming.is_over {
+                    ended.push(*id);
+                    continue;
+                }
             }
-            let gone = now.saturating_duration_since(*coming.gone_since.get_or_insert(now));
-            if gone >= GONE_LIMIT || coming.is_over {
-                ended.push(*id);
-            } else if gone >= ORDER_LIMIT && !coming.is_late {
+            if now.saturating_duration_since(coming.since) >= ORDER_LIMIT && !coming.is_late && !coming.is_over {
                 coming.is_late = true;
                 OrchestratorMoves::of(node).deliver_kept_back(*id, Behind::LatePieces)?;
             }
@@ -137,9 +149,9 @@ impl Receiving {
         Ok(())
     }
 
-    /// Whether the old home of some partitions is gone, so that [`Receiving::end_those_of_gone`] has to look again.
-    pub(super) fn awaits_gone(&self) -> bool {
-        self.moves().values().any(|coming| coming.gone_since.is_some())
+    /// Whether [`Receiving::end_late`] has to look again.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.moves().values().any(|coming| !coming.is_over && (!coming.is_late || coming.gone_since.is_some()))
     }
 
     /// Takes the part in a question of the node `from`, and answers. `served` are the partitions served here.
@@ -210,9 +222,9 @@ impl Receiving {
 }
 
 impl super::Worker {
-    /// Looks whether old homes are gone that forward messages here.
-    pub(super) fn end_receiving_of_gone(&self) {
-        if let Err(error) = self.receiving.end_those_of_gone(&self.node, Instant::now(), &self.lives) {
+    /// Looks whether messages are kept back too long.
+    pub(super) fn end_late_receiving(&self) {
+        if let Err(error) = self.receiving.end_late(&self.node, Instant::now(), &self.lives) {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
     }

@@ -122,7 +122,7 @@ impl ClusterCalls<'_> {
             Record::Replayed => self.engine.recovery.handle_replayed(self.engine.place, &mut self.engine.state),
             Record::Fleet(FleetWord::Room { gate }) => uplinking!(self.engine).set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.engine.uplinks.quarantine.add(topic, now.monotonic),
-            Record::Fleet(FleetWord::Limit { largest }) => self.engine.uplinks.set_largest(largest),
+            Record::Fleet(FleetWord::Limit(largest)) => self.engine.uplinks.set_largest(largest),
             Record::InterestRefused { ticket, filter, code } => {
                 uplinking!(self.engine).refuse_filter(now, ticket, filter, code);
             }

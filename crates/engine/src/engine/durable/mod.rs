@@ -2,4 +2,4 @@
 
 mod commits;
 mod crossing;
-mod restore;
+pub(crate) mod restore;

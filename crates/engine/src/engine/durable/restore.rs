@@ -1,7 +1,7 @@
 //! The state of an engine is read from the entries of a store.
 
 use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restored, malformed};
-use crate::durable::restoring::RestoredEntry;
+use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
 use crate::engine::facets::StoreCalls;
 use crate::flows::cluster::ending::ending;
@@ -20,6 +20,7 @@ use crate::records::stored::SentRecord;
 use crate::records::stored::end;
 use crate::records::stored::read_message;
 use crate::records::stored::read_subscription;
+use crate::session::refused::RefusedMessage;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
@@ -32,6 +33,34 @@ fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Resul
         return Err(WireError { reading: "the retained message of this topic" });
     }
     Ok(message)
+}
+
+fn restore_entry(now: Now, restoring: &mut Restoring, number: u64, value: &[u8], share: u64) -> Result<(), WireError> {
+    let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships)?;
+    let state = crate::session::terms::awaited(entry.qos);
+    let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
+    restoring.add_entry(number, RestoredEntry { entry, sent }, share);
+    Ok(())
+}
+
+fn restore_sent(restoring: &mut Restoring, number: u64, value: &[u8]) -> Result<(), WireError> {
+    let is_there = restoring.set_sent(number, SentRecord::read(value)?);
+    if is_there { Ok(()) } else { Err(WireError { reading: "the message that was sent" }) }
+}
+
+fn is_part_of_session(key: &Key<'_>) -> bool {
+    matches!(
+        key,
+        Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..) | Key::Refused(..)
+    )
+}
+
+/// The session whose queue a pair of a store belongs to, by its number.
+pub fn session_of_queue(key: &[u8]) -> Option<u64> {
+    match Key::read(key) {
+        Ok(Key::Entry(session, _) | Key::Sent(session, _)) => Some(session.0.get()),
+        _ => None,
+    }
 }
 
 impl StoreCalls<'_> {
@@ -55,7 +84,7 @@ impl StoreCalls<'_> {
             let here = all.current.as_ref().is_some_and(|(current, _)| *current == session);
             if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
-        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
+        if !is_part_of_session(&read) {
             all.close_restored(&mut self.engine.state)?;
         }
         match read {
@@ -74,20 +103,20 @@ impl StoreCalls<'_> {
                 part(all, session)?;
                 all.restore_received(&mut self.engine.state, id, value).map_err(wrong)?;
             }
+            Key::Refused(session, id) => {
+                part(all, session)?;
+                let message = RefusedMessage::read(value).map_err(wrong)?;
+                all.restore_refused(&mut self.engine.state, id, message);
+            }
             Key::Entry(session, number) => {
                 part(all, session)?;
                 let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
-                let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
-                let state = crate::session::terms::awaited(entry.qos);
-                let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
-                restoring.last = restoring.last.max(number);
-                restoring.entries.insert(number, RestoredEntry { entry, sent });
+                restore_entry(now, restoring, number, value, self.engine.state.memory.queue_share()).map_err(wrong)?;
             }
             Key::Sent(session, number) => {
                 part(all, session)?;
-                let sent = SentRecord::read(value).map_err(wrong)?;
-                let entry = all.current.as_mut().and_then(|(_, restoring)| restoring.entries.get_mut(&number));
-                entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
+                let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
+                restore_sent(restoring, number, value).map_err(wrong)?;
             }
             Key::Seen(session, _) => {
                 part(all, session)?;
@@ -119,6 +148,40 @@ impl StoreCalls<'_> {
         Ok(())
     }
 
+    /// Which sessions have to be read again, by their numbers in the store, after all pairs have come. Most messages of a
+    /// long queue do not stay in memory while it is read. Afterwards it can turn out that some have to.
+    ///
+    /// # Errors
+    /// When messages are missing that sessions are owed.
+    pub fn sessions_to_read_again(&mut self) -> Result<Vec<u64>, RestoreError> {
+        let mut all = self.engine.recovery.restoration.take().unwrap_or_default();
+        let closed = all.close_restored(&mut self.engine.state);
+        let again = all.again.keys().copied().collect();
+        self.engine.recovery.restoration = Some(all);
+        closed.map(|()| again)
+    }
+
+    /// Takes in a pair of the queue of a session once more: of those for which [`session_of_queue`] gives a session of
+    /// [`StoreCalls::sessions_to_read_again`](crate::StoreCalls::sessions_to_read_again), in the order of their keys.
+    ///
+    /// # Errors
+    /// When the pair cannot be taken in.
+    pub fn restore_again(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
+        let share = self.engine.state.memory.queue_share();
+        let Some(all) = self.engine.recovery.restoration.as_mut() else { return Ok(()) };
+        let restored = match Key::read(key) {
+            Ok(Key::Entry(session, number)) => all
+                .again
+                .get_mut(&session.0.get())
+                .map(|(_, restoring)| restore_entry(now, restoring, number, value, share)),
+            Ok(Key::Sent(session, number)) => {
+                all.again.get_mut(&session.0.get()).map(|(_, restoring)| restore_sent(restoring, number, value))
+            }
+            _ => None,
+        };
+        restored.unwrap_or(Ok(())).map_err(|error| malformed(key, error))
+    }
+
     /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
     /// and lets no timers run before [`ShardQuestions::is_settled`](crate::ShardQuestions::is_settled) says so for all of them. Called for every shard of a
     /// process, also for one that has taken nothing in.
@@ -129,6 +192,10 @@ impl StoreCalls<'_> {
         let mut all = self.engine.recovery.restoration.take().unwrap_or_default();
         all.close_restored(&mut self.engine.state)?;
         let mut missing = 0;
+        for (stored, mut restoring) in std::mem::take(&mut all.again).into_values() {
+            restoring.leave_tail(self.engine.state.memory.queue_share());
+            all.pending.push((stored, restoring));
+        }
         for (stored, restoring) in std::mem::take(&mut all.pending) {
             missing += all.restore_queue(&mut self.engine.state, stored, restoring);
         }

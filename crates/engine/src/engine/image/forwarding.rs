@@ -11,7 +11,6 @@ use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwar
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::{begin, seal};
 use crate::now::Now;
-use crate::orchestrator::uplink::id::SeenIds;
 
 /// The calls of an engine for moves of partitions between orchestrators, and for takeovers from a dead one.
 #[derive(Debug)]
@@ -29,8 +28,24 @@ impl<'e> OrchestratorMoves<'e> {
     /// exported their images; `id` is the id of the move.
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
         self.engine.handover.rest = None;
-        let left = Departed { partitions, noted: begin(), is_over: false, unanswered: VecDeque::new() };
+        let had = self.messages_of(partitions);
+        let left = Departed { partitions, noted: begin(), is_over: false, unanswered: VecDeque::new(), had };
         self.engine.handover.forwarding.left.insert(id, left);
+    }
+
+    /// The messages that brokers have delivered here, for [`OrchestratorMoves::begin_awaiting`] of the next home of these
+    /// partitions.
+    pub fn messages_of(&self, partitions: Partitions) -> Vec<u8> {
+        let engine = &*self.engine;
+        let passed_on = engine.handover.forwarding.come.values().flat_map(|come| &come.ahead);
+        let passed_on = passed_on.chain(engine.handover.ahead.iter());
+        engine.handover.have.write(engine.uplinks.settlement.seen_ids(), partitions, passed_on)
+    }
+
+    /// The messages that the sessions of a move had when they left.
+    pub fn take_had(&mut self, id: u64) -> Vec<u8> {
+        let left = self.engine.handover.forwarding.left.get_mut(&id);
+        left.map(|left| std::mem::take(&mut left.had)).unwrap_or_default()
     }
 
     /// The new home serves the partitions of a move: their sessions on this shard receive no more messages.
@@ -86,23 +101,39 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
-    /// which the images were imported, and last on the shard that has the uplinks.
-    pub fn begin_awaiting(&mut self, id: u64, partitions: Partitions) {
+    /// which the images were imported, and last on the shard that has the uplinks. `had` are the messages that the
+    /// sessions have ([`OrchestratorMoves::take_had`]); without them a message that brokers deliver to both homes may come
+    /// twice.
+    ///
+    /// # Errors
+    /// When `had` cannot be read.
+    pub fn begin_awaiting(
+        &mut self,
+        now: Now,
+        id: u64,
+        partitions: Partitions,
+        had: Option<&[u8]>,
+    ) -> Result<(), ImageError> {
         self.collect_nothing();
+        if let Some(had) = had.filter(|_| self.engine.place.shards == 1) {
+            self.engine.handover.have.note(now, had)?;
+        }
         // A shard cannot keep messages back from the sessions of other shards.
         let keeps_back = self.engine.place.shards == 1;
         let before = self.engine.uplinks.settlement.seen_now();
         self.await_pieces(id, Come::new(partitions, before, keeps_back.then(KeptBack::new)));
+        Ok(())
     }
 
-    /// The same for partitions that came in an earlier life of this process: it has delivered all messages that its
-    /// brokers had delivered. No messages are kept back.
+    /// The same for partitions that came in an earlier life of this process, or from a home that has died. Which messages
+    /// they have is not known: one that a broker has delivered here may come twice. No messages are kept back.
     pub fn resume_awaiting(&mut self, id: u64, partitions: Partitions) {
         if let Some(come) = self.engine.handover.forwarding.come.get_mut(&id) {
             come.partitions = come.partitions.with(partitions);
             return;
         }
-        self.await_pieces(id, Come::new(partitions, SeenIds::default(), None));
+        let before = self.engine.uplinks.settlement.seen_now();
+        self.await_pieces(id, Come::new(partitions, before, None));
     }
 
     fn await_pieces(&mut self, id: u64, come: Come) {
@@ -160,6 +191,7 @@ impl<'e> OrchestratorMoves<'e> {
         let Forwarding { left, come, .. } = &mut self.engine.handover.forwarding;
         let journal = &mut self.engine.state.journal;
         let settlement = &self.engine.uplinks.settlement;
+        let have = &self.engine.handover.have;
         let Some(come) = come.get_mut(&id) else { return Ok(seal(out)) };
         // Some of the partitions may have left again.
         let gone_on = left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty());
@@ -169,7 +201,8 @@ impl<'e> OrchestratorMoves<'e> {
                 Forwarding::note_left(&mut AtHand::default(), left, now, id, message);
             }
             let is_here = id.is_some_and(|id| settlement.has_seen(id));
-            let wanted = come.wants(journal, partitions, (id, message), is_here, is_whole);
+            let missing = partitions.without(have.of(id));
+            let wanted = come.wants(journal, missing, (id, message), is_here, is_whole);
             if !wanted.is_empty() {
                 put_noted(&mut out, now, id, message);
                 here.push((wanted, message.clone()));

@@ -136,7 +136,7 @@ impl PublishPipeline<'_> {
             Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
                 self.engine.state.connections.end_withholding(key);
                 let mark = self.engine.state.journal.mark();
-                answering!(self.engine).answer_publish(now, key, it.raw, Err(reason), 0, mark);
+                answering!(self.engine).answer_publish(now, key, it.raw, (Err(reason), None), 0, mark);
             }
         }
     }
@@ -187,7 +187,8 @@ impl PublishPipeline<'_> {
         }
         if raw.packet_id.is_some() {
             let outcome = answering!(self.engine).outcome_of(raw.qos, refused, reached);
-            answering!(self.engine).answer_publish(now, key, raw, outcome, waits, mark);
+            let digest = deciding!(self.engine).digest_if_refusable(it);
+            answering!(self.engine).answer_publish(now, key, raw, (outcome, digest), waits, mark);
         }
         self.after_publish(now, key, it.tenant, done.full);
     }

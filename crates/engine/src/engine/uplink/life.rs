@@ -70,6 +70,7 @@ impl FleetCalls<'_> {
             probe: Probe::default(),
             last: LastMessage::default(),
             kept,
+            last_own: 0,
             adopted: None,
             counters: UplinkCounters::default(),
             last_error: String::new(),

@@ -12,6 +12,7 @@ impl FleetCalls<'_> {
     /// out: their messages come on another connection, if at all.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         self.engine.state.journal.now = now;
+        let own = self.engine.uplinks.last_number();
         let open: Vec<UplinkKey> = self
             .engine
             .uplinks
@@ -23,7 +24,7 @@ impl FleetCalls<'_> {
             .collect();
         let awaited = open
             .into_iter()
-            .filter_map(|key| Awaited::begin(&mut self.engine.uplinks.brokers, now, &mut self.engine.state, key))
+            .filter_map(|key| Awaited::begin(&mut self.engine.uplinks.brokers, now, &mut self.engine.state, key, own))
             .collect();
         self.engine.after_frame(now);
         Settling { awaited }
@@ -32,10 +33,11 @@ impl FleetCalls<'_> {
     /// Whether all of these messages have arrived. A broker whose messages have all arrived is not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
         self.engine.state.journal.now = now;
+        let own = self.engine.uplinks.last_number();
         let awaited = std::mem::take(&mut settling.awaited);
         settling.awaited = awaited
             .into_iter()
-            .filter_map(|awaited| awaited.remaining(&mut self.engine.uplinks.brokers, now, &mut self.engine.state))
+            .filter_map(|awaited| awaited.remaining(&mut self.engine.uplinks.brokers, now, &mut self.engine.state, own))
             .collect();
         self.engine.after_frame(now);
         settling.awaited.is_empty()
@@ -43,14 +45,26 @@ impl FleetCalls<'_> {
 }
 
 impl OrchestratorMoves<'_> {
+    /// Begins to check like [`FleetCalls::begin_settling`](crate::FleetCalls::begin_settling). Disconnected brokers are waited for: they keep messages that are
+    /// to be forwarded.
+    pub fn begin_settling(&mut self, now: Now) -> Settling {
+        let brokers = self.engine.uplinks.brokers.all.iter();
+        let away = brokers.filter(|(_, uplink)| uplink.stage != Stage::Open).map(|(key, _)| *key);
+        let away: Vec<UplinkKey> = away.collect();
+        let mut settling = self.engine.fleet().begin_settling(now);
+        settling.awaited.extend(away.into_iter().map(Awaited::of_disconnected));
+        settling
+    }
+
     /// Begins to check one broker like [`FleetCalls::begin_settling`](crate::FleetCalls::begin_settling). A disconnected broker is waited for.
     pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
         self.engine.state.journal.now = now;
         let key = self.engine.uplinks.brokers.find(broker);
+        let own = self.engine.uplinks.last_number();
         let brokers = &mut self.engine.uplinks.brokers;
         let awaited = key.map(|key| {
             let is_open = brokers.all.get(&key).is_some_and(|uplink| uplink.stage == Stage::Open);
-            let awaited = is_open.then(|| Awaited::begin(brokers, now, &mut self.engine.state, key));
+            let awaited = is_open.then(|| Awaited::begin(brokers, now, &mut self.engine.state, key, own));
             awaited.flatten().unwrap_or_else(|| Awaited::of_disconnected(key))
         });
         self.engine.after_frame(now);

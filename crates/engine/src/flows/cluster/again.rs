@@ -35,7 +35,8 @@ impl Deciding<'_> {
             return false;
         }
         let stored = it.session.is_some_and(|session| self.state.sessions.is_stored(session));
-        answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        let answer = Answer::PubRec(Ok(ReasonCode::Success), self.digest_if_refusable(it));
+        answering!(self).answer(it.now, it.key, id, answer, waits, stored);
         true
     }
 
@@ -58,7 +59,8 @@ impl Deciding<'_> {
             publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
         self.state.sessions.set_exchange(&mut self.state.journal, of_session, id, exchange);
         let outcome = answering!(self).outcome_of(raw.qos, refused, true);
-        answering!(self).answer_publish(now, key, raw, outcome, waits, mark);
+        let digest = self.digest_if_refusable(it);
+        answering!(self).answer_publish(now, key, raw, (outcome, digest), waits, mark);
         parking!(self).wait_for_full_links(now, key);
         Step::Done
     }

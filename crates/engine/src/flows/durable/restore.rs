@@ -14,12 +14,12 @@ use crate::records::stored::Content;
 use crate::records::stored::delivery;
 use crate::session::exchange::Exchange;
 use crate::session::packet_ids::{Inflight, State};
+use crate::session::refused::RefusedMessage;
 use crate::session::{FilterList, InFlight, Membership, Session};
 use crate::state::ShardState;
 use crate::timers::Timer;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use tidegate_mqtt::PacketId;
 
@@ -75,16 +75,7 @@ impl Subscribing<'_> {
             all.broken_off.push(key);
         }
         all.done.sessions += 1;
-        let restoring = Restoring {
-            key,
-            tenant,
-            memberships: Vec::new(),
-            entries: BTreeMap::new(),
-            tail: None,
-            last: 0,
-            mailbox_from: record.mailbox_from,
-        };
-        all.current = Some((stored, restoring));
+        all.current = Some((stored, Restoring::new(key, tenant, record.mailbox_from)));
         Ok(())
     }
 
@@ -137,6 +128,11 @@ impl Restoration {
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
     pub(crate) fn close_restored(&mut self, state: &mut ShardState) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
+        if restoring.is_wanted_again() {
+            restoring.begin_again();
+            self.again.insert(stored.0.get(), (stored, restoring));
+            return Ok(());
+        }
         restoring.leave_tail(state.memory.queue_share());
         let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
         if restoring.entries.values().any(shares) {
@@ -159,6 +155,14 @@ impl Restoration {
             session.rare_mut().exchanges.push((id, exchange));
         }
         Ok(())
+    }
+
+    /// A QoS 2 message that was refused after it was routed.
+    pub(crate) fn restore_refused(&self, state: &mut ShardState, id: PacketId, message: RefusedMessage) {
+        let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
+        if let Some(session) = known.and_then(|key| state.sessions.get_mut(key.0)) {
+            session.rare_mut().refused.push_back((id, message));
+        }
     }
 
     /// Puts together what a session is owed; returns how many messages are missing.

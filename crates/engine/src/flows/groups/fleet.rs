@@ -7,10 +7,11 @@ use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
 use crate::orchestrator::uplink::Uplinks;
+use crate::orchestrator::uplink::packet_limits::MessageLen;
 use crate::state::ShardState;
 
 /// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or
-/// had better not, gets it only if there is no other. `None` when none is there that takes a packet of `len` bytes.
+/// had better not, gets it only if there is no other. `None` when none is there that takes a message of this length.
 pub(crate) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
     state: &ShardState,
@@ -18,7 +19,7 @@ pub(crate) fn pick_broker(
     publication: &Publication<'_>,
     topic: u64,
     not_to: Option<Receiver>,
-    len: usize,
+    len: Option<MessageLen>,
 ) -> Option<usize> {
     let too_large = |member: &Member<Receiver, Seat>| !uplinks.takes(member.receiver.1, len);
     let session = |member: &Member<Receiver, Seat>| SessionKey(member.receiver.1);

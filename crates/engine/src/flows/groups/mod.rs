@@ -200,8 +200,8 @@ impl Dealing<'_> {
                 || state.sessions.get(session.0).is_none() || state.sessions.has_left(&state.transfers, session, here);
             member.receiver.0 == here && has_left()
         };
-        let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { 0 };
-        let takes = |member: &Member<Receiver, Seat>| len == 0 || self.uplinks.takes(member.receiver.1, len);
+        let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { None };
+        let takes = |member: &Member<Receiver, Seat>| self.uplinks.takes(member.receiver.1, len);
         let is_away = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
         let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {

@@ -27,11 +27,12 @@ impl Moving<'_> {
         let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
         let (place, state) = (self.place, &mut *self.state);
+        let have = self.handover.have.of(id);
         let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
         for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
-            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, id, message, concerns));
+            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, (id, have), message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
         for number in full {

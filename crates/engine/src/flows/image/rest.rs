@@ -24,6 +24,7 @@ impl Moving<'_> {
         message: &MessageRef,
     ) -> bool {
         let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
+        passed_over = passed_over.with(self.handover.have.of(id));
         if self.handover.concerns_rest(self.place, self.state, self.cache.get(slot).1) {
             if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
                 passed_over = passed_over.with(rest.partitions);

@@ -10,6 +10,7 @@ use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
+use crate::session::refused::RefusedMessage;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
@@ -86,9 +87,10 @@ impl Answering<'_> {
         }
         match answer {
             Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),
-            Answer::PubRec(outcome) => {
-                if outcome.is_err() {
-                    self.forget_received(key, packet_id);
+            Answer::PubRec(outcome, digest) => {
+                if let Err(reason) = outcome {
+                    let refused = digest.map(|digest| RefusedMessage { digest, reason });
+                    self.forget_received(key, packet_id, refused);
                 } else if let Some(session) = self.state.connections.session_of(key) {
                     self.state.sessions.note_exchange_answered(&self.state.transfers, session, packet_id);
                 }

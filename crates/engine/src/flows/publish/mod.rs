@@ -25,6 +25,7 @@ use crate::journal::keys::Key;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
+use crate::session::refused::{Digest, RefusedMessage};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
@@ -85,7 +86,7 @@ impl Answering<'_> {
     ) {
         // What it repeats may have been written only just now.
         let stored = self.state.sessions.is_stored(session);
-        self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success), None), waits, stored);
     }
 
     #[inline]
@@ -94,27 +95,36 @@ impl Answering<'_> {
         now: Now,
         key: ConnectionKey,
         raw: &RawPublish<'_>,
-        outcome: Outcome,
+        (outcome, digest): (Outcome, Option<Digest>),
         waits: u32,
         mark: Mark,
     ) {
         let Some(id) = raw.packet_id else { return };
         let promises = self.state.journal.has_written_since(mark);
         let answer = match raw.qos {
-            QoS::ExactlyOnce => Answer::PubRec(outcome),
+            QoS::ExactlyOnce => Answer::PubRec(outcome, digest),
             _ => Answer::PubAck(outcome),
         };
         self.answer(now, key, id, answer, waits, promises);
     }
 
-    /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
-    pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
-        let Some(session) = self.state.connections.session_of(key) else { return };
-        self.state.sessions.end_exchange(&mut self.state.exchanges, session, id);
-        let Some(session) = self.state.sessions.get_mut(session.0) else { return };
-        let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
-        if let Some(stored) = session.stored.filter(|_| known) {
+    /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]). A message that
+    /// others have got is kept in mind, since its client sends it again if the code is lost.
+    pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId, refused: Option<RefusedMessage>) {
+        let Some(session_key) = self.state.connections.session_of(key) else { return };
+        self.state.sessions.end_exchange(&mut self.state.exchanges, session_key, id);
+        let Some(session) = self.state.sessions.get_mut(session_key.0) else { return };
+        if !session.flow.as_mut().is_some_and(|flow| flow.received.remove(id)) {
+            return;
+        }
+        let listener = session.listener;
+        if let Some(stored) = session.stored {
             self.state.journal.delete(Key::Received(stored, id));
+        }
+        if let Some(message) = refused {
+            let most = self.state.settings.listener(listener).map_or(1, |listener| listener.receive_maximum);
+            let (sessions, journal) = (&mut self.state.sessions, &mut self.state.journal);
+            sessions.keep_refused(journal, session_key, id, message, usize::from(most));
         }
     }
 }

@@ -53,7 +53,7 @@ impl Uplinking<'_> {
         }
         let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
-        self.handover.begin_message(adopted.map(|adopted| adopted.transfer), ticket);
+        self.handover.begin_message(now, adopted.map(|adopted| adopted.transfer), ticket);
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
             && !answering!(self).takes_packet_id(session, packet_id)
@@ -67,6 +67,7 @@ impl Uplinking<'_> {
             return Ok(());
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
+        self.note_own(uplink, &raw, id.as_ref());
         let new = self.note_seen(session, uplink, &raw, &properties, id.as_ref());
         let outcome = if new {
             let mut forwarded = std::mem::take(self.scratch_properties);
@@ -94,7 +95,7 @@ impl Uplinking<'_> {
             now,
             key,
             &raw,
-            Ok(ReasonCode::Success),
+            (Ok(ReasonCode::Success), None),
             outcome? + forwarded + u32::from(noted),
             mark,
         );
@@ -129,6 +130,14 @@ impl Uplinking<'_> {
         }
         if let Some(id) = id {
             self.deliver_to_taken_over(now, uplink, raw, properties, id);
+        }
+    }
+
+    /// Notes a message of this shard that has come back in the order in which the broker has got messages.
+    fn note_own(&mut self, uplink: UplinkKey, raw: &RawPublish<'_>, id: Option<&MessageId>) {
+        let own = id.filter(|id| id.origin == self.uplinks.origin && raw.packet_id.is_some() && !raw.retain);
+        if let (Some(id), Some(uplink)) = (own, self.uplinks.brokers.all.get_mut(&uplink)) {
+            uplink.last_own = uplink.last_own.max(id.number);
         }
     }
 

@@ -61,11 +61,9 @@ impl Uplinking<'_> {
             true => Gate::Open,
             false => Gate::Full,
         };
-        let largest = self.uplinks.brokers.note_limits(now.monotonic);
-        if largest != self.uplinks.largest {
-            self.uplinks.largest = largest;
+        if let Some(largest) = self.uplinks.new_largest(now.monotonic) {
             for shard in self.place.others() {
-                self.links.send(shard, Record::Fleet(FleetWord::Limit { largest }));
+                self.links.send(shard, Record::Fleet(FleetWord::Limit(largest)));
             }
         }
         if gate == self.uplinks.gate {

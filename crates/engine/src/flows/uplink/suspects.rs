@@ -10,8 +10,8 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Declined;
 use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::uplink::packet_limits::MessageLen;
 use crate::orchestrator::uplink::quarantine::is_about_topic;
-use crate::orchestrator::uplink::route::len_for_broker;
 use crate::orchestrator::uplink::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
 use crate::orchestrator::uplink::suspects::CLOSED_BEFORE_CARE;
 use crate::session::packet_ids::{InflightEntry, State};
@@ -218,20 +218,28 @@ impl BrokerRefusals<'_> {
         let flow = self.0.state.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
         let longest = flow.and_then(|flow| {
             let sent = flow.inflight.len() - flow.to_resend;
-            flow.inflight.iter().take(sent).map(|entry| len_in_flight(entry, now.monotonic)).max()
+            let all = flow.inflight.iter().take(sent).filter_map(|entry| len_in_flight(entry, now.monotonic));
+            all.max_by_key(|len| len.packet)
         });
-        if let Some(longest) = longest.filter(|longest| *longest > 0) {
+        if let Some(longest) = longest {
             self.note_refused_length(now, key, longest);
         }
     }
 
-    /// A broker has refused a packet of this length: messages of this length go to others.
-    fn note_refused_length(&mut self, now: Now, key: UplinkKey, len: usize) {
+    /// A broker has refused a message of this length: messages of this length go to others.
+    fn note_refused_length(&mut self, now: Now, key: UplinkKey, len: MessageLen) {
         let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };
         uplink.limit.learn(now.monotonic, len);
         uplink.suspicion.told = true;
-        uplink.last_error = format!("the broker takes no packet of {len} bytes; other brokers get such messages");
-        self.0.uplinks.brokers.note_limits(now.monotonic);
+        uplink.last_error = format!(
+            "the broker takes no packet of {} bytes with a payload of {}; other brokers get such messages",
+            len.packet, len.payload
+        );
+        if let Some(largest) = self.0.uplinks.new_largest(now.monotonic) {
+            for shard in self.0.links.place.others() {
+                self.0.links.send(shard, Record::Fleet(FleetWord::Limit(largest)));
+            }
+        }
         self.move_too_large(now, key);
     }
 
@@ -246,12 +254,15 @@ impl BrokerRefusals<'_> {
     /// Messages of a broker that are longer than its limit go to others.
     pub(crate) fn move_too_large(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
-        let (session, limit) = (uplink.session, uplink.limit.bytes() as usize);
+        let (session, limit) = (uplink.session, uplink.limit);
+        if !limit.exists() {
+            return;
+        }
         let Some(flow) = self.0.state.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
-        let is_too_large = |entry: &InflightEntry<InFlight>| len_in_flight(entry, now.monotonic) > limit;
-        let queued = |flow: &Flow| flow.queue.iter().any(|it| len_of(it, it.qos, now.monotonic) > limit);
-        let waits = limit != u32::MAX as usize && queued(flow);
-        if limit != u32::MAX as usize && flow.inflight.iter().any(is_too_large) {
+        let is_too_large =
+            |entry: &InflightEntry<InFlight>| len_in_flight(entry, now.monotonic).is_some_and(|len| !limit.takes(len));
+        let waits = flow.queue.iter().any(|it| !limit.takes(len_of(it, it.qos, now.monotonic)));
+        if flow.inflight.iter().any(is_too_large) {
             for in_flight in self.take_in_flight(key, |_, entry| is_too_large(entry)) {
                 if let Some(delivery) = &in_flight.delivery {
                     self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
@@ -267,13 +278,13 @@ impl BrokerRefusals<'_> {
 }
 
 /// The same for a message that a broker was given at a QoS.
-fn len_of(delivery: &Delivery, qos: QoS, now: Millis) -> usize {
+fn len_of(delivery: &Delivery, qos: QoS, now: Millis) -> MessageLen {
     let mut publication = delivery.message.publication();
     publication.qos = qos;
-    len_for_broker(&publication, now)
+    MessageLen::of(&publication, now)
 }
 
-fn len_in_flight(entry: &InflightEntry<InFlight>, now: Millis) -> usize {
+fn len_in_flight(entry: &InflightEntry<InFlight>, now: Millis) -> Option<MessageLen> {
     let delivery = entry.item.delivery.as_ref().filter(|_| entry.state != State::AwaitPubComp);
-    delivery.map_or(0, |delivery| len_of(delivery, QoS::AtLeastOnce, now))
+    delivery.map(|delivery| len_of(delivery, QoS::AtLeastOnce, now))
 }

@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use crate::wire::{WireError, WireReader, WireWrite};
+
 use tidegate_mqtt::PublishProperties;
 
 /// The name of the user property.
@@ -158,6 +160,8 @@ const ORIGINS_MAX: usize = 256;
 /// newest counts as new: better twice than never.
 const WINDOW_MIN: u64 = 1 << 18;
 const WINDOW_MAX: u64 = 1 << 24;
+/// Words of 64 numbers that are written for each origin: the messages that a broker may still deliver to another member.
+const WRITTEN_WORDS: u64 = 64;
 /// How many times what may be owed at once is told apart: as long as one message is under way, others enter and are
 /// settled.
 const WINDOW_PER_OWED: u64 = 2;
@@ -257,6 +261,40 @@ impl SeenIds {
         let new = seen.insert(id.number);
         self.origins.push_back(seen);
         new
+    }
+
+    /// Appends the latest numbers of each origin.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.put_u16(self.origins.len() as u16);
+        for seen in &self.origins {
+            out.put_u64(seen.origin);
+            out.put_u64(seen.newest);
+            for word in 0..WRITTEN_WORDS {
+                let numbers = (0..64).map(|bit| (bit, seen.newest.checked_sub(word * 64 + bit)));
+                let bits = numbers.filter(|(_, number)| number.is_some_and(|number| seen.contains(number)));
+                out.put_u64(bits.fold(0, |bits, (bit, _)| bits | 1 << bit));
+            }
+        }
+    }
+
+    /// Notes the numbers that were written.
+    ///
+    /// # Errors
+    /// When the bytes are damaged.
+    pub(crate) fn read(&mut self, reader: &mut WireReader<'_>) -> Result<(), WireError> {
+        for _ in 0..reader.u16("a number of origins")? {
+            let (origin, newest) = (reader.u64("an origin")?, reader.u64("a number of an origin")?);
+            let mut numbers = Vec::new();
+            for word in 0..WRITTEN_WORDS {
+                let bits = reader.u64("numbers of an origin")?;
+                let set = (0..64).filter(|bit| bits >> bit & 1 != 0);
+                numbers.extend(set.filter_map(|bit| newest.checked_sub(word * 64 + bit)));
+            }
+            for number in numbers.into_iter().rev() {
+                self.insert(&MessageId { origin, number, entered: 0, publisher: 0, retain: false });
+            }
+        }
+        Ok(())
     }
 
     /// Whether a message has come back.

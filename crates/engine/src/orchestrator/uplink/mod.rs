@@ -72,7 +72,7 @@ pub(crate) use filters::{FilterSync, WantedFilters};
 use former::Former;
 use id::{MessageId, SeenIds};
 pub(crate) use order::Hold;
-use packet_limits::PacketLimit;
+use packet_limits::{LenLimit, PacketLimit};
 use quarantine::Quarantine;
 pub(crate) use quota::Pause;
 use removals::Removals;
@@ -102,7 +102,7 @@ pub(crate) struct Uplinks {
     /// Topics that brokers deny.
     pub(crate) quarantine: Quarantine,
     /// The longest packet that any broker takes, bytes.
-    pub(crate) largest: u32,
+    pub(crate) largest: LenLimit,
     /// Publishers that wait until it does.
     pub(crate) waiting: BTreeSet<ConnectionKey>,
     pub(crate) brokers: Brokers,
@@ -220,6 +220,8 @@ pub(crate) struct Uplink {
     /// The last message that had no id.
     pub(crate) last: LastMessage,
     pub(crate) kept: KeptIds,
+    /// The highest number of the messages of this shard that it has brought back above QoS 0.
+    pub(crate) last_own: u64,
     /// The dead orchestrator whose session this connection uses.
     pub(crate) adopted: Option<Box<Adopted>>,
     pub(crate) counters: UplinkCounters,
@@ -285,7 +287,12 @@ impl Uplinks {
         let config = FleetConfig { settings, here: place.owns(PartitionId(0)) };
         let brokers = Brokers { config, ..Brokers::default() };
         let settlement = Settlement { seen: SeenIds::for_owed(max_owed), ..Settlement::default() };
-        Self { origin, brokers, settlement, largest: u32::MAX, ..Self::default() }
+        Self { origin, brokers, settlement, ..Self::default() }
+    }
+
+    /// The number of the last message that got an id on this shard.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.next_number
     }
 
     /// Timers that are set.
@@ -399,6 +406,11 @@ impl Settlement {
     /// Whether a message has come.
     pub(crate) fn has_seen(&self, id: &MessageId) -> bool {
         self.seen.contains(id)
+    }
+
+    /// Which messages have come.
+    pub(crate) fn seen_ids(&self) -> &SeenIds {
+        &self.seen
     }
 
     /// Which messages have come so far.

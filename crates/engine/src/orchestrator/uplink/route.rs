@@ -5,6 +5,7 @@ use super::id::MessageId;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::packet_limits::{LenLimit, MessageLen};
 use crate::orchestrator::uplink::{FleetConfig, Uplinks};
 use crate::publish::layouts::{Shape, packet_len};
 use crate::settings::SharedStrategy;
@@ -75,33 +76,41 @@ impl super::Uplinks {
         self.gate
     }
 
-    /// The longest packet that any broker takes, as the shard of the uplinks says.
-    pub(crate) fn set_largest(&mut self, largest: u32) {
+    /// Beyond which length no broker takes a message, as the shard of the uplinks says.
+    pub(crate) fn set_largest(&mut self, largest: LenLimit) {
         self.largest = largest;
+    }
+
+    /// Notes the limits of the brokers. The length beyond which no broker takes a message, if it is another one now: other
+    /// shards have to know it.
+    pub(crate) fn new_largest(&mut self, now: Millis) -> Option<LenLimit> {
+        let largest = self.brokers.note_limits(now);
+        (std::mem::replace(&mut self.largest, largest) != largest).then_some(largest)
     }
 
     /// Whether a message is longer than any broker takes.
     pub(crate) fn is_too_large(&self, publication: &Publication<'_>, now: Now) -> bool {
-        self.largest != u32::MAX && len_for_broker(publication, now.monotonic) > self.largest as usize
+        self.largest != LenLimit::NONE && !self.largest.takes(MessageLen::of(publication, now.monotonic))
     }
 
-    /// The length of a message where any broker has a limit, 0 otherwise.
+    /// The length of a message where any broker has a limit.
     #[inline]
-    pub(crate) fn len_to_check(&self, publication: &Publication<'_>, now: Now) -> usize {
-        if self.brokers.limited { len_for_broker(publication, now.monotonic) } else { 0 }
+    pub(crate) fn len_to_check(&self, publication: &Publication<'_>, now: Now) -> Option<MessageLen> {
+        self.brokers.limited.then(|| MessageLen::of(publication, now.monotonic))
     }
 
-    /// Whether the broker of a session takes a packet of this length.
+    /// Whether the broker of a session takes a message of this length.
     #[inline]
-    pub(crate) fn takes(&self, session: u32, len: usize) -> bool {
+    pub(crate) fn takes(&self, session: u32, len: Option<MessageLen>) -> bool {
+        let Some(len) = len else { return true };
         let uplink = self.brokers.by_session.get(&session).and_then(|key| self.brokers.all.get(key));
-        uplink.is_none_or(|uplink| len <= uplink.limit.bytes() as usize)
+        uplink.is_none_or(|uplink| uplink.limit.takes(len))
     }
 
     /// Whether the fleet does not simply take everything.
     #[inline]
     pub(crate) fn is_choosy(&self) -> bool {
-        self.gate != Gate::Open || !self.quarantine.is_empty() || self.largest != u32::MAX
+        self.gate != Gate::Open || !self.quarantine.is_empty() || self.largest != LenLimit::NONE
     }
 
     /// A publisher waits until the fleet takes messages.
@@ -136,19 +145,20 @@ impl super::Brokers {
         }
     }
 
-    /// Notes what limits there are; returns the longest packet that any broker takes which has been there.
-    pub(crate) fn note_limits(&mut self, now: Millis) -> u32 {
-        let mut largest = None;
+    /// Notes whether there are limits; returns beyond which length no broker that has been there takes a message.
+    pub(crate) fn note_limits(&mut self, now: Millis) -> LenLimit {
+        let mut largest: Option<LenLimit> = None;
         self.limited = false;
         for uplink in self.all.values_mut() {
             uplink.limit.forget_old(now);
-            let limit = uplink.limit.bytes();
-            self.limited |= limit != u32::MAX;
+            self.limited |= uplink.limit.exists();
             if uplink.accepted.is_some() && uplink.draining.is_none() {
-                largest = largest.max(Some(limit));
+                let limit = uplink.limit.bound();
+                largest = Some(largest.map_or(limit, |other| other.larger(limit)));
             }
         }
-        largest.unwrap_or(u32::MAX)
+        // Where one broker takes all, the payloads that others refuse do not count.
+        largest.filter(|limit| limit.packet != u32::MAX).unwrap_or(LenLimit::NONE)
     }
 
     /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and

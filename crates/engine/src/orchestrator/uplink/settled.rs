@@ -2,7 +2,8 @@
 //!
 //! A broker sends its messages in order. The messages that it had written for this process have therefore arrived once
 //! it has answered a PINGREQ that was sent after the moment, unless it holds more messages than it may have
-//! unacknowledged. The messages that this process had sent to it have arrived once all of them are acknowledged and have
+//! unacknowledged. Such a broker has delivered them when it brings back a message of this process that was sent after
+//! the moment. The messages that this process had sent to it have arrived once all of them are acknowledged and have
 //! been received back.
 
 use super::copies::RECEIVE_MAXIMUM;
@@ -34,6 +35,8 @@ pub(crate) struct Awaited {
     received: u64,
     /// Messages sent to the broker before the moment, acknowledged or not.
     sent: u64,
+    /// The number of the last message of this process before the moment.
+    own: u64,
     /// Messages that had not been received back when all sent ones were acknowledged; `None` until then.
     unreturned: Option<Vec<MessageId>>,
 }
@@ -42,11 +45,18 @@ impl Awaited {
     /// All messages of a broker that is disconnected: they arrive on its next connection.
     pub(crate) fn of_disconnected(key: UplinkKey) -> Self {
         let connection = ConnectionKey { index: u32::MAX, generation: 0 };
-        Self { key, connection, answers_wanted: u64::MAX, received: 0, sent: 0, unreturned: None }
+        Self { key, connection, answers_wanted: u64::MAX, received: 0, sent: 0, own: 0, unreturned: None }
     }
 
     /// The messages that a broker has sent before now; `None` when it is disconnected.
-    pub(crate) fn begin(brokers: &mut Brokers, now: Now, state: &mut ShardState, key: UplinkKey) -> Option<Self> {
+    /// `own` is the number of the last message of this process.
+    pub(crate) fn begin(
+        brokers: &mut Brokers,
+        now: Now,
+        state: &mut ShardState,
+        key: UplinkKey,
+        own: u64,
+    ) -> Option<Self> {
         let uplink = brokers.all.get_mut(&key)?;
         let connection = uplink.connection?;
         uplink.probe.next = now.monotonic;
@@ -58,11 +68,17 @@ impl Awaited {
         let (_, in_flight) = state.sessions.owed_by(session);
         let sent = acknowledged + in_flight.saturating_sub(released);
         brokers.set_uplink_timer(state, key);
-        Some(Self { key, connection, answers_wanted, received, sent, unreturned: None })
+        Some(Self { key, connection, answers_wanted, received, sent, own, unreturned: None })
     }
 
     /// The messages of a broker that have still to arrive; `None` when all have.
-    pub(crate) fn remaining(mut self, brokers: &mut Brokers, now: Now, state: &mut ShardState) -> Option<Self> {
+    pub(crate) fn remaining(
+        mut self,
+        brokers: &mut Brokers,
+        now: Now,
+        state: &mut ShardState,
+        own: u64,
+    ) -> Option<Self> {
         // A removed broker sends nothing more.
         let uplink = brokers.all.get(&self.key)?;
         let (_, in_flight) = state.sessions.owed_by(uplink.session);
@@ -70,10 +86,9 @@ impl Awaited {
         if uplink.stage != Stage::Open {
             return Some(self);
         }
-        if reconnected
-            || (has_answered(uplink, &self) && uplink.counters.received.saturating_sub(self.received) >= BUSY)
-        {
-            return Self::begin(brokers, now, state, self.key);
+        let is_busy = uplink.counters.received.saturating_sub(self.received) >= BUSY && uplink.last_own <= self.own;
+        if reconnected || (has_answered(uplink, &self) && is_busy) {
+            return Self::begin(brokers, now, state, self.key, own);
         }
         // What a broker has refused is neither acknowledged nor in flight.
         let acknowledged = uplink.counters.acknowledged >= self.sent || in_flight == 0;

@@ -49,6 +49,16 @@ impl Runs {
         self.closed.extend(before.map(Reverse));
     }
 
+    /// The messages of another part come to the end.
+    pub(crate) fn append(&mut self, mut end: Self) {
+        if let Some(open) = end.open.take() {
+            let before = self.open.replace(open);
+            self.closed.extend(before.map(Reverse));
+        }
+        self.closed.append(&mut end.closed);
+        self.gone.append(&mut end.gone);
+    }
+
     /// Bytes of memory that the runs take.
     pub(crate) fn memory(&self) -> u64 {
         (self.closed.len() * size_of::<Run>() + self.gone.len() * size_of::<(u64, u64)>()) as u64

@@ -167,7 +167,8 @@ impl FakeBroker {
 
     /// Refuses a PUBLISH that is longer than it takes; returns whether it is.
     fn refuses_length(&mut self, line: SocketId, publish: &Publish<'_>, len: usize) -> bool {
-        if self.ways.hidden_limit.is_none_or(|limit| len <= limit as usize) {
+        let takes = |limit: Option<u32>, len: usize| limit.is_none_or(|limit| len <= limit as usize);
+        if takes(self.ways.hidden_limit, len) && takes(self.ways.hidden_payload_limit, publish.payload.len()) {
             return false;
         }
         match publish.packet_id.filter(|_| self.ways.answers_too_large) {

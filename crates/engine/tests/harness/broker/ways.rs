@@ -49,6 +49,8 @@ pub(crate) struct Ways {
     pub max_packet: Option<u32>,
     /// The longest PUBLISH that it takes, without having said so.
     pub hidden_limit: Option<u32>,
+    /// The longest payload that it takes, without having said so.
+    pub hidden_payload_limit: Option<u32>,
     /// It answers one that is longer with PUBACK and 0x95, as Mosquitto does; otherwise it closes with this code.
     pub answers_too_large: bool,
     /// A filter that it refuses.
@@ -78,6 +80,7 @@ impl Default for Ways {
             maximum_qos: None,
             max_packet: None,
             hidden_limit: None,
+            hidden_payload_limit: None,
             answers_too_large: false,
             refuses_filter: None,
             closes_on: None,

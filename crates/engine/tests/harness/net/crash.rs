@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tidegate_engine::{Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, ShardId, Takers};
+use tidegate_engine::{
+    Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, ShardId, Takers, session_of_queue,
+};
 
 use super::Net;
 use super::nodes::Nodes;
@@ -48,6 +50,12 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
         }
     }
     for engine in engines {
+        let again = engine.store().sessions_to_read_again()?;
+        for (key, value) in pairs {
+            if session_of_queue(key).is_some_and(|session| again.contains(&session)) {
+                engine.store().restore_again(now, key, value)?;
+            }
+        }
         engine.store().finish_restore(now)?;
     }
     Ok(())

@@ -167,3 +167,33 @@ fn a_client_that_leaves_while_it_is_read_gets_all_of_it_later() {
     }
     assert_eq!(got, texts);
 }
+
+#[test]
+fn messages_in_flight_beyond_the_memory_are_read_again() {
+    for (from, to) in RESTARTS {
+        let world = stored_with(from, |settings| {
+            settings.queue.memory_bytes = SHARE;
+            settings.limits.max_inflight = 400;
+        });
+        let client = world.connect(v5("a").lasting().manual());
+        client.subscribe("t/#", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        let texts: Vec<String> = (0..300).map(|number| format!("{number:500}")).collect();
+        for text in &texts {
+            publisher.publish(message("t/1", text).qos1());
+        }
+        assert_eq!(client.payloads(), texts, "all of them are in flight");
+        client.lose();
+        for text in ["later", "last"] {
+            publisher.publish(message("t/1", text).qos1());
+        }
+        let before = owed(&world);
+        world.crash(Crash::now(to));
+        assert_eq!(owed(&world), before);
+        let client = world.connect(v5("a").lasting());
+        let got: Vec<_> = client.messages().iter().map(|message| (message.dup, message.text())).collect();
+        let sent = texts.into_iter().map(|text| (true, text));
+        let expected: Vec<_> = sent.chain(["later", "last"].map(|text| (false, text.to_owned()))).collect();
+        assert_eq!(got, expected);
+    }
+}

@@ -76,7 +76,7 @@ fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
     for shard in (0..shards).rev() {
         heir.engine(shard, |engine, now| {
             engine.moves().arrive(now, &images).expect("images as they were given out");
-            OrchestratorMoves::of(engine).begin_awaiting(DEATH, partition(client));
+            OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, partition(client), None).expect("no messages");
             engine.moves().release_partitions(now, partition(client));
         });
     }
@@ -191,7 +191,7 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
     for shard in [1, 0] {
         heir.engine(shard, |engine, now| {
             engine.moves().arrive(now, &images).expect("images as they were given out");
-            OrchestratorMoves::of(engine).begin_awaiting(DEATH, all);
+            OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, all, None).expect("no messages");
             engine.moves().release_partitions(now, all);
         });
     }

@@ -62,7 +62,7 @@ impl World {
     fn come(&self, client: &str, images: &[PartitionImage]) {
         self.engine(0, |engine, now| {
             engine.moves().arrive(now, images).expect("images as they were given out");
-            OrchestratorMoves::of(engine).begin_awaiting(MOVE, partitions_of(client));
+            OrchestratorMoves::of(engine).begin_awaiting(now, MOVE, partitions_of(client), None).expect("no messages");
             engine.moves().release_partitions(now, partitions_of(client));
         });
         self.run();

@@ -140,3 +140,33 @@ fn a_limit_that_a_broker_only_shows_is_learned() {
         });
     }
 }
+
+#[test]
+fn a_long_topic_goes_to_a_broker_that_limits_payloads() {
+    in_front_of([], |world, []| {
+        let ways = Ways { hidden_payload_limit: Some(400), answers_too_large: true, ..Ways::default() };
+        let only = world.broker_with("only", lasting(), ways);
+        let client = world.connect(v5("c"));
+        client.subscribe("#", ExactlyOnce);
+        client.publish(large("t"));
+        world.advance(50);
+        assert_eq!(client.publish(large("t")), ReasonCode::ImplementationSpecificError, "its limit is known");
+        let long_topic = format!("t/{}", "x".repeat(2_000));
+        assert_eq!(client.publish(message(&long_topic, "y").qos1()), ReasonCode::Success);
+        assert_eq!((client.payloads(), only.payloads()), (vec!["y".to_owned()], vec!["y".to_owned()]));
+    });
+}
+
+#[test]
+fn a_large_payload_goes_to_a_broker_that_limits_packets() {
+    in_front_of([], |world, []| {
+        let ways = Ways { hidden_limit: Some(1_500), answers_too_large: true, ..Ways::default() };
+        let only = world.broker_with("only", lasting(), ways);
+        let client = world.connect(v5("c"));
+        client.subscribe("#", ExactlyOnce);
+        client.publish(message(&format!("t/{}", "x".repeat(2_000)), "y").qos1());
+        world.advance(50);
+        assert_eq!(client.publish(large("t")), ReasonCode::Success);
+        assert_eq!(only.payloads(), ["x".repeat(1_000)]);
+    });
+}

@@ -83,3 +83,28 @@ fn a_broker_that_is_lost_meanwhile_is_waited_for_and_one_that_was_away_is_not() 
         assert!(world.has_settled(&mut settling), "it is taken out");
     });
 }
+
+#[test]
+fn a_busy_broker_has_settled_when_a_later_message_comes_back() {
+    // Messages of other shards are not known as those of this process.
+    let world = World::with(1, |settings| fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash));
+    let a = world.broker("a");
+    let client = world.connect(v5("c"));
+    client.subscribe("t", ExactlyOnce);
+    client.publish(message("t", "1").qos1());
+    let [first] = a.taken().try_into().expect("a message");
+    let settle = |comes_back: bool| {
+        world.run();
+        let mut settling = world.engine(0, |engine, now| engine.fleet().begin_settling(now));
+        for _ in 0..200 {
+            a.with(|broker| broker.route(&first));
+        }
+        if comes_back {
+            client.publish(message("t", "2").qos1());
+        }
+        world.run();
+        world.has_settled(&mut settling)
+    };
+    assert!(!settle(false), "the broker may hold messages back");
+    assert!(settle(true));
+}

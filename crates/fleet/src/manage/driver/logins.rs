@@ -59,7 +59,6 @@ mod tests {
             template: template.to_owned(),
             address: "mqtt://127.0.0.1:1".to_owned(),
             admin: None,
-            relay: None,
             pid: None,
             note: String::new(),
         };

@@ -5,7 +5,6 @@ mod endpoint;
 mod entry_point;
 mod error;
 mod external_metrics;
-mod homes_api;
 mod local_api;
 mod logins;
 mod memory;
@@ -45,7 +44,7 @@ use super::metrics::ScalingNumbers;
 use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
-use crate::provider::{Condition, Look, Observed, Provider, Resource, ResourceName};
+use crate::provider::{Condition, Look, Observed, Provider, ResourceName};
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
@@ -282,19 +281,15 @@ impl Driver {
 
     /// Asks all orchestrators, several in parallel, so that a hanging one delays few.
     fn ask(&mut self, resources: &BTreeMap<ResourceName, Observed>) -> BTreeMap<ResourceName, OrchestratorView> {
-        let asked: Vec<(&Resource, &str)> = resources
-            .values()
-            .filter_map(|observed| Some((&observed.resource, observed.resource.admin.as_deref()?)))
-            .collect();
+        let asked: Vec<(&ResourceName, &str)> =
+            resources.iter().filter_map(|(name, observed)| Some((name, observed.resource.admin.as_deref()?))).collect();
         let mut views = BTreeMap::new();
         let mut problems = Vec::new();
         for group in asked.chunks(ASKED_AT_ONCE) {
             thread::scope(|scope| {
                 let api = &self.orchestrators;
-                let threads: Vec<_> = group
-                    .iter()
-                    .map(|(asked, admin)| (&asked.name, scope.spawn(move || api.view(asked, admin))))
-                    .collect();
+                let threads: Vec<_> =
+                    group.iter().map(|(name, admin)| (*name, scope.spawn(move || api.view(admin)))).collect();
                 for (name, thread) in threads {
                     match thread.join() {
                         Ok(Ok(view)) => {
@@ -384,12 +379,7 @@ impl Driver {
                 };
                 self.tell(at, |api, admin| api.evict(admin, &request))
             }
-            Command::SetHomes { at, table, if_epoch, gone } => {
-                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch, gone))
-            }
-            Command::MovePartitions { at, to, partitions, epoch } => {
-                self.tell(at, |api, admin| api.move_partitions(admin, to, partitions, *epoch))
-            }
+            Command::SetShare { at, wanted } => self.tell(at, |api, admin| api.set_share(admin, *wanted)),
             Command::EndEviction { at } => self.tell(at, OrchestratorApi::end_eviction),
         })
     }

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_admin::cluster::{ClusterMove, GetCluster, SetShare};
 use tidegate_admin::fleet::{BrokerAddress, DrainBroker, RemoveBroker, RemoveOptions, SetBroker};
 use tidegate_admin::{AdminClient, ClientError, DrainRequest, EndDrain, GetDrain, GetFleet, Request};
 
+use crate::manage::ClusterView;
 use crate::manage::sight::{BrokerView, OrchestratorView};
-use crate::provider::{Resource, ResourceName};
+use crate::provider::ResourceName;
 
 /// Time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -26,9 +28,6 @@ pub enum OrchestratorError {
     /// There is no answer, or it is a refusal.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Its answer is malformed.
-    #[error("its answer is not understood: {0}")]
-    Strange(String),
 }
 
 /// Asks orchestrators.
@@ -45,7 +44,7 @@ impl OrchestratorApi {
 
     /// An orchestrator's state of itself and of its brokers. Brokers with names that this fleet cannot have given are
     /// left out.
-    pub(super) fn view(&self, asked: &Resource, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
+    pub(super) fn view(&self, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
         let fleet = self.ask(admin, &GetFleet)?;
         let drain = self.ask(admin, &GetDrain)?;
         let named = fleet.brokers.into_iter().filter_map(|broker| {
@@ -64,10 +63,34 @@ impl OrchestratorApi {
             dropped: fleet.dropped,
             dropped_fleet_full: fleet.dropped_fleet_full,
             draining: drain.draining,
-            // An orchestrator that accepts no relayed clients cannot be in a table.
-            homes: if asked.relay.is_some() { self.homes(&asked.name, admin)? } else { None },
+            cluster: self.cluster(admin)?,
             brokers: named.collect(),
         })
+    }
+
+    /// The cluster as an orchestrator sees it; `None` where it is in none.
+    fn cluster(&self, admin: &str) -> Result<Option<ClusterView>, OrchestratorError> {
+        let status = match self.ask(admin, &GetCluster) {
+            Ok(status) => status,
+            Err(OrchestratorError::Client(ClientError::Refused { status: 409, .. })) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_own = |it: &&ClusterMove| it.from == status.name || it.to == status.name;
+        let own_moves = status.moves.iter().filter(is_own).count() as u64;
+        Ok(Some(ClusterView {
+            is_member: status.member,
+            leads: status.leads,
+            wants_share: !status.leaving,
+            epoch: status.epoch,
+            moves: status.moves.len(),
+            own_moves: own_moves + status.passing,
+            partitions: status.nodes.into_iter().map(|node| (node.name, node.partitions)).collect(),
+        }))
+    }
+
+    /// Has an orchestrator take a share of the partitions, or hand over all that it has.
+    pub(super) fn set_share(&self, admin: &str, wanted: bool) -> Result<(), OrchestratorError> {
+        self.ask(admin, &SetShare { wanted }).map(drop)
     }
 
     pub(super) fn add(

@@ -1,7 +1,6 @@
 //! The model of the world executes commands.
 
 use super::super::*;
-use super::homes::Leaving;
 use super::world::*;
 use crate::level::Level;
 use crate::provider::{Allocation, ResourceName};
@@ -27,21 +26,15 @@ impl World {
             Command::RemoveBroker { at, broker, force } => self.remove(at, broker, *force)?,
             Command::Evict { at, .. } => self.asked(at)?.draining = true,
             Command::EndEviction { at } => self.asked(at)?.draining = false,
-            Command::SetHomes { at, table, if_epoch, gone } => {
-                if let Some(name) = gone.iter().find(|name| self.orchestrators.contains_key(*name)) {
-                    self.violations.push(format!("{name} is called gone and is there"));
+            Command::SetShare { at, wanted } => {
+                let online = |name: &&ResourceName| self.is_online(name);
+                let brokers = self.names(Level::Broker);
+                let brokers = brokers.iter().filter(online).count();
+                if *wanted && self.serving(at).is_empty() && brokers > 0 {
+                    self.violations.push(format!("{at} was asked to take a share, and serves no broker"));
                 }
-                let arriving = self.is_arriving(at);
-                let homes = &mut self.asked(at)?.homes;
-                homes.leaving.take_if(|leaving| gone.contains(&leaving.to));
-                homes.set(table, *if_epoch, arriving)?;
-            }
-            Command::MovePartitions { at, to, partitions, epoch } => {
-                if !self.is_online(to) || self.is_arriving(to) || self.orchestrators[to].homes.leaving.is_some() {
-                    return Err(format!("{to} takes nothing in"));
-                }
-                let leaving = Leaving { to: to.clone(), partitions: partitions.clone(), until: self.now + TURN };
-                self.asked(at)?.homes.leave(at, leaving, *epoch)?;
+                self.asked(at)?;
+                self.cluster.set_share(at, *wanted);
             }
             Command::SetEndpoints(_) if self.refuses_names => return Err("the entry point refuses".to_owned()),
             Command::SetEndpoints(endpoints) => self.endpoints.clone_from(endpoints),
@@ -97,8 +90,8 @@ impl World {
             }
             Level::Orchestrator => self.view(name).owed + self.view(name).clients,
         };
-        let own = self.orchestrators.get(name).map(|it| it.homes.own(name).len()).unwrap_or_default();
-        if own > 0 {
+        let own = self.cluster.count(name);
+        if own > 0 && life == Life::Online && self.cluster.members() > 1 {
             self.violations.push(format!("{name} was released while {own} partitions were at home there"));
         }
         if owed > 0 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::*;
-use super::homes::{self, Homes, Leaving};
+use super::members::Cluster;
 use crate::level::Level;
 use crate::provider::{Allocation, Condition, Observed, Resource, ResourceName, Stack};
 
@@ -51,7 +51,6 @@ pub(super) struct Orchestrator {
     clients: u64,
     pub(super) draining: bool,
     turn: usize,
-    pub(super) homes: Homes,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +83,8 @@ pub(super) struct World {
     pub(super) stillborn: bool,
     /// Only the last resource of a level can be released, and it is held.
     pub(super) stacked: bool,
+    /// The cluster of the orchestrators.
+    pub(super) cluster: Cluster,
     /// Violations of the rules.
     pub(super) violations: Vec<String>,
     pub(super) most: BTreeMap<Level, usize>,
@@ -118,10 +119,7 @@ impl World {
     /// An orchestrator dies for good, once, and only while another one can take its partitions over: the only one is
     /// waited for as long as it takes.
     pub(super) fn break_one(&mut self) {
-        let is_place = |name: &ResourceName| {
-            let table = self.orchestrators.get(name).and_then(|it| it.homes.table.as_ref());
-            self.is_online(name) && table.is_some_and(|table| !table.at(name).is_empty())
-        };
+        let is_place = |name: &ResourceName| self.is_online(name) && self.cluster.count(name) > 0;
         let places: Vec<ResourceName> = self.names(Level::Orchestrator).into_iter().filter(is_place).collect();
         if let (Some(first), 2.., true) = (places.first(), places.len(), self.broken.is_empty())
             && let Some(thing) = self.things.get_mut(first)
@@ -149,42 +147,12 @@ impl World {
                 self.work(&name);
             }
         }
-        self.end_moves();
-        let all = self.orchestrators.iter().map(|(name, it)| (name.clone(), &it.homes)).collect();
-        self.violations.extend(homes::wrong(&all));
+        let online: BTreeSet<ResourceName> =
+            self.names(Level::Orchestrator).into_iter().filter(|name| self.is_online(name)).collect();
+        self.violations.extend(self.cluster.turn(now, &online));
         if self.accepted != self.settled + self.owed() + self.set_aside {
             self.violations.push(format!("{} accepted, {} settled, {} owed", self.accepted, self.settled, self.owed()));
         }
-    }
-
-    /// Moves end when both sides answer.
-    fn end_moves(&mut self) {
-        let under_way =
-            self.orchestrators.iter().filter_map(|(name, it)| Some((name.clone(), it.homes.leaving.clone()?)));
-        let under_way: Vec<(ResourceName, Leaving)> = under_way.collect();
-        for (name, leaving) in under_way {
-            if leaving.until > self.now || !self.is_online(&name) || !self.is_online(&leaving.to) {
-                continue;
-            }
-            let epoch = self.orchestrators[&name].homes.epoch() + 1;
-            for side in [&name, &leaving.to] {
-                if let Some(it) = self.orchestrators.get_mut(side) {
-                    it.homes.moved(&leaving, epoch);
-                }
-            }
-            if let Some(it) = self.orchestrators.get_mut(&name) {
-                it.homes.leaving = None;
-            }
-        }
-    }
-
-    pub(super) fn is_arriving(&self, at: &ResourceName) -> bool {
-        self.arriving_from(at).is_some()
-    }
-
-    fn arriving_from(&self, at: &ResourceName) -> Option<ResourceName> {
-        let gives = |it: &Orchestrator| it.homes.leaving.as_ref().is_some_and(|leaving| leaving.to == *at);
-        self.orchestrators.iter().find(|(_, it)| gives(it)).map(|(name, _)| name.clone())
     }
 
     /// A held resource ends when it has no connections.
@@ -295,7 +263,7 @@ impl World {
         }
     }
 
-    fn serving(&self, at: &ResourceName) -> Vec<ResourceName> {
+    pub(super) fn serving(&self, at: &ResourceName) -> Vec<ResourceName> {
         let brokers = self.orchestrators.get(at).into_iter().flat_map(|it| &it.brokers);
         let serving = brokers.filter(|(name, known)| self.state(name, known) == BrokerState::Serving);
         serving.map(|(name, _)| name.clone()).collect()
@@ -303,7 +271,7 @@ impl World {
 
     pub(super) fn view(&self, name: &ResourceName) -> OrchestratorView {
         let Some(orchestrator) = self.orchestrators.get(name) else {
-            return OrchestratorView { homes: Some(HomesView::default()), ..OrchestratorView::default() };
+            return OrchestratorView { cluster: Some(self.cluster.view(name)), ..OrchestratorView::default() };
         };
         let brokers = orchestrator.brokers.iter().map(|(name, known)| {
             let view = BrokerView { state: self.state(name, known), owed: known.owed, sent: 0, last_error: None };
@@ -313,15 +281,7 @@ impl World {
             clients: orchestrator.clients,
             owed: orchestrator.parked + orchestrator.brokers.values().map(|known| known.owed).sum::<u64>(),
             draining: orchestrator.draining,
-            homes: Some(HomesView {
-                table: orchestrator.homes.table.clone(),
-                moving: orchestrator
-                    .homes
-                    .leaving
-                    .as_ref()
-                    .map(|leaving| leaving.to.clone())
-                    .or_else(|| self.arriving_from(name)),
-            }),
+            cluster: Some(self.cluster.view(name)),
             brokers: brokers.collect(),
             ..OrchestratorView::default()
         }
@@ -335,8 +295,6 @@ impl World {
                 template: thing.wanted.template.clone(),
                 address: format!("mqtt://{}", thing.wanted.name),
                 admin: Some(format!("http://{}-admin", thing.wanted.name)),
-                // Pods have no place for relayed clients.
-                relay: (!self.stacked).then(|| format!("{}-relay", thing.wanted.name)),
                 pid: None,
                 note: String::new(),
             },

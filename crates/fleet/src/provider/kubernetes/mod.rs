@@ -103,8 +103,6 @@ impl Kubernetes {
             template: set.settings.stateful_set.clone(),
             address: format!("mqtt://{host}:{}", set.settings.port),
             admin: set.settings.admin_port.map(|port| format!("http://{host}:{port}")),
-            // Pods have no relay address: each serves all clients that connect to it.
-            relay: None,
             pid: None,
             note,
         }

@@ -69,6 +69,8 @@ pub struct Settings {
     pub places: BTreeMap<Level, Place>,
     /// How orchestrators choose a broker, for `{routing}`.
     pub routing: String,
+    /// The bus that orchestrators share, for `{bus}`.
+    pub bus: String,
     /// Their templates, by name.
     pub templates: BTreeMap<String, Template>,
     /// This program, for templates that run it.
@@ -239,7 +241,6 @@ impl Processes {
             template: wanted.template.clone(),
             address: template.map(|template| fill(&template.address)).unwrap_or_default(),
             admin: template.and_then(|template| template.admin.as_ref().map(fill)),
-            relay: template.and_then(|template| placeholder::fill(template.relay.as_ref()?, &values).ok()),
             pid: record.process.as_ref().map(|process| process.pid),
             note: missing.unwrap_or_else(|| record.note.clone()),
         }
@@ -437,6 +438,7 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
         ("exe", settings.executable.display().to_string()),
         ("user", user),
         ("routing", settings.routing.clone()),
+        ("bus", settings.bus.clone()),
     ];
     let named = record.ports.iter().map(|(name, port)| (format!("port.{name}"), port.to_string()));
     fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()

@@ -77,8 +77,6 @@ pub struct Template {
     pub address: String,
     /// Where its admin API is.
     pub admin: Option<String>,
-    /// Where other orchestrators relay clients to, `HOST:PORT`, where it takes them.
-    pub relay: Option<String>,
     /// How it is found out whether it serves.
     pub probe: Probe,
     /// Time for an answer to the probe.
@@ -120,13 +118,13 @@ impl Template {
             ports: keys.texts("ports").unwrap_or_else(|| vec!["mqtt".to_owned()]),
             address: keys.text("address").unwrap_or_else(|| "mqtt://{host}:{port}".to_owned()),
             admin: keys.text("admin"),
-            relay: keys.text("relay"),
             probe: Probe::Process,
             probe_timeout: Duration::from_secs(1),
             stop_signal: StopSignal::Term,
             stop_limit: Duration::from_secs(10),
             login: keys.table("login", login),
         };
+        crate::fleet_file::refuse_relay(keys);
         template.check_ports(keys);
         if let Some((probe, timeout)) = probe(&template.ports, keys) {
             (template.probe, template.probe_timeout) = (probe, timeout);
@@ -174,7 +172,6 @@ impl Template {
         let texts = texts.chain(self.files.iter().map(|(_, text)| ("files", text.clone())));
         let texts = texts.chain(self.environment.iter().map(|(_, text)| ("environment", text.clone())));
         let texts = texts.chain([("address", self.address.clone())]).chain(self.admin.iter().map(one("admin")));
-        let texts = texts.chain(self.relay.iter().map(one("relay")));
         for (key, text) in texts {
             if let Err(Unknown(name)) = placeholder::fill(&text, &known) {
                 let names: Vec<String> = known.keys().map(|name| format!("{{{name}}}")).collect();

@@ -26,6 +26,7 @@ impl Folder {
             directory: self.0.clone(),
             places: BTreeMap::new(),
             routing: "round-robin".to_owned(),
+            bus: "embedded://../../bus".to_owned(),
             templates: BTreeMap::from([("sh".to_owned(), template)]),
             executable: std::env::current_exe().unwrap(),
             claims: claims_of_this_machine(),
@@ -255,18 +256,18 @@ fn a_restarted_process_gets_new_ports_of_its_template() {
     let name = processes.allocate(&wanted("broker-1")).unwrap().name;
     let before = processes.records[&name].ports.clone();
     let template = processes.settings.templates.get_mut("sh").unwrap();
-    template.ports.push("relay".to_owned());
-    template.relay = Some("{host}:{port.relay}".to_owned());
-    template.args.push("{port.relay}".to_owned());
+    template.ports.push("admin".to_owned());
+    template.admin = Some("http://{host}:{port.admin}".to_owned());
+    template.args.push("{port.admin}".to_owned());
     // It is spawned again once all processes of the first one have ended.
-    let relay = (0..1_000_000).find_map(|_| {
+    let admin = (0..1_000_000).find_map(|_| {
         thread::yield_now();
-        processes.allocate(&wanted("broker-1")).unwrap().relay
+        processes.allocate(&wanted("broker-1")).unwrap().admin.filter(|admin| !admin.is_empty())
     });
     let ports = &processes.records[&name].ports;
-    assert_eq!(relay, Some(format!("127.0.0.1:{}", ports["relay"])));
+    assert_eq!(admin, Some(format!("http://127.0.0.1:{}", ports["admin"])));
     assert_eq!((ports["mqtt"], ports.len()), (before["mqtt"], 2));
-    assert_ne!(ports["relay"], ports["mqtt"]);
+    assert_ne!(ports["admin"], ports["mqtt"]);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) enum BatchError {
     Broken(i64),
 }
 
-/// Bytes of a batch before those that its length counts.
+/// Bytes before the bytes that the length of a batch counts.
 const BEFORE_LENGTH: usize = 12;
 /// The codec within the attributes.
 const CODEC: i16 = 0x07;
@@ -275,7 +275,7 @@ mod tests {
         let compressed = at(1, 1, 4, &["b"]);
         assert_eq!(records(&compressed, 1, &[]), Err(BatchError::Compressed { offset: 1, codec: "zstd" }));
         let (found, next) = records(&[at(0, 1, 0, &["a"]), compressed].concat(), 0, &[]).unwrap();
-        assert_eq!((found.len(), next), (1, 1), "what stands before it comes");
+        assert_eq!((found.len(), next), (1, 1), "earlier records come");
         let mut broken = at(0, 1, 0, &["a"]);
         let end = broken.len() - 1;
         broken[end] ^= 1;

@@ -11,7 +11,7 @@ const PARTITION_BYTES: i32 = 256 << 10;
 const FETCH_WAIT_MS: i32 = 200;
 /// Records of transactions that have not been committed are not seen.
 const READ_COMMITTED: u8 = 1;
-/// Stands for the oldest record that there is, in a question for offsets by time.
+/// Means the oldest record, in a question for offsets by time.
 pub(crate) const OLDEST: i64 = -2;
 
 /// A question for the first offset at a time (Unix milliseconds, or [`OLDEST`]).

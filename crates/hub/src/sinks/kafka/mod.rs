@@ -154,16 +154,18 @@ impl KafkaSink {
         Seeker { servers: &self.servers, access: &self.access, makes_topics: true }
     }
 
-    /// Finds the leaders of the partitions, and a producer where there is none.
+    /// Finds the leaders of the partitions, and asks for a producer where it is missing.
     fn find(&mut self, deadline: Instant) -> Result<Cluster, SinkError> {
         let cluster = self.seeker().cluster(&self.settings.topic, deadline)?;
-        if self.producer.is_none() {
-            self.producer = Some(self.seeker().ask(deadline, new_producer)?);
-        }
+        let producer = match self.producer.take() {
+            Some(producer) => producer,
+            None => self.seeker().ask(deadline, new_producer)?,
+        };
+        self.producer = Some(producer);
         Ok(cluster)
     }
 
-    /// Writes what is not there yet, as one transaction.
+    /// Writes the records that are not there yet, as one transaction.
     fn write_once(&mut self, id: &str, batch: &[Arc<Record>], deadline: Instant) -> Result<(), SinkError> {
         let mut transactions = match self.transactions.take() {
             Some(transactions) => transactions,

@@ -1,5 +1,5 @@
 //! Exactly once into Kafka: a batch and its mark are one transaction. The mark has the ids of the batch, in a topic beside
-//! that of the records. A process that begins reads the marks first, and leaves out what comes again.
+//! that of the records. A process that begins reads the marks first, and leaves out records that come again.
 //!
 //! After any failure the next batch begins as after a start: the coordinator ends the open transaction either way, and
 //! the marks tell which way it was.
@@ -123,8 +123,8 @@ impl Transactions {
         let answer = connection.ask(wire::LIST_OFFSETS, &fetch::list_offsets(MARKS_TOPIC, 0, fetch::OLDEST))?;
         let (error, mut at) = fetch::listed(&mut AnswerReader(&answer))?;
         judged(error)?;
-        let mut end = None;
-        while end.is_none_or(|end| at < end) {
+        let mut end = i64::MAX;
+        while at < end {
             if Instant::now() >= deadline {
                 return Err(SinkError::away("the marks of earlier batches are not all there yet"));
             }
@@ -132,7 +132,7 @@ impl Transactions {
             let all = fetch::fetched(&mut AnswerReader(&answer))?;
             let one = all.first().ok_or_else(|| SinkError::away("the broker says nothing of the marks"))?;
             judged(one.error)?;
-            end.get_or_insert(one.end);
+            end = end.min(one.end);
             let (records, next) = batches::records(one.batches, at, &one.aborted).map_err(SinkError::away)?;
             let read = |record: batches::Taken| Marks::read(&self.id, &record.key?, &record.value?);
             found.extend(records.into_iter().filter_map(read));

@@ -253,7 +253,7 @@ pub(crate) fn produced(answer: &mut AnswerReader<'_>) -> Result<Vec<(i32, i16)>,
     Ok(topics.into_iter().flatten().collect())
 }
 
-/// What a coordinator is asked for.
+/// The kind of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coordinated {
     Group,

@@ -2,7 +2,7 @@
 //! keeps up to which offset of each partition all messages are done, so after a crash messages come again from there on.
 //!
 //! - `wire`: requests about groups.
-//! - `work`: the thread that speaks with the brokers; `shares`: what it and the pipeline both know of the partitions.
+//! - `work`: the thread that speaks with the brokers; `shares`: the partitions, which it and the pipeline share.
 
 mod shares;
 mod wire;
@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::shares::{Shares, Token};
+use self::shares::{OffsetToken, Shares};
 use self::work::Work;
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
@@ -65,19 +65,19 @@ impl KafkaSourceSettings {
 }
 
 /// What the thread that speaks with the brokers says.
-enum Heard {
+enum KafkaNews {
     Ready,
     Trouble(String),
-    Message(Arc<Message>, Token),
+    Message(Arc<Message>, OffsetToken),
     /// A partition went to another process, or is read again.
-    Gone(Token),
+    Gone(OffsetToken),
 }
 
 /// The source.
 pub(crate) struct Kafka {
     settings: KafkaSourceSettings,
     place: String,
-    inbox: Inbox<Heard>,
+    inbox: Inbox<KafkaNews>,
     shares: Arc<Shares>,
     /// Nothing ever comes; it ends with the thread.
     ended: Receiver<()>,
@@ -131,13 +131,13 @@ fn message(topic: &str, partition: i32, record: Taken) -> Message {
 }
 
 impl Source for Kafka {
-    type Token = Token;
+    type Token = OffsetToken;
 
     fn wake(&self) -> Wake {
         self.inbox.wake()
     }
 
-    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Token> {
+    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<OffsetToken> {
         if let Some(step) = self.ready() {
             return step;
         }
@@ -145,16 +145,16 @@ impl Source for Kafka {
         SourceStep::Idle
     }
 
-    fn ready(&mut self) -> Option<SourceStep<Token>> {
+    fn ready(&mut self) -> Option<SourceStep<OffsetToken>> {
         Some(match self.inbox.take()? {
-            Heard::Ready => SourceStep::Ready,
-            Heard::Trouble(why) => SourceStep::Trouble(why),
-            Heard::Message(message, token) => SourceStep::Message(message, Some(token)),
-            Heard::Gone(gone) => SourceStep::Gone(Box::new(move |token: &Token| token.is_of(gone))),
+            KafkaNews::Ready => SourceStep::Ready,
+            KafkaNews::Trouble(why) => SourceStep::Trouble(why),
+            KafkaNews::Message(message, token) => SourceStep::Message(message, Some(token)),
+            KafkaNews::Gone(gone) => SourceStep::Gone(Box::new(move |token: &OffsetToken| token.is_of(gone))),
         })
     }
 
-    fn acknowledge(&mut self, token: Token, _ending: Ending) {
+    fn acknowledge(&mut self, token: OffsetToken, _ending: Ending) {
         self.shares.finish(token);
     }
 

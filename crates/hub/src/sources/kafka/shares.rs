@@ -9,14 +9,14 @@ use super::super::progress::Progress;
 
 /// Acknowledges a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
+pub(crate) struct OffsetToken {
     partition: i32,
     /// Which time it is that this process reads the partition.
     run: u64,
     offset: u64,
 }
 
-impl Token {
+impl OffsetToken {
     /// Whether both are of one run of a partition.
     pub(super) fn is_of(self, other: Self) -> bool {
         (self.partition, self.run) == (other.partition, other.run)
@@ -25,7 +25,7 @@ impl Token {
 
 /// A partition of this process.
 #[derive(Debug)]
-struct Share {
+struct PartitionShare {
     run: u64,
     progress: Progress,
     /// What the group has as done.
@@ -35,8 +35,8 @@ struct Share {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    parts: BTreeMap<i32, Share>,
+struct SharesState {
+    parts: BTreeMap<i32, PartitionShare>,
     runs: u64,
     /// The time of a replay, Unix milliseconds.
     replay: Option<u64>,
@@ -46,32 +46,32 @@ struct State {
 /// The partitions.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    state: Mutex<State>,
+    state: Mutex<SharesState>,
     /// Rings when a message is done, and at the end.
     changed: Condvar,
 }
 
 impl Shares {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SharesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a run of a partition at an offset; returns a token of the run that ends by that.
-    pub(super) fn begin(&self, partition: i32, offset: u64) -> Option<Token> {
+    pub(super) fn begin(&self, partition: i32, offset: u64) -> Option<OffsetToken> {
         let mut state = self.state();
         state.runs += 1;
-        let share = Share { run: state.runs, progress: Progress::at(offset), committed: offset, end: offset };
+        let share = PartitionShare { run: state.runs, progress: Progress::at(offset), committed: offset, end: offset };
         let before = state.parts.insert(partition, share);
-        before.map(|share| Token { partition, run: share.run, offset: 0 })
+        before.map(|share| OffsetToken { partition, run: share.run, offset: 0 })
     }
 
     /// Drops the partitions that others have now; returns a token of each run that ends.
-    pub(super) fn keep_only(&self, partitions: &[i32]) -> Vec<Token> {
+    pub(super) fn keep_only(&self, partitions: &[i32]) -> Vec<OffsetToken> {
         let mut state = self.state();
         let gone: Vec<i32> = state.parts.keys().copied().filter(|number| !partitions.contains(number)).collect();
         let end = |partition| {
             let share = state.parts.remove(&partition)?;
-            Some(Token { partition, run: share.run, offset: 0 })
+            Some(OffsetToken { partition, run: share.run, offset: 0 })
         };
         gone.into_iter().filter_map(end).collect()
     }
@@ -83,17 +83,17 @@ impl Shares {
 
     /// The partitions, and the offset that each is read from next.
     pub(super) fn positions(&self) -> Vec<(i32, i64)> {
-        let position = |(number, share): (&i32, &Share)| (*number, as_offset(share.progress.next()));
+        let position = |(number, share): (&i32, &PartitionShare)| (*number, as_offset(share.progress.next()));
         self.state().parts.iter().map(position).collect()
     }
 
     /// Notes that a record was taken; returns its token, or nothing when the partition has gone.
-    pub(super) fn take(&self, partition: i32, offset: i64) -> Option<Token> {
+    pub(super) fn take(&self, partition: i32, offset: i64) -> Option<OffsetToken> {
         let mut state = self.state();
         let share = state.parts.get_mut(&partition)?;
         let offset = u64::try_from(offset).ok()?;
         share.progress.take(offset);
-        Some(Token { partition, run: share.run, offset })
+        Some(OffsetToken { partition, run: share.run, offset })
     }
 
     /// All up to these offsets was taken, or holds no record. `end` is behind the last record of the broker.
@@ -105,7 +105,7 @@ impl Shares {
     }
 
     /// A message is done.
-    pub(super) fn finish(&self, token: Token) {
+    pub(super) fn finish(&self, token: OffsetToken) {
         let mut state = self.state();
         if let Some(share) = state.parts.get_mut(&token.partition).filter(|share| share.run == token.run) {
             share.progress.finish(token.offset);
@@ -176,10 +176,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_notes_only_what_is_done_in_order() {
+    fn a_group_notes_offsets_below_the_first_open_message() {
         let shares = Shares::default();
         assert_eq!(shares.begin(0, 3), None);
-        let tokens: Vec<Token> = [3, 4, 6].into_iter().filter_map(|offset| shares.take(0, offset)).collect();
+        let tokens: Vec<OffsetToken> = [3, 4, 6].into_iter().filter_map(|offset| shares.take(0, offset)).collect();
         shares.skip_to(0, 9, 12);
         assert_eq!((shares.positions(), shares.waiting(), shares.under_way()), (vec![(0, 9)], 3, 3));
         shares.finish(tokens[1]);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::super::inbox::Inbox;
 use super::shares::Shares;
 use super::wire::{self, Joined, Member};
-use super::{Heard, KafkaSourceSettings, message};
+use super::{KafkaNews, KafkaSourceSettings, message};
 use crate::sinks::kafka::batches::{self, BatchError};
 use crate::sinks::kafka::connection::{Access, BrokerConnection};
 use crate::sinks::kafka::fetch::{self, Fetched, OLDEST};
@@ -22,7 +22,7 @@ const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(30);
 /// How often the group hears of this process.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// How often the group learns what is done.
+/// How often the group receives the offsets below which all is done.
 const COMMIT: Duration = Duration::from_millis(200);
 /// Time for an answer of a broker.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(super) struct Work {
     settings: KafkaSourceSettings,
     servers: Vec<ServerAddress>,
     access: Access,
-    inbox: Inbox<Heard>,
+    inbox: Inbox<KafkaNews>,
     shares: Arc<Shares>,
     member: Member,
 }
@@ -49,7 +49,7 @@ struct Session {
     commit_at: Instant,
 }
 
-/// Why a session goes on otherwise.
+/// Why taking records stops.
 enum Stop {
     /// The members of the group come together again.
     Rebalance,
@@ -71,7 +71,7 @@ impl From<BatchError> for Stop {
     }
 }
 
-/// Success, or why the session goes on otherwise.
+/// Success, or why taking records stops.
 fn judged(error: i16) -> Result<(), Stop> {
     match error {
         0 => Ok(()),
@@ -85,7 +85,7 @@ impl Work {
     pub(super) fn new(
         settings: &KafkaSourceSettings,
         url: ServiceUrl,
-        inbox: Inbox<Heard>,
+        inbox: Inbox<KafkaNews>,
         shares: Arc<Shares>,
     ) -> Result<Self, String> {
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
@@ -98,7 +98,7 @@ impl Work {
     pub(super) fn run(mut self) {
         while !self.shares.is_stopped() {
             let Err(why) = self.follow() else { return };
-            self.inbox.push(Heard::Trouble(why));
+            self.inbox.push(KafkaNews::Trouble(why));
             let until = Instant::now() + RETRY;
             while !self.shares.is_stopped() && Instant::now() < until {
                 self.shares.wait(until.saturating_duration_since(Instant::now()));
@@ -160,14 +160,14 @@ impl Work {
         for (partition, offset) in self.starts(session, &new)? {
             self.shares.begin(partition, u64::try_from(offset).unwrap_or_default());
         }
-        self.inbox.push(Heard::Ready);
+        self.inbox.push(KafkaNews::Ready);
         Ok(())
     }
 
     /// Drops the partitions that others have.
     fn keep_only(&self, partitions: &[i32]) {
         for gone in self.shares.keep_only(partitions) {
-            self.inbox.push(Heard::Gone(gone));
+            self.inbox.push(KafkaNews::Gone(gone));
         }
     }
 
@@ -197,7 +197,7 @@ impl Work {
         Ok(starts)
     }
 
-    /// The first offset of a partition at a time or later; -1 when there is none.
+    /// The first offset of a partition at a time or later; -1 when all records are older.
     fn offset_at(&self, session: &mut Session, partition: i32, time: i64) -> Result<i64, Stop> {
         let leader = session.cluster.leader_of(partition)?;
         let connection = session.cluster.connection(leader, &self.access, soon())?;
@@ -251,7 +251,7 @@ impl Work {
         for record in records {
             if let Some(token) = self.shares.take(partition, record.offset) {
                 let message = message(&self.settings.topic, partition, record);
-                self.inbox.push(Heard::Message(Arc::new(message), token));
+                self.inbox.push(KafkaNews::Message(Arc::new(message), token));
             }
         }
         self.shares.skip_to(partition, next, fetched.end);
@@ -260,7 +260,7 @@ impl Work {
 
     fn begin(&self, partition: i32, offset: i64) {
         if let Some(gone) = self.shares.begin(partition, u64::try_from(offset).unwrap_or_default()) {
-            self.inbox.push(Heard::Gone(gone));
+            self.inbox.push(KafkaNews::Gone(gone));
         }
     }
 
@@ -277,7 +277,7 @@ impl Work {
         Ok(())
     }
 
-    /// Says that this process lives, and what is done.
+    /// Reports to the group: this process lives, and these offsets are done.
     fn keep_up(&self, session: &mut Session) -> Result<(), Stop> {
         let now = Instant::now();
         if now >= session.commit_at {
@@ -290,7 +290,7 @@ impl Work {
             let answer = session.coordinator.ask(kafka::HEARTBEAT, &self.member.heartbeat())?;
             let beat = judged(wire::error_of(&mut AnswerReader(&answer))?);
             if matches!(beat, Err(Stop::Rebalance)) {
-                // The partitions may go to others: they begin behind what is done now.
+                // The partitions may go to others: they begin behind the messages that are done now.
                 self.commit(session)?;
             }
             beat?;

@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{A, B, Bus, C, Cluster, failover, until};
-use crate::broker::Folder;
+use crate::broker::{Folder, pause};
 use crate::context::{GROUPS, Node, retained};
-use crate::homes::pause;
 use crate::nats::Nats;
 
 /// What a cluster is told to be the core of mobile nodes as well.

@@ -5,8 +5,7 @@ use std::net::TcpStream;
 use std::process::Stdio;
 
 use super::{A, B, C, Cluster, connect, connect_with_will, publish_packet, until};
-use crate::broker::{Broker, Folder, command};
-use crate::homes::pause;
+use crate::broker::{Broker, Folder, command, pause};
 
 /// How a PUBACK begins.
 const PUBACK: u8 = 0x40;

@@ -26,8 +26,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tidegate_engine::{TenantId, partition_of};
 
-use crate::broker::{Broker, Folder, PATIENCE, run};
-use crate::homes::pause;
+use crate::broker::{Broker, Folder, PATIENCE, pause, run};
 use crate::nats::Nats;
 
 /// The servers of a bus, at an address that they keep.

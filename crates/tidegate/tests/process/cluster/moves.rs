@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::{A, B, C, Cluster};
-use crate::broker::PATIENCE;
-use crate::homes::pause;
+use crate::broker::{PATIENCE, pause};
 
 /// Publishes numbers at QoS 2, one after the other, and sends again what was not finished when its connection ends.
 pub(super) struct Publisher {

@@ -1,35 +1,44 @@
 //! Orchestrators that are members of a cluster, in front of two brokers.
 
-use std::sync::atomic::AtomicBool;
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::directory::SharedDirectory;
 use super::moves::{Publisher, Stop};
-use super::{A, B, Cluster, failover, moves};
-use crate::broker::{Broker, Folder};
-use crate::homes::pause;
+use super::{A, B, Cluster, connect, failover, moves};
+use crate::broker::{Broker, Folder, pause, run};
+
+mod leaving;
 
 /// Orchestrators with data directories, on a bus that one of them serves, and the brokers behind them.
 struct Fleet {
     cluster: Cluster,
-    _brokers: [Broker; 2],
+    brokers: [Broker; 2],
 }
 
 impl Fleet {
     fn start(nodes: usize, lease: &'static str) -> Self {
+        Self::with(nodes, lease, &[])
+    }
+
+    fn with(nodes: usize, lease: &'static str, more: &[&str]) -> Self {
         let brokers = [Broker::start(&[]), Broker::start(&[])];
         let addresses = brokers.each_ref().map(|broker| format!("mqtt://{}", broker.address("mqtt://")));
         let named = format!("orchestrator.brokers={}", addresses.join(","));
         let bus = Box::new(SharedDirectory(Folder::new()));
-        let settings = ["orchestrator.enabled=true", &named];
+        let settings = [&["orchestrator.enabled=true", &named][..], more].concat();
         let cluster = Cluster::of(nodes, lease, Some(Folder::new()), bus, &settings);
-        Self { cluster, _brokers: brokers }
+        Self { cluster, brokers }
     }
 }
 
 #[test]
 fn a_session_is_served_at_either_orchestrator() {
-    let Fleet { cluster, _brokers } = Fleet::start(2, "10s");
+    let Fleet { cluster, brokers: _brokers } = Fleet::start(2, "10s");
     for home in [A, B] {
         let id = cluster.id_at(home, "reader");
         cluster.subscribe(A, &id);
@@ -45,6 +54,71 @@ fn a_session_is_served_at_either_orchestrator() {
 fn orchestrators_join_and_stop_and_nothing_is_missed() {
     let mut fleet = Fleet::start(2, "6s");
     moves::join_and_stop(&mut fleet.cluster);
+}
+
+/// Publishes at QoS 0 without a pause.
+fn flood(port: u16, id: &str, stop: &AtomicBool) {
+    let publish = b"\x30\x0b\0\x05flood\0now".repeat(4096);
+    while !stop.load(Ordering::SeqCst) {
+        let Some(mut stream) = connect(port, id) else { continue };
+        // The server need not read all of it.
+        stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        while !stop.load(Ordering::SeqCst) && stream.write_all(&publish).is_ok() {}
+    }
+}
+
+/// A broker hands nothing out, and clients of the old home publish without a pause. So the move cannot wait for either.
+#[test]
+fn a_busy_orchestrator_gives_clients_away() {
+    let mut fleet = Fleet::start(1, "10s");
+    let cluster = &mut fleet.cluster;
+    let ids: Vec<String> = (0..8).map(|number| format!("reader-{number}")).collect();
+    for id in &ids {
+        cluster.subscribe(A, id);
+    }
+    cluster.publish(A, "in/x", 0..10);
+    let (stop, port) = (AtomicBool::new(false), cluster.port(A));
+    thread::scope(|scope| {
+        let stopping = Stop(&stop);
+        fleet.brokers[0].signal("STOP");
+        for flooder in ["one", "two"] {
+            let stop = &stop;
+            scope.spawn(move || flood(port, flooder, stop));
+        }
+        cluster.add();
+        cluster.wait_even();
+        let moved = cluster.id_at(B, "visitor");
+        assert!(connect(cluster.port(B), &moved).is_some(), "its new home serves it");
+        fleet.brokers[0].signal("CONT");
+        drop(stopping);
+    });
+    for (at, id) in ids.iter().enumerate() {
+        cluster.expect_owed(at % 2, id, 10);
+    }
+}
+
+#[test]
+fn any_orchestrator_answers_for_all() {
+    let mut fleet = Fleet::start(2, "10s");
+    let cluster = &mut fleet.cluster;
+    let id = cluster.id_at(B, "device");
+    let mut device = connect(cluster.port(B), &id).unwrap();
+    let asked = |cluster: &Cluster, words: &[&str], code: i32| {
+        let ended = run(&[words, &["--admin", cluster.node(A).address("admin=")]].concat());
+        assert_eq!(ended.code, Some(code), "{words:?}: {} {}", ended.out, ended.err);
+        ended.out
+    };
+    let clients: Value = serde_json::from_str(&asked(cluster, &["clients", "device", "--json"], 0)).unwrap();
+    assert_eq!((&clients["clients"][0]["client"], &clients["clients"][0]["node"]), (&id.as_str().into(), &"b".into()));
+    asked(cluster, &["ban", "add", "client", &id], 0);
+    // Until its end.
+    device.read_to_end(&mut Vec::new()).unwrap();
+    assert!(![A, B].iter().any(|at| connect(cluster.port(*at), &id).is_some()), "refused everywhere");
+    let story: Value = serde_json::from_str(&asked(cluster, &["why", "client", &id, "--json"], 0)).unwrap();
+    let events = story["events"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["kind"] == "connected" && event["node"] == "b"), "{story}");
+    let reloaded = asked(cluster, &["reload"], 0);
+    assert!(reloaded.contains("node a: ") && reloaded.contains("node b: "), "{reloaded}");
 }
 
 /// Opens sessions at all of `nodes` orchestrators. The second one is killed while a client publishes at

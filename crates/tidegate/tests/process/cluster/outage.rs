@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{A, B, Cluster, connect, until};
-use crate::homes::pause;
+use crate::broker::pause;
 
 /// A client that keeps its connection, pings all the time, and counts.
 struct Device {

@@ -8,9 +8,8 @@ use tidegate_context::Topic;
 
 use super::features::Feature;
 use crate::applications::Application;
-use crate::broker::{Broker, Ended, Folder, PATIENCE, command, run};
+use crate::broker::{Broker, Ended, Folder, PATIENCE, command, pause, run};
 use crate::context::GROUPS;
-use crate::homes::pause;
 
 /// The user of the default tenant, and that of `acme`.
 const USERS: [&str; 2] = ["app", "acme-1"];

@@ -5,8 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use super::PATIENCE;
-use crate::broker::{Ended, Folder, command, run};
-use crate::homes::pause;
+use crate::broker::{Ended, Folder, command, pause, run};
 
 /// A fleet in a folder of its own, whose processes are ended with the test.
 pub(crate) struct Fleet {

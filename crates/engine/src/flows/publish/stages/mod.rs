@@ -4,6 +4,7 @@ pub(crate) mod exchange;
 pub(crate) mod fleet;
 pub(crate) mod missing;
 pub(crate) mod observers;
+pub(crate) mod refused;
 pub(crate) mod repetition;
 pub(crate) mod rights;
 pub(crate) mod room;
@@ -51,6 +52,7 @@ impl Deciding<'_> {
     /// Asks one stage.
     pub(crate) fn ask_stage(&mut self, stage: Stage, it: &Inbound<'_>) -> Step {
         match stage {
+            Stage::Refused => self.refuse_again(it),
             Stage::Exchange => self.resume_exchange(it),
             Stage::Repetition => self.answer_repetition(it),
             Stage::Rights => self.check_rights(it),
@@ -72,5 +74,9 @@ fn stages_of_exactly_once(it: &Inbound<'_>, sessions: &Sessions) -> StageSet {
     let Some(session) = sessions.get(key.0) else { return StageSet::NONE };
     let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
     let crosses = session.rare.is_some() && sessions.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
-    StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
+    let refused = session.rare.is_some() && sessions.refused_message(key, id).is_some();
+    StageSet::NONE
+        .with_if(repeated, Stage::Repetition)
+        .with_if(crosses, Stage::Exchange)
+        .with_if(refused, Stage::Refused)
 }

@@ -27,7 +27,8 @@ impl Deciding<'_> {
         }
         // What it repeats may have been written only just now.
         let stored = self.state.sessions.is_stored(session);
-        answering!(self).answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        let answer = Answer::PubRec(Ok(ReasonCode::Success), self.digest_if_refusable(it));
+        answering!(self).answer(it.now, it.key, id, answer, waits, stored);
         Step::Done
     }
 }

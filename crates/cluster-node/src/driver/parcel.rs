@@ -1,7 +1,5 @@
-//! What orchestrators send each other: a head in JSON, and bytes behind it.
+//! What nodes send each other for a move: a head in JSON, and bytes behind it.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// How a parcel begins; the last byte is its version.
@@ -9,27 +7,16 @@ const MAGIC: &[u8; 4] = b"TGH\x01";
 
 /// A head, and pieces of bytes whose lengths it stands before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parcel {
-    /// What the pieces are, as the admin API names it.
-    pub head: Value,
+pub(super) struct Parcel {
+    /// What the pieces are.
+    pub(super) head: Value,
     /// The pieces, in their order.
-    pub pieces: Vec<Vec<u8>>,
+    pub(super) pieces: Vec<Vec<u8>>,
 }
 
 impl Parcel {
-    /// A parcel with this head.
-    pub fn new<H: Serialize>(head: &H, pieces: Vec<Vec<u8>>) -> Self {
-        // Heads are structures of texts and numbers, which JSON always takes; a reader refuses a head that is none.
-        Self { head: serde_json::to_value(head).unwrap_or_default(), pieces }
-    }
-
-    /// The head; `None` when it is another one.
-    pub fn read_head<H: DeserializeOwned>(&self) -> Option<H> {
-        serde_json::from_value(self.head.clone()).ok()
-    }
-
     /// As it is sent: each part behind its length.
-    pub fn write(&self) -> Vec<u8> {
+    pub(super) fn write(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let head = self.head.to_string().into_bytes();
         for part in std::iter::once(&head).chain(&self.pieces) {
@@ -40,7 +27,7 @@ impl Parcel {
     }
 
     /// Reads one; `None` when it is none.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
         let mut parts = Vec::new();
         while !rest.is_empty() {

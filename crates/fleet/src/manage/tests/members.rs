@@ -1,6 +1,6 @@
-//! Homes in the model of the world, and cases about them.
+//! The cluster of orchestrators in the model of the world, and cases about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -10,88 +10,104 @@ use super::world::{Life, settings};
 use crate::level::Level;
 use crate::provider::ResourceName;
 
-/// A move under way at its old home.
-#[derive(Clone, Debug)]
-pub(super) struct Leaving {
-    pub(super) to: ResourceName,
-    pub(super) partitions: Vec<u16>,
-    /// When it is over, if the new home answers then.
-    pub(super) until: u64,
-}
+/// Partitions in all.
+const PARTITIONS: usize = 64;
+/// Partitions that move in a turn.
+const AT_ONCE: usize = 8;
+/// Turns without a sign of life after which others take over.
+const LEASE: u32 = 3;
 
-/// An orchestrator's stored homes, and the rules for changing them.
+/// A cluster: each partition has one home, and members share them by themselves.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Homes {
-    pub(super) table: Option<HomesTable>,
-    pub(super) leaving: Option<Leaving>,
+pub(super) struct Cluster {
+    epoch: u64,
+    /// How many partitions each member of the table works.
+    shares: BTreeMap<ResourceName, usize>,
+    /// Processes that were asked to take a share since their start.
+    asked: BTreeSet<ResourceName>,
+    /// Turns for which members have been silent.
+    silent: BTreeMap<ResourceName, u32>,
 }
 
-impl Homes {
-    pub(super) fn epoch(&self) -> u64 {
-        self.table.as_ref().map_or(0, |table| table.epoch)
+impl Cluster {
+    pub(super) fn count(&self, name: &ResourceName) -> usize {
+        self.shares.get(name).copied().unwrap_or_default()
     }
 
-    pub(super) fn own(&self, name: &ResourceName) -> Vec<u16> {
-        self.table.as_ref().map(|table| table.at(name)).unwrap_or_default()
+    pub(super) fn members(&self) -> usize {
+        self.shares.len()
     }
 
-    /// As `PUT /api/v1/homes` does.
-    pub(super) fn set(&mut self, table: &HomesTable, if_epoch: u64, arriving: bool) -> Result<(), String> {
-        let same = self.table.as_ref() == Some(table);
-        if self.epoch() != if_epoch {
-            return Err(format!("its table has epoch {}", self.epoch()));
+    pub(super) fn set_share(&mut self, name: &ResourceName, wanted: bool) {
+        if wanted {
+            self.asked.insert(name.clone());
+            self.shares.entry(name.clone()).or_default();
+        } else {
+            self.asked.remove(name);
         }
-        if !same && self.table.is_some() && table.epoch <= self.epoch() {
-            return Err("the table is older, or another one of this epoch".to_owned());
-        }
-        if !same && (self.leaving.is_some() || arriving) {
-            return Err("a move is under way".to_owned());
-        }
-        self.table = Some(table.clone());
-        Ok(())
+        self.epoch += 1;
     }
 
-    /// As `POST /api/v1/homes/move` begins.
-    pub(super) fn leave(&mut self, name: &ResourceName, leaving: Leaving, epoch: u64) -> Result<(), String> {
-        let own = self.own(name);
-        if self.epoch() != epoch || self.leaving.is_some() {
-            return Err("another table is in force, or a move is under way".to_owned());
+    /// A turn passes: members die, and partitions move. Returns a violation of the rule that there are always as many.
+    pub(super) fn turn(&mut self, _now: u64, online: &BTreeSet<ResourceName>) -> Option<String> {
+        let had = !self.shares.is_empty();
+        // A process that starts again has not been asked yet.
+        self.asked.retain(|name| online.contains(name));
+        for name in self.shares.keys() {
+            let silent = self.silent.entry(name.clone()).or_default();
+            *silent = if online.contains(name) { 0 } else { *silent + 1 };
         }
-        if leaving.partitions.iter().any(|partition| !own.contains(partition)) {
-            return Err("not at home here".to_owned());
-        }
-        self.leaving = Some(leaving);
-        Ok(())
-    }
-
-    /// The table of one side after a move.
-    pub(super) fn moved(&mut self, leaving: &Leaving, epoch: u64) {
-        if let Some(table) = &mut self.table {
-            for partition in &leaving.partitions {
-                table.homes[usize::from(*partition)] = leaving.to.clone();
-            }
-            table.epoch = table.epoch.max(epoch);
-        }
-    }
-}
-
-/// Violations of the rule that each partition has one home at any time, once there is a table.
-pub(super) fn wrong(all: &BTreeMap<ResourceName, &Homes>) -> Option<String> {
-    let newest = all.values().filter_map(|homes| homes.table.as_ref()).max_by_key(|table| table.epoch)?;
-    // One without a table has served all clients, and keeps the partitions of the first table.
-    let has = |name: &ResourceName, homes: &Homes, partition| {
-        homes.table.as_ref().unwrap_or(newest).home(partition) == Some(name)
-    };
-    (0..64).find_map(|partition| {
-        let owners: Vec<_> = all.iter().filter(|(name, homes)| has(name, homes, partition)).collect();
-        // No orchestrator has the partitions of a given-up one until the last of the others knows.
-        let is_lost = |homes: &&Homes| {
-            let home = homes.table.as_ref().and_then(|table| table.home(partition));
-            home.is_some_and(|home| !all.contains_key(home))
+        let is_there = |name: &&ResourceName| online.contains(*name) && self.shares.contains_key(*name);
+        let willing: Vec<ResourceName> = self.asked.iter().filter(is_there).cloned().collect();
+        let heirs = if willing.is_empty() {
+            self.shares.keys().filter(|name| online.contains(*name)).cloned().collect()
+        } else {
+            willing.clone()
         };
-        let given_up = owners.is_empty() && all.values().any(is_lost);
-        (owners.len() != 1 && !given_up).then(|| format!("partition {partition} is at home at {owners:?}"))
-    })
+        let mut free = if self.shares.values().sum::<usize>() == 0 && !heirs.is_empty() { PARTITIONS } else { 0 };
+        let dead: Vec<ResourceName> =
+            self.shares.keys().filter(|name| self.silent[*name] >= LEASE && !heirs.is_empty()).cloned().collect();
+        for name in dead {
+            free += self.shares.remove(&name).unwrap_or_default();
+            self.silent.remove(&name);
+            self.epoch += 1;
+        }
+        for at in 0..free {
+            *self.shares.entry(heirs[at % heirs.len()].clone()).or_default() += 1;
+        }
+        self.balance(&willing, online);
+        let all: usize = self.shares.values().sum();
+        (had && all != PARTITIONS && all != 0).then(|| format!("{all} partitions have a home"))
+    }
+
+    fn balance(&mut self, willing: &[ResourceName], online: &BTreeSet<ResourceName>) {
+        for _ in 0..AT_ONCE {
+            let leaving = self
+                .shares
+                .iter()
+                .filter(|(name, count)| **count > 0 && online.contains(*name) && !willing.contains(name));
+            let leaving = leaving.map(|(name, _)| name.clone()).next();
+            let most = willing.iter().max_by_key(|name| self.count(name)).cloned();
+            let Some(least) = willing.iter().min_by_key(|name| self.count(name)).cloned() else { return };
+            let Some(from) = leaving.clone().or(most) else { return };
+            if from == least || leaving.is_none() && self.count(&from) <= self.count(&least) + 1 {
+                return;
+            }
+            *self.shares.entry(from).or_default() -= 1;
+            *self.shares.entry(least).or_default() += 1;
+            self.epoch += 1;
+        }
+    }
+
+    pub(super) fn view(&self, name: &ResourceName) -> ClusterView {
+        ClusterView {
+            is_member: self.shares.contains_key(name),
+            wants_share: self.asked.contains(name),
+            epoch: self.epoch,
+            partitions: self.shares.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
+            ..ClusterView::default()
+        }
+    }
 }
 
 /// Two orchestrators, then three, then one, while one of them and a broker die.
@@ -109,25 +125,19 @@ fn run(deaths: &[(usize, bool)]) -> Run {
 }
 
 fn shares(run: &Run) -> Vec<usize> {
-    let sight = run.world.sight();
-    sight.orchestrators.iter().map(|(name, view)| view.partitions(name).unwrap_or_default()).collect()
-}
-
-#[test]
-fn one_orchestrator_needs_no_table() {
-    let mut run = Run::new(settings([2, 1], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 1)]]);
-    run.turns(40, &[], &[]);
-    assert!(run.world.sight().orchestrators.values().all(|view| view.homes.as_ref().unwrap().table.is_none()));
+    run.world.names(Level::Orchestrator).iter().map(|name| run.world.cluster.count(name)).collect()
 }
 
 #[test]
 fn each_gets_its_share_and_gives_it_back() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, scripts());
     run.turns(58, &[], &[]);
-    assert!(shares(&run).iter().all(|share| *share > 16), "{:?}", shares(&run));
+    assert_eq!(shares(&run), [32, 32]);
+    let status = run.manager.status(Moment(run.world.now), &run.world.sight());
+    assert_eq!(status["cluster"]["members"], serde_json::json!({"orchestrator-1": 32, "orchestrator-2": 32}));
+    assert_eq!(status["levels"]["orchestrator"]["resources"][1]["partitions"], 32);
     run.turns(80, &[], &[]);
-    assert_eq!(shares(&run).len(), 3);
-    assert!(shares(&run).iter().all(|share| *share > 8), "{:?}", shares(&run));
+    assert!(shares(&run).len() == 3 && shares(&run).iter().all(|share| *share > 20), "{:?}", shares(&run));
     run.turns(TURNS - 138, &[], &[]);
     assert_eq!(shares(&run), [64]);
     let steps: Vec<&str> = run
@@ -142,17 +152,17 @@ fn each_gets_its_share_and_gives_it_back() {
 }
 
 #[test]
-fn partitions_of_a_dead_orchestrator_wait_for_it() {
+fn a_restarted_orchestrator_gets_a_share_when_it_serves_brokers() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(100, &[], &[]);
-    let before = shares(&run);
-    run.world.kill(Level::Orchestrator);
+    run.turns(3, &[], &[(0, Event::Kill(Level::Orchestrator))]);
+    assert_eq!(shares(&run), [0, 64], "the other one has taken over");
     run.turns(40, &[], &[]);
-    assert_eq!(shares(&run), before);
+    assert_eq!(shares(&run), [32, 32]);
 }
 
 #[test]
-fn an_orchestrator_not_restarted_in_time_loses_its_partitions() {
+fn an_orchestrator_not_restarted_in_time_is_replaced() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(100, &[], &[]);
     let names = run.world.names(Level::Orchestrator);
@@ -166,8 +176,7 @@ fn an_orchestrator_not_restarted_in_time_loses_its_partitions() {
     assert!(!run.world.things.contains_key(&names[0]), "it is waited for beyond the limit");
     run.turns(80, &[], &[(60, Event::Traffic(false))]);
     run.settled(2, 2);
-    assert_eq!(shares(&run).iter().sum::<usize>(), 64);
-    assert!(shares(&run).iter().all(|share| *share > 16), "{:?}", shares(&run));
+    assert_eq!(shares(&run), [32, 32]);
     let totals = run.manager.book().totals;
     assert_eq!((totals.given_up, run.world.names(Level::Orchestrator).contains(&names[0])), (1, false));
 }
@@ -181,7 +190,7 @@ fn an_orchestrator_not_set_aside_is_never_released() {
     run.turns(300, &[], &[(0, Event::Break)]);
     let totals = run.manager.book().totals;
     assert!(run.world.things.contains_key(&names[0]) && totals.failed > 4, "{totals:?}");
-    assert_eq!((totals.given_up, shares(&run)[0] > 0), (0, true));
+    assert_eq!(totals.given_up, 0);
     run.world.full_aside = false;
     run.turns(200, &[], &[(150, Event::Traffic(false))]);
     run.settled(2, 2);
@@ -206,26 +215,6 @@ fn no_orchestrator_is_given_up_without_a_successor() {
     run.world.broken.insert(names[0].clone());
     run.turns(300, &[], &[(0, Event::Kill(Level::Orchestrator))]);
     assert_eq!((run.world.names(Level::Orchestrator), run.manager.book().totals.given_up), (names, 0));
-}
-
-#[test]
-fn a_move_with_one_that_is_given_up_ends_where_it_is() {
-    let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
-    let names = |run: &Run| run.world.names(Level::Orchestrator);
-    let moves =
-        |run: &Run| run.world.sight().orchestrators.values().any(|it| it.homes.as_ref().unwrap().moving.is_some());
-    let mut turns = 0;
-    while !moves(&run) {
-        run.turns(1, &[], &[]);
-        turns += 1;
-        assert!(turns < 100, "nothing moves");
-    }
-    let last = names(&run).pop().unwrap();
-    run.world.things.get_mut(&last).unwrap().life = Life::Ended;
-    run.world.broken.insert(last.clone());
-    run.turns(200, &[], &[(150, Event::Traffic(false))]);
-    run.settled(2, 2);
-    assert_eq!((run.manager.book().totals.given_up, names(&run).contains(&last)), (1, false));
 }
 
 #[test]
@@ -260,12 +249,12 @@ fn the_first_home_is_healed_when_it_dies_during_the_start() {
         run.turns(300, &[(1, false)], events);
         run.turns(60, &[], &[(0, Event::Traffic(false))]);
         run.settled(2, 2);
-        assert_eq!(shares(&run).iter().sum::<usize>(), 64);
+        assert_eq!(shares(&run), [32, 32]);
     }
 }
 
 #[test]
-fn a_manager_may_be_killed_at_any_command_about_homes() {
+fn a_manager_may_be_killed_at_any_command_about_members() {
     let commands = run(&[]).commands;
     for at in 0..commands {
         // After this one, and its successor before its first.
@@ -277,7 +266,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_dies_whenever_each_partition_has_one_home(
+    fn whatever_dies_whenever_all_partitions_have_homes(
         deaths in proptest::collection::vec((0_usize..900, any::<bool>()), 0..12),
         events in proptest::collection::vec((10_usize..300, prop_oneof![
             Just(Event::Kill(Level::Orchestrator)),
@@ -298,8 +287,7 @@ proptest! {
         events.push((400, Event::Traffic(false)));
         run.turns(1000, &deaths, &events);
         run.settled(2, 2);
-        prop_assert_eq!(shares(&run).iter().sum::<usize>(), 64);
-        prop_assert!(shares(&run).iter().all(|share| *share > 16));
+        prop_assert_eq!(shares(&run), vec![32, 32]);
     }
 }
 

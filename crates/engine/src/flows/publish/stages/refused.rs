@@ -1,0 +1,39 @@
+//! Stage: a QoS 2 message that was refused before, when others had got it already.
+
+use crate::flows::publish::answering::answering;
+use crate::flows::publish::deciding::Deciding;
+use crate::hash::hash_bytes;
+use crate::ids::hash_name;
+use crate::publish::inbound::Inbound;
+use crate::session::refused::Digest;
+use crate::topics::stages::Step;
+use tidegate_mqtt::QoS;
+
+impl Deciding<'_> {
+    /// Refuses the message again if its client has not got the answer. Any other message frees the identifier.
+    #[cold]
+    pub(super) fn refuse_again(&mut self, it: &Inbound<'_>) -> Step {
+        let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
+        let Some(refused) = self.state.sessions.refused_message(session, id) else { return Step::Continue };
+        if !it.raw.dup || self.digest_of(it) != refused.digest {
+            self.state.sessions.forget_refused(&mut self.state.journal, session, id);
+            return Step::Continue;
+        }
+        let mark = self.state.journal.mark();
+        answering!(self).answer_publish(it.now, it.key, it.raw, (Err(refused.reason), None), 0, mark);
+        Step::Done
+    }
+
+    /// Names a message that may be refused after it was routed; `None` for all others, which cost nothing so.
+    #[inline]
+    pub(crate) fn digest_if_refusable(&self, it: &Inbound<'_>) -> Option<Digest> {
+        let is_refusable = it.raw.retain || !self.cache.traits(it.slot).observers.is_empty();
+        let is_wanted = it.raw.qos == QoS::ExactlyOnce && it.session.is_some() && is_refusable;
+        is_wanted.then(|| self.digest_of(it))
+    }
+
+    #[cold]
+    fn digest_of(&self, it: &Inbound<'_>) -> Digest {
+        Digest(hash_bytes(hash_name(it.tenant, self.cache.get(it.slot).0), it.raw.payload))
+    }
+}
