@@ -131,7 +131,7 @@ pub use connection::close::Evicted;
 pub use connection::output::Output;
 pub use durable::{RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
-pub use engine::durable::restore::session_of_queue;
+pub use engine::durable::restore::{SecondReading, session_of_queue};
 pub use engine::facets::{
     ClusterCalls, ControlCalls, EntryCalls, FleetCalls, HomeCalls, InsiderCalls, MoveCalls, OutputCalls,
     ShardQuestions, StoreCalls, TimerCalls,

@@ -11,7 +11,7 @@ use tidegate_engine::{PartitionId, Partitions};
 
 use super::following::{Following, Taken};
 use super::lead::{Leader, Outlook};
-use super::logs::Logs;
+use super::logs::{Logs, leases};
 use super::memory::Memory;
 use super::parts::Collector;
 use super::status::{Shared, Standpoint};
@@ -488,12 +488,6 @@ impl Control {
             leases: self.life.as_ref().map(|life| leases(&life.membership)).unwrap_or_default(),
         });
     }
-}
-
-/// By which lease each member gives others up, as far as they say.
-fn leases(membership: &Membership) -> BTreeMap<String, Duration> {
-    let members = membership.members().into_iter();
-    members.filter_map(|member| Some((member.name.to_string(), member.lease?))).collect()
 }
 
 /// Logs a record that is invalid.

@@ -1,12 +1,15 @@
 //! The bus of a cluster and the logs on it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place, Position, Settings, Wake};
+use tidegate_bus::{
+    Address, Append, Bus, BusError, Done, LogName, LogSpec, Membership, Place, Position, Settings, Wake,
+};
 use zeroize::Zeroizing;
 
 use super::NotJoined;
@@ -45,6 +48,12 @@ pub(super) struct Logs {
     tenant_names: Arc<Mutex<Vec<String>>>,
     /// The secret that nodes have agreed on, where none is configured.
     agreed: Arc<OnceLock<Zeroizing<Vec<u8>>>>,
+}
+
+/// By which lease each member gives others up, as far as they say.
+pub(super) fn leases(membership: &Membership) -> BTreeMap<String, Duration> {
+    let members = membership.members().into_iter();
+    members.filter_map(|member| Some((member.name.to_string(), member.lease?))).collect()
 }
 
 /// How long nodes of the cluster may be silent.

@@ -206,9 +206,8 @@ fn read_session_number(reader: &mut WireReader<'_>) -> Result<StoredSession, Wir
     number.map(StoredSession).ok_or(WireError { reading: "a session's number" })
 }
 
-fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
-    let id = u16::from_be_bytes(reader.array("a packet id")?);
-    PacketId::new(id).ok_or(WireError { reading: "a packet id" })
+fn packet_id(bytes: [u8; 2]) -> Result<PacketId, WireError> {
+    PacketId::new(u16::from_be_bytes(bytes)).ok_or(WireError { reading: "a packet id" })
 }
 
 fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
@@ -216,10 +215,10 @@ fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireErro
     let read = match reader.u8("a part of a session")? {
         HEAD => Key::Session(session),
         SUBSCRIPTION => return Ok(Key::Subscription(session, rest_text(reader, "a topic filter")?)),
-        RECEIVED => Key::Received(session, read_packet_id(reader)?),
+        RECEIVED => Key::Received(session, packet_id(reader.array("a packet id")?)?),
         ENTRY => Key::Entry(session, read_number(reader)?),
         SENT => Key::Sent(session, read_number(reader)?),
-        REFUSED => Key::Refused(session, read_packet_id(reader)?),
+        REFUSED => Key::Refused(session, packet_id(reader.array("a packet id")?)?),
         SEEN => Key::Seen(session, u16::from_be_bytes(reader.array("a place among ids")?)),
         _ => return Err(WireError { reading: "a part of a session" }),
     };

@@ -1,6 +1,5 @@
 //! What the shard of the uplinks tells the others of the brokers of its fleet.
 
-use crate::orchestrator::uplink::packet_limits::LenLimit;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Fleet`](super::record::Record::Fleet).
@@ -13,8 +12,8 @@ pub(crate) enum FleetWord<'a> {
     Room { gate: u8 },
     /// Brokers deny messages of a topic.
     Denied { topic: &'a str },
-    /// Beyond which length no broker takes a message.
-    Limit(LenLimit),
+    /// Beyond which length no broker takes a message: its packet, and its payload if that has a limit, bytes.
+    Limit { packet: u32, payload: Option<u32> },
 }
 
 impl<'a> FleetWord<'a> {
@@ -29,7 +28,7 @@ impl<'a> FleetWord<'a> {
                 out.put_u8(1);
                 out.put_bytes(topic.as_bytes());
             }
-            Self::Limit(LenLimit { packet, payload }) => {
+            Self::Limit { packet, payload } => {
                 out.put_u8(2);
                 out.put_u32(packet);
                 out.put_u8(u8::from(payload.is_some()));
@@ -46,7 +45,7 @@ impl<'a> FleetWord<'a> {
                 let packet = reader.u32("a length")?;
                 let has_payload = reader.u8("whether payloads have a limit")? != 0;
                 let payload = reader.u32("the length of a payload")?;
-                Self::Limit(LenLimit { packet, payload: has_payload.then_some(payload) })
+                Self::Limit { packet, payload: has_payload.then_some(payload) }
             }
             _ => return Err(WireError { reading: "a word about the fleet of a known kind" }),
         })

@@ -30,12 +30,12 @@ pub(crate) use crate::session::filters::FilterList;
 use crate::session::packet_ids::{Inflight, ReceivedIds};
 use crate::session::promise::Promise;
 use crate::session::queue::SessionQueue;
-use crate::session::refused::RefusedMessage;
+use crate::session::refused::RefusedMessages;
 use crate::session::tail::Tail;
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -270,7 +270,7 @@ pub(crate) struct Rare {
     /// QoS 2 messages of the client that have crossed to other nodes, by their packet ids.
     pub exchanges: Vec<(PacketId, Exchange)>,
     /// QoS 2 messages of the client that were refused after they were routed, by their packet ids, oldest first.
-    pub refused: VecDeque<(PacketId, RefusedMessage)>,
+    pub refused: RefusedMessages,
     /// Topics that arrived live while a fetch was under way or expected: the fetched value is older.
     pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
 }

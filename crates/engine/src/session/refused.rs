@@ -3,12 +3,12 @@
 //! A PUBREC with an error frees the packet identifier ([MQTT-4.3.3-9]). If that PUBREC is lost with its connection, the
 //! client sends the message again. It must be recognised then, or those others get it twice.
 
+use std::collections::VecDeque;
+
 use tidegate_mqtt::PacketId;
 
-use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};
-use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader};
 
@@ -46,58 +46,59 @@ impl Journal {
     }
 }
 
-impl Sessions {
-    /// The refused message that a packet identifier stood for last.
-    pub(crate) fn refused_message(&self, session: SessionKey, id: PacketId) -> Option<RefusedMessage> {
-        let rare = self.get(session.0)?.rare.as_ref()?;
-        rare.refused.iter().find(|(of, _)| *of == id).map(|(_, message)| *message)
+/// The refused messages of a session by their packet identifiers, the latest last.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedMessages(VecDeque<(PacketId, RefusedMessage)>);
+
+impl RefusedMessages {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The message that was refused last under a packet identifier.
+    pub(crate) fn get(&self, id: PacketId) -> Option<RefusedMessage> {
+        self.0.iter().find(|(of, _)| *of == id).map(|(_, message)| *message)
+    }
+
+    /// Adds a message from a store.
+    pub(crate) fn restore(&mut self, id: PacketId, message: RefusedMessage) {
+        self.0.push_back((id, message));
     }
 
     /// Keeps a message that was refused after it was routed. The latest `most` are kept, the Receive Maximum of the client:
     /// it sends no further message before it has the answer to the first of so many.
-    pub(crate) fn keep_refused(
+    pub(crate) fn keep(
         &mut self,
         journal: &mut Journal,
-        session: SessionKey,
-        id: PacketId,
-        message: RefusedMessage,
+        stored: Option<StoredSession>,
+        (id, message): (PacketId, RefusedMessage),
         most: usize,
     ) {
-        self.forget_refused(journal, session, id);
-        let Some(session) = self.get_mut(session.0) else { return };
-        let stored = session.stored;
-        let refused = &mut session.rare_mut().refused;
-        if refused.len() >= most
-            && let Some((oldest, _)) = refused.pop_front()
-            && let Some(stored) = stored
+        self.forget(journal, stored, id);
+        while self.0.len() >= most.max(1)
+            && let Some((oldest, _)) = self.0.front().copied()
         {
-            journal.delete(Key::Refused(stored, oldest));
+            self.forget(journal, stored, oldest);
         }
-        refused.push_back((id, message));
+        self.0.push_back((id, message));
         if let Some(stored) = stored {
             journal.put_refused(stored, id, message);
         }
     }
 
-    /// The packet identifier stands for another message from now on.
-    pub(crate) fn forget_refused(&mut self, journal: &mut Journal, session: SessionKey, id: PacketId) {
-        let Some(session) = self.get_mut(session.0) else { return };
-        let Some(rare) = session.rare.as_mut() else { return };
-        let Some(place) = rare.refused.iter().position(|(of, _)| *of == id) else { return };
-        rare.refused.remove(place);
-        if let Some(stored) = session.stored {
+    /// The packet identifier belongs to another message from now on.
+    pub(crate) fn forget(&mut self, journal: &mut Journal, stored: Option<StoredSession>, id: PacketId) {
+        let Some(place) = self.0.iter().position(|(of, _)| *of == id) else { return };
+        self.0.remove(place);
+        if let Some(stored) = stored {
             journal.delete(Key::Refused(stored, id));
         }
     }
 
-    /// The next connection of the client begins anew.
-    pub(crate) fn forget_all_refused(&mut self, journal: &mut Journal, session: SessionKey) {
-        let Some(session) = self.get_mut(session.0) else { return };
-        let Some(rare) = session.rare.as_mut() else { return };
-        for (id, _) in std::mem::take(&mut rare.refused) {
-            if let Some(stored) = session.stored {
-                journal.delete(Key::Refused(stored, id));
-            }
+    /// The client begins with a new session.
+    pub(crate) fn forget_all(&mut self, journal: &mut Journal, stored: Option<StoredSession>) {
+        while let Some((id, _)) = self.0.front().copied() {
+            self.forget(journal, stored, id);
         }
     }
 }

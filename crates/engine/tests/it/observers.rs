@@ -230,7 +230,7 @@ fn a_refused_message_is_recognised_when_its_answer_is_lost() {
             assert_eq!(refused, ReasonCode::ImplementationSpecificError);
             publisher.lose();
         }
-        assert!(world.take_observed().is_empty() && subscriber.payloads().is_empty(), "it is sent to nobody again");
+        assert!(world.take_observed().is_empty() && subscriber.payloads().is_empty(), "no client gets it again");
         // The client has got the answer and takes the identifier for another message.
         let publisher = world.connect(v5("p").lasting());
         publisher.send_publish(message("t", "y").qos2().id(id.get()).dup());

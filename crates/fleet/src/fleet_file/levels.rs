@@ -11,7 +11,7 @@ use crate::level::Level;
 use crate::load::SignalSettings;
 use crate::manage::{LevelSettings, Victim};
 use crate::provider::attached::Attached;
-use crate::provider::process::{Place, Template};
+use crate::provider::process::{Place, Template, refuse_relay};
 
 /// The settings of a section.
 pub(super) struct LevelSection {
@@ -198,15 +198,6 @@ fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
         return None;
     };
     Some(Attached { name: parsed, level, mqtt: (host, port), secure, admin })
-}
-
-/// Orchestrators of a fleet once had addresses for relayed clients in the fleet file.
-pub(crate) fn refuse_relay(keys: &mut Keys<'_>) {
-    if keys.text("relay").is_some() {
-        let problem = "is no longer used: orchestrators tell each other their addresses over the bus of the fleet";
-        let hint = "remove it, and start the orchestrator with `--node {name}` on that bus: docs/orchestrators.md";
-        keys.refuse("relay", problem, hint);
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ mod metrics;
 mod policy;
 
 pub use dns::{Dns, DnsEndpoint, DnsPolicy, DnsUpdate};
-pub(crate) use levels::refuse_relay;
 
 use std::collections::BTreeMap;
 use std::fs::File;

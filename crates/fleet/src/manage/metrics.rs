@@ -90,7 +90,12 @@ impl Manager {
         let help = "Orchestrators in the newest table of their cluster.";
         page.only("tidegate_fleet_members", "gauge", help, members);
         let moves = cluster.map_or(0, |cluster| cluster.moves);
-        page.only("tidegate_fleet_moves", "gauge", "Moves of partitions that are under way between orchestrators.", moves);
+        page.only(
+            "tidegate_fleet_moves",
+            "gauge",
+            "Moves of partitions that are under way between orchestrators.",
+            moves,
+        );
         let named = self.endpoints().count();
         page.only("tidegate_fleet_endpoints", "gauge", "Orchestrators that the entry point names.", named);
         let help = "Orchestrators that the entry point should name and cannot.";

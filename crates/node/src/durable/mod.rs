@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use tidegate_engine::{
-    Engine, LoadedQueue, Now, ReadFailure, RestoreError, RestoreRoute, Restored, ShardId, Takers, TenantId,
-    WantedQueue, session_of_queue,
+    Engine, LoadedQueue, Now, ReadFailure, RestoreError, RestoreRoute, Restored, SecondReading, ShardId, Takers,
+    TenantId, WantedQueue, session_of_queue,
 };
 use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Store, Writer};
 
@@ -172,7 +172,7 @@ impl Restorer {
         Ok(sum)
     }
 
-    /// Reads the queues once more of which more has to be in memory than was kept.
+    /// Reads queues once more that need more messages in memory than were kept.
     fn hand_out_again(&mut self, store: &Store) -> Result<(), DurableError> {
         let mut homes = HashMap::new();
         for shard in 0..self.pairs.len() {
@@ -251,12 +251,13 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
                     pairs.iter().try_for_each(|(key, value)| engine.store().restore(now, key, value))?;
                 }
                 Portion::FirstEnds => {
-                    let again = engine.store().sessions_to_read_again()?;
+                    let again = SecondReading::of(engine).sessions()?;
                     // The waiting thread may have given up.
                     let _ = seed.answers.send((shard, Ok(ShardAnswer::NeedsAgain(again))));
                 }
                 Portion::Again(pairs) => {
-                    pairs.iter().try_for_each(|(key, value)| engine.store().restore_again(now, key, value))?;
+                    let mut reading = SecondReading::of(engine);
+                    pairs.iter().try_for_each(|(key, value)| reading.restore(now, key, value))?;
                 }
             }
         }

@@ -127,7 +127,7 @@ fn a_replacement_delivers_the_pending_messages() {
     // Another node takes the place. The first one still runs, and acknowledges no message.
     let (taken, store) = open(&bus, "a", &scratch);
     publisher.send(&publish_qos1("in/e", b"never"));
-    let (images, _) = images_of(&store, settings().engine, all()).unwrap();
+    let images = images_of(&store, settings().engine, all()).unwrap().partitions;
     drop((store, taken));
     let (_disk, store) = open(&bus, "b", &theirs);
     let second = Node::start_with_store(settings(), store).unwrap();

@@ -31,15 +31,19 @@ pub fn files(tree: &Tree) -> Vec<Violation> {
 /// Tests, and modules of tests (`module::*`), that no crate has.
 pub fn tests(tree: &Tree) -> Vec<Violation> {
     let code: Vec<&File> = tree.files.iter().filter(|file| is_code(&file.path)).collect();
-    let is_there = |declared: &str| code.iter().any(|file| file.text.contains(declared));
+    let python: Vec<&File> = tree.files.iter().filter(|file| file.path.rsplit('.').next() == Some("py")).collect();
+    let has = |files: &[&File], declared: &str| files.iter().any(|file| file.text.contains(declared));
     violations(tree, |_, name| {
         if !is_test(name) {
             return None;
         }
         let all = name.strip_suffix("::*");
         let last = all.unwrap_or(name).rsplit("::").next().unwrap_or(name);
-        let declared = if all.is_some() { format!("mod {last};") } else { format!("fn {last}(") };
-        (!is_there(&declared)).then(|| format!("no test is called `{name}`: name the one that shows it"))
+        let is_there = match all {
+            Some(_) => has(&code, &format!("mod {last};")),
+            None => has(&code, &format!("fn {last}(")) || has(&python, &format!("def {last}(")),
+        };
+        (!is_there).then(|| format!("no test is called `{name}`: name the one that shows it"))
     })
 }
 
@@ -73,7 +77,8 @@ mod tests {
     const CODE: &str = "mod moving;\n#[test]\nfn what_is_owed_before_a_move_is_owed_after_it() {}\n";
 
     fn found(page: &str, text: &str) -> usize {
-        let tree = Tree::of(&[(page, text), ("crates/engine/tests/it/main.rs", CODE)]);
+        let python = ("e2e/test_a.py", "    async def test_what_one_client_sends_reaches_another(self):\n");
+        let tree = Tree::of(&[(page, text), ("crates/engine/tests/it/main.rs", CODE), python]);
         files(&tree).len() + super::tests(&tree).len()
     }
 
@@ -90,6 +95,8 @@ mod tests {
     fn tests_that_are_called_otherwise_are_caught() {
         assert_eq!(found("docs/a.md", "`moving::*`, `moving::what_is_owed_before_a_move_is_owed_after_it`"), 0);
         assert_eq!(found("docs/a.md", "`what_is_owed_before_a_move_is_owed_after_it`"), 0);
+        assert_eq!(found("docs/a.md", "`test_what_one_client_sends_reaches_another`"), 0);
+        assert_eq!(found("docs/a.md", "`test_what_one_client_sends_reaches_nothing`"), 1);
         assert_eq!(found("docs/a.md", "`moved::*`, `what_is_owed_before_a_move_is_gone`"), 2);
         assert_eq!(found("docs/a.md", "`tidegate_tls_revocation_lists_next_update_seconds` `queue_full_newest`"), 0);
     }

@@ -1,6 +1,4 @@
-//! Each promise of a success answer has a test.
-
-use std::collections::BTreeSet;
+//! Each promise of a success answer has a test. Whether the tests exist is checked by [`named`](super::named).
 
 use crate::Violation;
 use crate::tree::Tree;
@@ -10,112 +8,56 @@ const PAGE: &str = "docs/success.md";
 /// The header of the last column of its tables.
 const TESTS: &str = "test";
 
-/// Rows of `docs/success.md` without a test, and tests named there that do not exist.
+/// Rows of `docs/success.md` without the name of a test.
 pub fn violations(tree: &Tree) -> Vec<Violation> {
     let Some(page) = tree.get(PAGE) else {
         return vec![Violation::new(PAGE, 0, "the page of the promises is missing")];
     };
-    let tests = tests(tree);
     let mut found = Vec::new();
-    let mut header = "";
+    let mut in_table = false;
     for (number, line) in (1..).zip(page.text.lines()) {
         let Some(row) = line.strip_prefix('|').and_then(|rest| rest.trim_end().strip_suffix('|')) else {
-            header = "";
-            found.extend(unknown(line, &tests).map(|name| unknown_test(number, name)));
+            in_table = false;
             continue;
         };
-        if header.is_empty() {
-            header = row;
-            if last_cell(row) != TESTS {
-                found.push(Violation::new(PAGE, number, "the last column of a table names the tests"));
-            }
-            continue;
+        let cell = row.rsplit('|').next().unwrap_or_default().trim();
+        let is_header = !std::mem::replace(&mut in_table, true);
+        if is_header && cell != TESTS {
+            found.push(Violation::new(PAGE, number, "the last column of a table names the tests"));
         }
-        if row.trim_start().starts_with("---") {
-            continue;
-        }
-        let cell = last_cell(row);
-        if names(cell).next().is_none() {
+        if !is_header && !cell.starts_with("---") && !names_a_test(cell) {
             found.push(Violation::new(
                 PAGE,
                 number,
                 "the promise has no test: name one, and write it if it is missing",
             ));
         }
-        found.extend(unknown(cell, &tests).map(|name| unknown_test(number, name)));
     }
     found
 }
 
-fn unknown_test(line: usize, name: &str) -> Violation {
-    Violation::new(PAGE, line, format!("no test has the name `{name}`: correct it"))
-}
-
-fn last_cell(row: &str) -> &str {
-    row.rsplit('|').next().unwrap_or_default().trim()
-}
-
-/// The names of tests in a text: in backticks, in lower case, with a line below between their words.
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    let quoted = text.split('`').skip(1).step_by(2);
-    quoted.filter(move |name| name.matches('_').count() > 1 && name.bytes().all(is_word))
-}
-
-fn unknown<'a>(text: &'a str, tests: &BTreeSet<&str>) -> impl Iterator<Item = &'a str> {
-    names(text).filter(|name| !tests.contains(name))
-}
-
-/// The names of all test functions in Rust and Python.
-fn tests(tree: &Tree) -> BTreeSet<&str> {
-    let mut found = BTreeSet::new();
-    for file in &tree.files {
-        let is_python = match file.path.rsplit_once('.') {
-            Some((_, "py")) => true,
-            Some((_, "rs")) => false,
-            _ => continue,
-        };
-        let mut is_test = false;
-        for line in file.text.lines().map(str::trim_start) {
-            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
-            let keyword = if is_python { "def " } else { "fn " };
-            let Some((before, rest)) = line.split_once(keyword) else { continue };
-            let name = rest.split('(').next().unwrap_or_default();
-            let is_function = before.is_empty() || before == "async ";
-            if is_function && (is_test || (is_python && name.starts_with("test_"))) {
-                found.insert(name);
-            }
-            is_test = false;
-        }
-    }
-    found
+/// Whether a text has a test name in backquotes: lower-case words with underscores between them.
+fn names_a_test(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let mut quoted = text.split('`').skip(1).step_by(2);
+    quoted.any(|name| name.contains('_') && name.bytes().all(is_plain))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const CODE: &str = "#[test]\nfn a_message_is_kept() {}\nfn an_ordinary_function() {}\n";
-
-    fn found(page: &str) -> Vec<String> {
-        let tree = Tree::of(&[
-            (PAGE, page),
-            ("crates/a/src/lib.rs", CODE),
-            ("e2e/test_a.py", "    async def test_it_all(self):\n"),
-        ]);
-        violations(&tree).into_iter().map(|violation| violation.text).collect()
+    fn found(page: &str) -> usize {
+        violations(&Tree::of(&[(PAGE, page)])).len()
     }
 
     #[test]
-    fn each_row_names_tests_that_exist() {
-        let table = |cell: &str| format!("| answer | test |\n| --- | --- |\n| PUBACK | {cell} |\n");
-        assert!(found(&table("`a_message_is_kept`, `test_it_all`")).is_empty());
-        assert_eq!(found(&table("")).len(), 1, "a row without a test");
-        assert_eq!(found(&table("the same")).len(), 1);
-        assert_eq!(found(&table("`a_message_is_lost`")).len(), 1);
-        assert_eq!(found(&table("`an_ordinary_function`")).len(), 1);
-        assert_eq!(found("| answer | promises |\n| --- | --- |\n").len(), 1, "a table without the column");
-        assert_eq!(found("A text with `a_message_is_lost`.\n").len(), 1);
-        assert!(found("A text with `max_payload`.\n").is_empty());
+    fn each_row_names_a_test() {
+        let table = |cell: &str| format!("| answer | test |\n| --- | --- |\n| PUBACK | {cell} |\n\nText.\n");
+        assert_eq!(found(&table("`a_message_is_kept`, `test_it_all`")), 0);
+        assert_eq!(found(&table("")), 1);
+        assert_eq!(found(&table("the same")), 1);
+        assert_eq!(found(&table("`e2e/test_http.py`")), 1, "a file is no test");
+        assert_eq!(found("| answer | promises |\n| --- | --- |\n"), 1, "a table without the column");
     }
 }

@@ -27,6 +27,7 @@ use crate::link::{Batch, Links};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::uplink::Gate;
+use crate::orchestrator::uplink::packet_limits::LenLimit;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
@@ -122,7 +123,9 @@ impl ClusterCalls<'_> {
             Record::Replayed => self.engine.recovery.handle_replayed(self.engine.place, &mut self.engine.state),
             Record::Fleet(FleetWord::Room { gate }) => uplinking!(self.engine).set_gate(Gate::from_number(gate)),
             Record::Fleet(FleetWord::Denied { topic }) => self.engine.uplinks.quarantine.add(topic, now.monotonic),
-            Record::Fleet(FleetWord::Limit(largest)) => self.engine.uplinks.set_largest(largest),
+            Record::Fleet(FleetWord::Limit { packet, payload }) => {
+                self.engine.uplinks.set_largest(LenLimit { packet, payload });
+            }
             Record::InterestRefused { ticket, filter, code } => {
                 uplinking!(self.engine).refuse_filter(now, ticket, filter, code);
             }

@@ -3,6 +3,7 @@
 use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restored, malformed};
 use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
+use crate::engine::Engine;
 use crate::engine::facets::StoreCalls;
 use crate::flows::cluster::ending::ending;
 use crate::flows::subscribe::subscribing::subscribing;
@@ -21,6 +22,7 @@ use crate::records::stored::end;
 use crate::records::stored::read_message;
 use crate::records::stored::read_subscription;
 use crate::session::refused::RefusedMessage;
+use crate::state::ShardState;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
@@ -148,40 +150,6 @@ impl StoreCalls<'_> {
         Ok(())
     }
 
-    /// Which sessions have to be read again, by their numbers in the store, after all pairs have come. Most messages of a
-    /// long queue do not stay in memory while it is read. Afterwards it can turn out that some have to.
-    ///
-    /// # Errors
-    /// When messages are missing that sessions are owed.
-    pub fn sessions_to_read_again(&mut self) -> Result<Vec<u64>, RestoreError> {
-        let mut all = self.engine.recovery.restoration.take().unwrap_or_default();
-        let closed = all.close_restored(&mut self.engine.state);
-        let again = all.again.keys().copied().collect();
-        self.engine.recovery.restoration = Some(all);
-        closed.map(|()| again)
-    }
-
-    /// Takes in a pair of the queue of a session once more: of those for which [`session_of_queue`] gives a session of
-    /// [`StoreCalls::sessions_to_read_again`](crate::StoreCalls::sessions_to_read_again), in the order of their keys.
-    ///
-    /// # Errors
-    /// When the pair cannot be taken in.
-    pub fn restore_again(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
-        let share = self.engine.state.memory.queue_share();
-        let Some(all) = self.engine.recovery.restoration.as_mut() else { return Ok(()) };
-        let restored = match Key::read(key) {
-            Ok(Key::Entry(session, number)) => all
-                .again
-                .get_mut(&session.0.get())
-                .map(|(_, restoring)| restore_entry(now, restoring, number, value, share)),
-            Ok(Key::Sent(session, number)) => {
-                all.again.get_mut(&session.0.get()).map(|(_, restoring)| restore_sent(restoring, number, value))
-            }
-            _ => None,
-        };
-        restored.unwrap_or(Ok(())).map_err(|error| malformed(key, error))
-    }
-
     /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
     /// and lets no timers run before [`ShardQuestions::is_settled`](crate::ShardQuestions::is_settled) says so for all of them. Called for every shard of a
     /// process, also for one that has taken nothing in.
@@ -215,5 +183,47 @@ impl StoreCalls<'_> {
         self.go_on_restoring(now);
         self.engine.after_frame(now);
         Ok(all.done)
+    }
+}
+
+/// Reads queues of a store once more. Most messages of a long queue do not stay in memory while it is read. Afterwards it
+/// can turn out that some have to.
+#[derive(Debug)]
+pub struct SecondReading<'e> {
+    restoration: &'e mut Restoration,
+    state: &'e mut ShardState,
+}
+
+impl<'e> SecondReading<'e> {
+    /// For an engine that all its pairs have come to, before [`StoreCalls::finish_restore`](crate::StoreCalls::finish_restore).
+    pub fn of(engine: &'e mut Engine) -> Self {
+        Self { restoration: engine.recovery.restoration.get_or_insert_default(), state: &mut engine.state }
+    }
+
+    /// The sessions whose queues it needs, by their numbers in the store.
+    ///
+    /// # Errors
+    /// When messages are missing that sessions are owed.
+    pub fn sessions(&mut self) -> Result<Vec<u64>, RestoreError> {
+        self.restoration.close_restored(self.state)?;
+        Ok(self.restoration.again.keys().copied().collect())
+    }
+
+    /// Takes in a pair for which [`session_of_queue`] gives one of the sessions. Pairs come in the order of their keys.
+    ///
+    /// # Errors
+    /// When the pair cannot be taken in.
+    pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
+        let again = &mut self.restoration.again;
+        let restored = match Key::read(key) {
+            Ok(Key::Entry(session, number)) => again
+                .get_mut(&session.0.get())
+                .map(|(_, restoring)| restore_entry(now, restoring, number, value, self.state.memory.queue_share())),
+            Ok(Key::Sent(session, number)) => {
+                again.get_mut(&session.0.get()).map(|(_, restoring)| restore_sent(restoring, number, value))
+            }
+            _ => None,
+        };
+        restored.unwrap_or(Ok(())).map_err(|error| malformed(key, error))
     }
 }

@@ -58,9 +58,11 @@ impl Dealing<'_> {
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
         self.state.sessions.end_exchanges(&mut self.state.exchanges, key);
-        self.state.sessions.forget_all_refused(&mut self.state.journal, key);
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let (stored, client_id) = (session.stored, session.client_id.clone());
+        if let Some(rare) = session.rare.as_mut() {
+            rare.refused.forget_all(&mut self.state.journal, stored);
+        }
         let Some(mut flow) = session.flow.take() else { return };
         self.state.to_unpark.append(&mut flow.blocking);
         self.state.blockers.remove(&key.0);

@@ -161,7 +161,7 @@ impl Restoration {
     pub(crate) fn restore_refused(&self, state: &mut ShardState, id: PacketId, message: RefusedMessage) {
         let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
         if let Some(session) = known.and_then(|key| state.sessions.get_mut(key.0)) {
-            session.rare_mut().refused.push_back((id, message));
+            session.rare_mut().refused.restore(id, message);
         }
     }
 

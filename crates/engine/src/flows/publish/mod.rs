@@ -111,20 +111,20 @@ impl Answering<'_> {
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]). A message that
     /// others have got is kept in mind, since its client sends it again if the code is lost.
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId, refused: Option<RefusedMessage>) {
-        let Some(session_key) = self.state.connections.session_of(key) else { return };
-        self.state.sessions.end_exchange(&mut self.state.exchanges, session_key, id);
-        let Some(session) = self.state.sessions.get_mut(session_key.0) else { return };
+        let Some(session) = self.state.connections.session_of(key) else { return };
+        self.state.sessions.end_exchange(&mut self.state.exchanges, session, id);
+        let Some(session) = self.state.sessions.get_mut(session.0) else { return };
         if !session.flow.as_mut().is_some_and(|flow| flow.received.remove(id)) {
             return;
         }
-        let listener = session.listener;
         if let Some(stored) = session.stored {
             self.state.journal.delete(Key::Received(stored, id));
         }
         if let Some(message) = refused {
-            let most = self.state.settings.listener(listener).map_or(1, |listener| listener.receive_maximum);
-            let (sessions, journal) = (&mut self.state.sessions, &mut self.state.journal);
-            sessions.keep_refused(journal, session_key, id, message, usize::from(most));
+            let listener = self.state.settings.listener(session.listener);
+            let most = listener.map_or(1, |listener| usize::from(listener.receive_maximum));
+            let stored = session.stored;
+            session.rare_mut().refused.keep(&mut self.state.journal, stored, (id, message), most);
         }
     }
 }

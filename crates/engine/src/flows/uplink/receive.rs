@@ -87,18 +87,11 @@ impl Uplinking<'_> {
             self.take_duplicate(now, uplink, &raw, &properties, id.as_ref());
             Ok(0)
         };
-        let forwarded = self.handover.end_message();
-        let noted = self.note_for_members(now, key, uplink, &raw, &properties, id.as_ref());
+        let mut waits = self.handover.end_message();
+        waits += u32::from(self.note_for_members(now, key, uplink, &raw, &properties, id.as_ref()));
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
-        answering!(self).answer_publish(
-            now,
-            key,
-            &raw,
-            (Ok(ReasonCode::Success), None),
-            outcome? + forwarded + u32::from(noted),
-            mark,
-        );
+        answering!(self).answer_publish(now, key, &raw, (Ok(ReasonCode::Success), None), waits + outcome?, mark);
         Ok(())
     }
 

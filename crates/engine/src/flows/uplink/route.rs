@@ -63,7 +63,7 @@ impl Uplinking<'_> {
         };
         if let Some(largest) = self.uplinks.new_largest(now.monotonic) {
             for shard in self.place.others() {
-                self.links.send(shard, Record::Fleet(FleetWord::Limit(largest)));
+                self.links.send(shard, Record::Fleet(largest.word()));
             }
         }
         if gate == self.uplinks.gate {

@@ -237,7 +237,7 @@ impl BrokerRefusals<'_> {
         );
         if let Some(largest) = self.0.uplinks.new_largest(now.monotonic) {
             for shard in self.0.links.place.others() {
-                self.0.links.send(shard, Record::Fleet(FleetWord::Limit(largest)));
+                self.0.links.send(shard, Record::Fleet(largest.word()));
             }
         }
         self.move_too_large(now, key);

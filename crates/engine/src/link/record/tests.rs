@@ -6,7 +6,6 @@ use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use crate::now::Millis;
-use crate::orchestrator::uplink::packet_limits::LenLimit;
 
 /// Everything that any record can carry.
 #[derive(Clone, Debug)]
@@ -99,7 +98,7 @@ impl Fields {
             }
             31 => Record::GroupExists { group },
             32 => Record::Fleet(FleetWord::Denied { topic: share }),
-            33 => Record::Fleet(FleetWord::Limit(LenLimit { packet: session, payload: self.flag.then_some(session) })),
+            33 => Record::Fleet(FleetWord::Limit { packet: session, payload: self.flag.then_some(session) }),
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,

@@ -4,6 +4,7 @@
 //! payload. So a refusal excludes only messages whose packet and payload are both as long as refused ones: those are too
 //! long by either measure.
 
+use crate::link::fleet_word::FleetWord;
 use crate::message::Publication;
 use crate::now::Millis;
 use crate::orchestrator::uplink::route::len_for_broker;
@@ -45,6 +46,11 @@ impl Default for LenLimit {
 impl LenLimit {
     /// No message is too long.
     pub(crate) const NONE: Self = Self { packet: u32::MAX, payload: None };
+
+    /// As other shards are informed of it.
+    pub(crate) fn word(self) -> FleetWord<'static> {
+        FleetWord::Limit { packet: self.packet, payload: self.payload }
+    }
 
     pub(crate) fn takes(self, len: MessageLen) -> bool {
         len.packet <= self.packet || self.payload.is_some_and(|payload| len.payload <= payload)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, ShardId, Takers, session_of_queue,
+    Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, SecondReading, ShardId, Takers, session_of_queue,
 };
 
 use super::Net;
@@ -40,7 +40,7 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
     let mut route = RestoreRoute::new(engines.len() as u16);
     for (key, value) in pairs {
         match route.takers(key, value)? {
-            Takers::One(shard) => engines[usize::from(shard.0)].store().restore(now, key, value)?,
+            Takers::One(shard) => engines[usize::from(shard.0)].restore(now, key, value)?,
             Takers::All => {
                 for engine in &mut *engines {
                     engine.store().restore(now, key, value)?;
@@ -50,10 +50,11 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
         }
     }
     for engine in engines {
-        let again = engine.store().sessions_to_read_again()?;
+        let mut reading = SecondReading::of(engine);
+        let again = reading.sessions()?;
         for (key, value) in pairs {
             if session_of_queue(key).is_some_and(|session| again.contains(&session)) {
-                engine.store().restore_again(now, key, value)?;
+                reading.restore(now, key, value)?;
             }
         }
         engine.store().finish_restore(now)?;

@@ -20,6 +20,7 @@ mod template;
 pub use claims::of_this_machine as claims_of_this_machine;
 #[cfg(feature = "kubernetes")]
 pub(crate) use template::login;
+pub(crate) use template::refuse_relay;
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -426,6 +427,9 @@ fn mark(settings: &Settings, name: &ResourceName) -> String {
     format!("{}={}", spawn::MARK, settings.directory.join(name.as_str()).display())
 }
 
+/// Threads that work clients in one process, at most; a cluster has 64 in all.
+const MAX_SHARDS: f64 = 16.0;
+
 fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<String, String> {
     let first = settings.templates.get(&record.wanted.template).and_then(|template| template.ports.first());
     let port = first.and_then(|name| record.ports.get(name)).copied().unwrap_or_default();
@@ -439,6 +443,7 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
         ("user", user),
         ("routing", settings.routing.clone()),
         ("bus", settings.bus.clone()),
+        ("shards", record.wanted.cores.ceil().clamp(1.0, MAX_SHARDS).to_string()),
     ];
     let named = record.ports.iter().map(|(name, port)| (format!("port.{name}"), port.to_string()));
     fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()

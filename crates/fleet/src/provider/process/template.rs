@@ -124,7 +124,7 @@ impl Template {
             stop_limit: Duration::from_secs(10),
             login: keys.table("login", login),
         };
-        crate::fleet_file::refuse_relay(keys);
+        refuse_relay(keys);
         template.check_ports(keys);
         if let Some((probe, timeout)) = probe(&template.ports, keys) {
             (template.probe, template.probe_timeout) = (probe, timeout);
@@ -182,6 +182,15 @@ impl Template {
                 );
             }
         }
+    }
+}
+
+/// Orchestrators of a fleet once had addresses for relayed clients in the fleet file.
+pub(crate) fn refuse_relay(keys: &mut Keys<'_>) {
+    if keys.text("relay").is_some() {
+        let problem = "is no longer used: orchestrators tell each other their addresses over the bus of the fleet";
+        let hint = "remove it, and start the orchestrator with `--node {name}` on that bus: docs/orchestrators.md";
+        keys.refuse("relay", problem, hint);
     }
 }
 

@@ -74,7 +74,7 @@ fn stages_of_exactly_once(it: &Inbound<'_>, sessions: &Sessions) -> StageSet {
     let Some(session) = sessions.get(key.0) else { return StageSet::NONE };
     let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
     let crosses = session.rare.is_some() && sessions.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
-    let refused = session.rare.is_some() && sessions.refused_message(key, id).is_some();
+    let refused = session.rare.as_ref().is_some_and(|rare| rare.refused.get(id).is_some());
     StageSet::NONE
         .with_if(repeated, Stage::Repetition)
         .with_if(crosses, Stage::Exchange)

@@ -14,9 +14,12 @@ impl Deciding<'_> {
     #[cold]
     pub(super) fn refuse_again(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
-        let Some(refused) = self.state.sessions.refused_message(session, id) else { return Step::Continue };
-        if !it.raw.dup || self.digest_of(it) != refused.digest {
-            self.state.sessions.forget_refused(&mut self.state.journal, session, id);
+        let digest = self.digest_of(it);
+        let Some(session) = self.state.sessions.get_mut(session.0) else { return Step::Continue };
+        let Some(messages) = session.rare.as_mut().map(|rare| &mut rare.refused) else { return Step::Continue };
+        let Some(refused) = messages.get(id) else { return Step::Continue };
+        if !it.raw.dup || digest != refused.digest {
+            messages.forget(&mut self.state.journal, session.stored, id);
             return Step::Continue;
         }
         let mark = self.state.journal.mark();
