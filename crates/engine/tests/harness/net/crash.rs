@@ -40,7 +40,7 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
     let mut route = RestoreRoute::new(engines.len() as u16);
     for (key, value) in pairs {
         match route.takers(key, value)? {
-            Takers::One(shard) => engines[usize::from(shard.0)].restore(now, key, value)?,
+            Takers::One(shard) => engines[usize::from(shard.0)].store().restore(now, key, value)?,
             Takers::All => {
                 for engine in &mut *engines {
                     engine.store().restore(now, key, value)?;
