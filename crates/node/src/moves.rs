@@ -405,25 +405,19 @@ impl PeerCalls<'_> {
                 self.answer_committed(answer, ());
             }
             MoveOrder::Arrive { images, had, collecting, answer } => {
-                let mut arrived = self.shard.engine.moves().arrive(now, &images);
+                let engine = &mut self.shard.engine;
+                let mut arrived = engine.moves().arrive(now, &images);
                 let partitions = images.iter().map(|image| image.partition).collect();
                 match (&arrived, collecting) {
-                    (Ok(_), Collecting::FromNodes(id)) => self.shard.engine.moves().begin_coming(now, id, partitions),
+                    (Ok(_), Collecting::FromNodes(id)) => engine.moves().begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => {
-                        let begun = OrchestratorMoves::of(&mut self.shard.engine).begin_awaiting(
-                            now,
-                            id,
-                            partitions,
-                            had.as_deref(),
-                        );
+                        let begun = OrchestratorMoves::of(engine).begin_awaiting(now, id, partitions, had.as_deref());
                         if let Err(error) = begun {
-                            self.shard.engine.moves().forget_partitions(now, partitions);
+                            engine.moves().forget_partitions(now, partitions);
                             arrived = Err(error);
                         }
                     }
-                    (Err(_), Collecting::InPieces(_)) => {
-                        OrchestratorMoves::of(&mut self.shard.engine).collect_nothing()
-                    }
+                    (Err(_), Collecting::InPieces(_)) => OrchestratorMoves::of(engine).collect_nothing(),
                     _ => {}
                 }
                 self.answer_committed(answer, arrived);
