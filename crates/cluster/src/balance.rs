@@ -6,7 +6,7 @@ use crate::table::MOVES_PER_TABLE;
 use crate::{Move, Table};
 
 /// Partitions that move at once from one node to another: while they move, no node serves them.
-pub const MOVE_AT_ONCE: usize = 8;
+pub const MOVE_AT_ONCE: usize = 128;
 
 /// Begins moves from nodes that have more than their share to nodes that have less; with `is_even` false only from
 /// nodes that leave. A node takes part in one move at a time. The partitions of an absent node stay until it is back,
@@ -15,40 +15,59 @@ pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], is_
     if willing.is_empty() {
         return;
     }
-    let mut shares = shares(next, willing, leaving);
+    let mut loads = loads(next);
+    loads.retain(|name, _| willing.contains(name) || leaving.contains(name));
+    for name in willing.iter().chain(leaving) {
+        loads.entry(name.clone()).or_default();
+    }
+    let mut shares = shares(&loads, willing);
     shares.extend(leaving.iter().map(|name| (name.clone(), 0)));
     let gives = |name: &str| is_even || leaving.iter().any(|it| it == name);
     let mut number = 0;
     while number < MOVES_PER_TABLE {
-        let Some(it) = widest(next, &shares, gives) else { return };
+        let Some(it) = widest(next, &loads, &shares, gives) else { return };
+        // Both are busy from now on: their loads are not looked at again.
         next.moves.push(Move { id: epoch * MOVES_PER_TABLE + number, ..it });
         number += 1;
     }
 }
 
-/// How many partitions a node has when all that moves has moved.
-fn load(table: &Table, name: &str) -> usize {
-    let count = |is_mine: fn(&Move) -> &str| -> usize {
-        table.moves.iter().filter(|it| is_mine(it) == name).map(|it| it.partitions.len()).sum()
-    };
-    table.of(name).len() + count(|it| &it.to) - count(|it| &it.from)
+/// How many partitions each node has when all that moves has moved.
+fn loads(table: &Table) -> BTreeMap<String, usize> {
+    let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
+    for (home, count) in table.homes.shares() {
+        *loads.entry(&home.node).or_default() += count;
+    }
+    for it in &table.moves {
+        *loads.entry(&it.to).or_default() += it.partitions.len();
+        let from = loads.entry(&it.from).or_default();
+        *from = from.saturating_sub(it.partitions.len());
+    }
+    loads.into_iter().map(|(name, load)| (name.to_owned(), load)).collect()
 }
 
 /// The number of partitions that each node should have: as many as the others, and one more at the nodes that already
 /// have most.
-fn shares(table: &Table, willing: &[String], leaving: &[String]) -> BTreeMap<String, usize> {
-    let total: usize = willing.iter().chain(leaving).map(|name| load(table, name)).sum();
+fn shares(loads: &BTreeMap<String, usize>, willing: &[String]) -> BTreeMap<String, usize> {
+    let load = |name: &String| loads.get(name).copied().unwrap_or(0);
+    let total: usize = loads.values().sum();
     let (each, more) = (total / willing.len().max(1), total % willing.len().max(1));
     let mut by_load: Vec<&String> = willing.iter().collect();
-    by_load.sort_by_key(|name| (std::cmp::Reverse(load(table, name)), (*name).clone()));
+    by_load.sort_by_key(|name| (std::cmp::Reverse(load(name)), *name));
     by_load.into_iter().enumerate().map(|(rank, name)| (name.clone(), each + usize::from(rank < more))).collect()
 }
 
 /// The move from the node with most too many to the node with most too few, among nodes that take part in no move.
-fn widest(table: &Table, shares: &BTreeMap<String, usize>, gives: impl Fn(&str) -> bool) -> Option<Move> {
+fn widest(
+    table: &Table,
+    loads: &BTreeMap<String, usize>,
+    shares: &BTreeMap<String, usize>,
+    gives: impl Fn(&str) -> bool,
+) -> Option<Move> {
     let idle = |name: &&String| table.moves.iter().all(|it| it.from != **name && it.to != **name);
     let by = |over: fn(usize, usize) -> usize, may: &dyn Fn(&str) -> bool| {
-        let amount = |name: &String| over(load(table, name), shares.get(name).copied().unwrap_or(0));
+        let of = |map: &BTreeMap<String, usize>, name: &String| map.get(name).copied().unwrap_or(0);
+        let amount = |name: &String| over(of(loads, name), of(shares, name));
         let most = shares.keys().filter(idle).filter(|name| may(name)).max_by_key(|name| amount(name))?;
         Some((most.clone(), amount(most))).filter(|(_, amount)| *amount > 0)
     };

@@ -5,7 +5,7 @@ mod ended;
 use std::collections::BTreeMap;
 
 use crate::table::is_at;
-use crate::{Advert, Table, balance};
+use crate::{Advert, Home, Table, balance};
 
 pub use ended::deputy;
 use ended::has_ended;
@@ -83,11 +83,15 @@ fn commit_arrived(next: &mut Table, seen: &Seen, epoch: u64) {
 
 /// The former homes of a fetched partition need not keep it.
 fn note_restored(next: &mut Table, seen: &Seen) {
-    for (partition, home) in (0..).zip(&mut next.homes) {
-        let Some(home) = home.as_mut().filter(|home| !home.former.is_empty()) else { continue };
-        if seen.adverts.get(&home.node).is_some_and(|advert| advert.restored.get(&partition) == Some(&home.since)) {
-            home.former.clear();
-        }
+    let is_fetched = |home: &Home| !home.former.is_empty() && seen.adverts.contains_key(&home.node);
+    let fetched = next.homes.partitions(|home| home.is_some_and(is_fetched));
+    let is_restored = |partition: &u16| {
+        let home = next.home(*partition)?;
+        Some(seen.adverts.get(&home.node)?.restored.get(partition) == Some(&home.since))
+    };
+    let restored: Vec<u16> = fetched.into_iter().filter(|it| is_restored(it) == Some(true)).collect();
+    for partition in restored {
+        next.forget_former(partition);
     }
 }
 
@@ -152,16 +156,15 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
 /// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
 /// partitions, those of dead nodes go to the ones that are there all the same.
 fn give_orphans(next: &mut Table, seen: &Seen, [willing, others]: [&[String]; 2], epoch: u64) {
+    let lives = |home: &Home| next.lives.contains_key(&home.node);
+    let orphans = next.homes.partitions(|home| home.map_or(!willing.is_empty(), |home| !lives(home)));
+    if orphans.is_empty() {
+        return;
+    }
     let heirs = if willing.is_empty() { others } else { willing };
     let mut load: BTreeMap<String, usize> = heirs.iter().map(|name| (name.clone(), next.of(name).len())).collect();
-    for partition in 0..crate::PARTITIONS {
+    for partition in orphans {
         let before = next.home(partition).map(|home| home.node.clone());
-        if before.as_ref().is_some_and(|node| next.lives.contains_key(node)) {
-            continue;
-        }
-        if before.is_none() && willing.is_empty() {
-            continue;
-        }
         let is_kept = before.and_then(|node| seen.adverts.get(&node)).is_some_and(|advert| advert.kept);
         // Of several with as little, the first by name.
         let Some((name, count)) = load.iter_mut().min_by_key(|(_, count)| **count) else { return };

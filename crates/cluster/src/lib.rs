@@ -30,5 +30,7 @@ pub use doubt::{DOUBT_LIMIT, Doubts, Sign};
 pub use follow::{Follower, Standing, Step};
 pub use recover::{Logged, Next, next};
 pub use settle::{SETTLE_LIMIT, Settling};
+pub use table::homes::Homes;
+pub use table::record::{EARLIER_PARTITIONS, parts_of_earlier};
 pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};
 pub use watch::{DIFFERENCE_LIMIT, SHORTEST_BOUND, Sight, Verdict, Watchdog};

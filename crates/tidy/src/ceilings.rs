@@ -98,6 +98,7 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "message",
         "slab",
         "ids",
+        "partitions",
         "hash",
         "now",
         "wire",

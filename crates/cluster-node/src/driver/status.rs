@@ -438,7 +438,7 @@ impl ClusterPart for ClusterApi {
                 "link_failure": link.and_then(|link| link.last_failure.clone()),
             })
         });
-        let homes = table.homes.iter().map(|home| home.as_ref().map(|home| &home.node));
+        let homes = table.homes.iter().map(|home| home.map(|home| &home.node));
         let moves = table.moves.iter().map(|it| json!({ "from": it.from, "to": it.to, "partitions": it.partitions }));
         json!({
             "name": self.0.name,

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::Step;
+use tidegate_cluster::{Home, Step};
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{NodeHandle, NodeName};
 
@@ -72,9 +72,8 @@ pub(super) struct TableWork {
 impl TableWork {
     /// The partitions that the table has given to nodes in tables of these epochs.
     fn given_at(&self, epochs: &BTreeSet<u64>) -> BTreeSet<u16> {
-        let homes = self.memory.table.iter().flat_map(|table| (0..).zip(&table.homes));
-        let given = homes.filter(|(_, home)| home.as_ref().is_some_and(|home| epochs.contains(&home.since)));
-        given.map(|(partition, _)| partition).collect()
+        let is_given = |home: Option<&Home>| home.is_some_and(|home| epochs.contains(&home.since));
+        self.memory.table.iter().flat_map(|table| table.homes.partitions(is_given)).collect()
     }
 }
 

@@ -34,11 +34,11 @@ fn settle(mut table: Table, seen: &mut Seen) -> (Table, usize) {
 #[test]
 fn newcomers_get_their_share_with_the_fewest_moves() {
     let (one, moved) = settle(Table::default(), &mut seen(&[("a", 1)]));
-    assert_eq!((counts(&one), moved), (vec![64], 0));
+    assert_eq!((counts(&one), moved), (vec![1_024], 0));
     let (two, moved) = settle(one, &mut seen(&[("a", 1), ("b", 2)]));
-    assert_eq!((counts(&two), moved), (vec![32, 32], 32));
+    assert_eq!((counts(&two), moved), (vec![512, 512], 512));
     let (three, moved) = settle(two, &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
-    assert_eq!((counts(&three), moved), (vec![22, 21, 21], 21));
+    assert_eq!((counts(&three), moved), (vec![342, 341, 341], 341));
     assert_eq!(decide(&three, &seen(&[("a", 1), ("b", 2), ("c", 3)])), None);
 }
 
@@ -46,7 +46,7 @@ fn newcomers_get_their_share_with_the_fewest_moves() {
 fn only_partitions_of_dead_nodes_move() {
     let (three, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
     let next = decide(&three, &seen(&[("a", 1), ("c", 3)])).unwrap();
-    assert_eq!((counts(&next), next.moves.len()), (vec![32, 32], 0));
+    assert_eq!((counts(&next), next.moves.len()), (vec![512, 512], 0));
     for partition in 0..PARTITIONS {
         let (before, after) = (three.home(partition).unwrap(), next.home(partition).unwrap());
         assert!(before.node == "b" || before == after, "{partition}");
@@ -86,7 +86,7 @@ fn a_node_that_leaves_gives_everything_away_first() {
     let mut leaves = seen(&[("a", 1), ("b", 2), ("c", 3)]);
     leaves.adverts.get_mut("b").unwrap().leaving = true;
     let (table, moved) = settle(three.clone(), &mut leaves);
-    assert_eq!((counts(&table), moved), (vec![32, 0, 32], 21));
+    assert_eq!((counts(&table), moved), (vec![512, 0, 512], 341));
     let same = |partition: &u16| table.home(*partition) == three.home(*partition);
     assert!((0..PARTITIONS).all(|it| same(&it) || table.home(it).unwrap().by.is_some()));
     // Alone it keeps its partitions: there is no other node to give them to.

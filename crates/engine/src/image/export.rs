@@ -2,7 +2,7 @@
 
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
-use crate::ids::{PartitionId, SessionKey, TenantId};
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::journal::keys::Key;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
@@ -28,8 +28,7 @@ impl Exchanges {
 
 impl RetainedStore {
     /// Writes the retained messages of a partition.
-    pub(crate) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
-        let topics: Vec<(TenantId, &str)> = self.retained_of(partition).collect();
+    pub(crate) fn put_retained(&self, out: &mut Vec<u8>, now: Now, topics: &[(TenantId, &str)]) {
         let kept = topics.iter().filter_map(|(tenant, topic)| {
             self.values.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
         });
@@ -48,8 +47,8 @@ impl RetainedStore {
         now: Now,
         partition: PartitionId,
     ) {
-        let topics: Vec<(TenantId, String)> =
-            self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+        let its = self.by_partition(Partitions::of(partition));
+        let topics: Vec<(TenantId, String)> = its.all().map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
         out.put_u32(topics.len() as u32);
         for (tenant, topic) in topics {
             if let Some(message) = self.values.clear(tenant, &topic) {

@@ -78,7 +78,8 @@ impl Marks {
                 move |(number, mark): (&u64, &Mark)| (ExchangeName { origin: *origin, number: *number }, mark.by);
             marks.by_number.iter().map(named)
         });
-        all.map(move |(name, by)| (name, by.of(partition))).filter(|(_, by)| !by.is_nobody())
+        let has = move |by: &Got| by.sessions.has(partition) || by.groups.has(partition);
+        all.filter(move |(_, by)| has(by)).map(move |(name, by)| (name, by.of(partition)))
     }
 
     /// Those that groups of some partitions were dealt, and of which of these.

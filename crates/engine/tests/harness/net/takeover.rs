@@ -16,7 +16,7 @@ impl Net {
     pub(crate) fn fall(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
-        self.store.crash(self.nodes, node, kept.min(waiting));
+        self.store.crash(&self.nodes, node, kept.min(waiting));
         self.lose_batches_of(node, arrive);
         self.await_node(node);
     }
@@ -25,7 +25,7 @@ impl Net {
     pub(crate) fn fall_unnoticed(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
-        self.store.crash(self.nodes, node, kept.min(waiting));
+        self.store.crash(&self.nodes, node, kept.min(waiting));
         self.lose_batches_of(node, arrive);
         self.lose_node(node);
     }

@@ -103,7 +103,7 @@ fn a_second_death_around_the_first_takeover_loses_nothing() {
     cluster.publish(B, "in/x", 4..6);
     // What has come from the dead is in the log of who took it.
     kill(&mut cluster, B);
-    until("all served by one", || (cluster.view(A)["served"] == 64).then_some(()));
+    until("all served by one", || (cluster.view(A)["served"] == 1_024).then_some(()));
     assert_eq!(sum(&cluster, &[A], "taken_anew"), 0);
     for id in &ids {
         cluster.expect_owed(A, id, 6);

@@ -57,7 +57,7 @@ fn a_node_frozen_for_longer_than_its_lease_acknowledges_nothing() {
     cluster.node(B).signal("STOP");
     until("all its threads stand still", || stands_still(cluster.node(B).id()).then_some(()));
     client.write_all(&publish_packet("a", 2)).unwrap();
-    until("the other one serves all", || (cluster.view(A)["served"] == 64).then_some(()));
+    until("the other one serves all", || (cluster.view(A)["served"] == 1_024).then_some(()));
     // The same client is served where its partition is now.
     assert!(connect(cluster.port(A), &id).is_some());
     cluster.node(B).signal("CONT");
@@ -78,7 +78,7 @@ fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> 
     for node in which {
         until("all its threads stand still", || stands_still(cluster.node(*node).id()).then_some(()));
     }
-    until("the other one serves all", || (cluster.view(by)["served"] == 64).then_some(()));
+    until("the other one serves all", || (cluster.view(by)["served"] == 1_024).then_some(()));
     cluster.publish(by, "in/x", 2..4);
     for node in which {
         cluster.node(*node).signal("CONT");

@@ -25,6 +25,6 @@ fn a_node_that_does_not_serve_its_share_is_not_ready_and_ends() {
     std::fs::remove_file(&pipe).unwrap();
     // As another life it serves all.
     cluster.run(B);
-    until("all is served again", || (cluster.view(B)["served"] == 64).then_some(()));
+    until("all is served again", || (cluster.view(B)["served"] == 1_024).then_some(()));
     assert!(connect(cluster.port(B), "anybody").is_some());
 }
