@@ -349,7 +349,7 @@ impl StoreCalls<'_> {
                     .handle_read(self.shard.now, &LoadedQueue { tenant, client_id, session, entries });
             }
             Err(ReadError::Busy) => {
-                self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Busy)
+                self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Busy);
             }
             Err(error) => {
                 tracing::error!(client_id, %error, "a part of a queue cannot be read and is lost; `tidegate store check` says where");
