@@ -1,5 +1,7 @@
 //! Moves of partitions between processes: the control plane's steps on the shards.
 
+pub(crate) mod pieces;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -10,9 +12,9 @@ use tidegate_engine::{
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::pieces::PieceOrder;
 use crate::shard::facets::PeerCalls;
 use crate::shard::inbox::{Admin, ToShard};
+use pieces::PieceOrder;
 
 /// Timeout of a step that writes moved partitions to the store.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);

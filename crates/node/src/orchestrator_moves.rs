@@ -6,17 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
+    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, UplinkError, UplinkImage,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::moves::{Arrived, Collecting, MoveError, MoveOrder};
-use crate::pieces::PieceOrder;
+use crate::moves::pieces::PieceOrder;
+use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, UPLINK_SHARD};
 use crate::shard::inbox::{Admin, ToShard};
 use crate::uplink::FleetOrder;
-
-/// The shard that has all uplinks: the home of partition 0.
-const UPLINK_SHARD: ShardId = ShardId(0);
 
 /// The steps of a move between orchestrators.
 #[derive(Clone, Copy, Debug)]
