@@ -372,7 +372,7 @@ impl Worker {
                 tracing::info!(partitions = partitions.len(), "partitions are served here now");
             }
             Step::Begin { partitions, lost: true } => {
-                self.shared.counters.note_anew(partitions.len());
+                self.shared.counters.note_begun_empty(partitions.len());
                 tell_lost(partitions.len());
             }
             Step::Resume(partitions) => {

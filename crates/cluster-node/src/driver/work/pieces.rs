@@ -140,9 +140,9 @@ struct Receiver {
 /// The question of a receiver that has no answer yet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Question {
-    /// There is none.
+    /// No answer is awaited.
     #[default]
-    None,
+    Unasked,
     /// Its answer is awaited.
     Asked,
     /// The piece has begun again since: its answer is awaited and does not count.
@@ -195,8 +195,9 @@ impl Outbox {
         let mut due = Vec::new();
         for (name, receiver) in &mut self.receivers {
             if receiver.has_piece
-                || receiver.question != Question::None
-                || receiver.pause_until.is_some_and(|until| until > now) {
+                || receiver.question != Question::Unasked
+                || receiver.pause_until.is_some_and(|until| until > now)
+            {
                 continue;
             }
             let Some(bytes) = piece.parts.get(receiver.index) else { continue };
