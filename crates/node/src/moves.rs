@@ -172,7 +172,7 @@ impl NodeHandle {
         Ok(Some(images))
     }
 
-    /// Checks whether all messages have arrived that brokers sent before [`OrchestratorMoves::begin_settling`]. Returns
+    /// Checks whether all messages have arrived that brokers sent before [`begin_settling`](crate::OrchestratorMoves::begin_settling). Returns
     /// the missing ones; `None` when all have arrived.
     ///
     /// # Errors
