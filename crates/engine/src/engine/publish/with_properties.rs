@@ -15,6 +15,7 @@ use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use crate::topics::origin::ORIGIN_PROPERTY;
 use std::borrow::Cow;
+use std::num::NonZeroU16;
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 impl Engine {
@@ -33,7 +34,11 @@ impl Engine {
             return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
         }
         let (tenant, topic) = if self.uplinks.brokers.config.is_on() {
-            to_fleet(&self.settings, tenant, raw.topic)?
+            let stays = match (raw.topic.is_empty(), properties.topic_alias) {
+                (true, Some(alias)) => self.settings.is_of_addresses(self.aliased(key, alias).unwrap_or("").as_bytes()),
+                _ => self.settings.is_of_addresses(raw.topic),
+            };
+            if stays { (tenant, Cow::Borrowed(raw.topic)) } else { to_fleet(&self.settings, tenant, raw.topic)? }
         } else {
             (tenant, Cow::Borrowed(raw.topic))
         };
@@ -69,6 +74,11 @@ impl Engine {
         Ok(self.publish(&it))
     }
 
+    /// The topic that a client has set an alias for, as it was routed.
+    fn aliased(&self, key: ConnectionKey, alias: NonZeroU16) -> Option<&str> {
+        self.state.connections.get(key)?.extra.as_ref()?.aliases_in.get(alias)
+    }
+
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {
         let listener =
             self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
@@ -79,7 +89,7 @@ impl Engine {
         &mut self,
         key: ConnectionKey,
         tenant: TenantId,
-        alias: std::num::NonZeroU16,
+        alias: NonZeroU16,
         topic: &[u8],
     ) -> Result<RouteSlot, Refused> {
         let Some(connection) = self.state.connections.get(key) else { return publishing!(self).slot_of(tenant, topic) };

@@ -201,6 +201,11 @@ impl Uplinking<'_> {
             // Brokers have a `$SYS` of their own, and none of it is this process's.
             return Ok(0);
         }
+        if self.settings.is_of_addresses(topic.as_bytes()) {
+            // The rights of a client of a broker are not known here.
+            self.state.counters.drop_message(Reason::NotAuthorized);
+            return Ok(0);
+        }
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
         // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
         let kept_there = raw.retain;

@@ -8,9 +8,8 @@ use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::packet_limits::{LenLimit, MessageLen};
 use crate::orchestrator::uplink::{FleetConfig, Uplinks};
 use crate::publish::layouts::{Shape, packet_len};
-use crate::settings::SharedStrategy;
+use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
-use crate::topics::is_own_topic;
 use tidegate_mqtt::Version;
 
 /// Whether the fleet takes messages.
@@ -59,8 +58,8 @@ impl Uplinks {
 
 impl FleetConfig {
     /// Whether what the broker itself publishes goes to the fleet.
-    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.is_on() && publication.tenant != TenantId::UPLINK && !is_own_topic(publication.topic)
+    pub(crate) fn goes_to_fleet(&self, settings: &Settings, publication: &Publication<'_>) -> bool {
+        self.is_on() && publication.tenant != TenantId::UPLINK && !settings.is_kept_from_brokers(publication.topic)
     }
 }
 
