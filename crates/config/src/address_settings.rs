@@ -63,7 +63,7 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
     }
     if config.passes_clients_through() {
         find(
-            "does not go with `orchestrator.identity = \"client\"`: clients of different users share no messages but those of brokers",
+            "does not go with `orchestrator.identity = \"client\"`: clients of different users share only messages from brokers",
             "leave `addresses.enabled` out, or set `orchestrator.identity = \"own\"`",
         );
     }
@@ -106,6 +106,6 @@ mod tests {
         let said = load(&format!("{alone}[cluster]\nname = 'a'\nbus = 'nats://127.0.0.1'\n")).unwrap_err();
         assert!(said.contains("orchestrators of a cluster have no addresses"), "{said}");
         let said = load(&format!("{alone}identity = 'client'\n")).unwrap_err();
-        assert!(said.contains("share no messages but those of brokers"), "{said}");
+        assert!(said.contains("share only messages from brokers"), "{said}");
     }
 }

@@ -67,12 +67,12 @@ impl World {
                 self.engine.release_connection(key);
             }
         }
-        while let Some(key) = self.engine.pop_dirty() {
+        while let Some(key) = self.engine.outputs().pop_dirty() {
             if let Some(output) = self.engine.output(key) {
                 let len = output.len();
                 output.advance(len);
             }
-            self.engine.handle_written(NOW, key);
+            self.engine.outputs().handle_written(NOW, key);
         }
         self.longest = self.longest.max(cpu_time().saturating_sub(turn));
     }

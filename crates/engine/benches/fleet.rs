@@ -38,7 +38,7 @@ fn take_output(engine: &mut Engine, key: ConnectionKey) -> Vec<u8> {
         }
         let taken = bytes.len() - before;
         engine.output(key).unwrap().advance(taken);
-        engine.handle_written(NOW, key);
+        engine.outputs().handle_written(NOW, key);
     }
     bytes
 }
@@ -92,15 +92,15 @@ fn main() {
     let settings = Settings { uplinks: Some(UplinkSettings::default()), ..Settings::default() };
     let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 7, NOW);
     subscribe(&mut engine);
-    assert_eq!(engine.wanted_filters(), FILTERS as u64);
+    assert_eq!(engine.questions().wanted_filters(), FILTERS as u64);
     let options = UplinkOptions { version: Some(Version::V5), user_name: None, password: None, lasting: false };
     for broker in 0..BROKERS {
-        engine.set_uplink(NOW, &format!("broker-{broker}"), options.clone()).unwrap();
+        engine.fleet().set_uplink(NOW, &format!("broker-{broker}"), options.clone()).unwrap();
     }
     let mut connections = BTreeMap::new();
     while let Some(event) = engine.poll_event() {
         if let Event::Dial { uplink, attempt } = event {
-            connections.insert(engine.open_uplink(NOW, &uplink, attempt).unwrap(), uplink);
+            connections.insert(engine.fleet().open_uplink(NOW, &uplink, attempt).unwrap(), uplink);
         }
     }
     let began = Instant::now();
@@ -119,7 +119,7 @@ fn main() {
             break;
         }
     }
-    let serving = engine.uplinks().iter().filter(|uplink| uplink.state == UplinkState::Serving).count();
+    let serving = engine.questions().uplinks().iter().filter(|uplink| uplink.state == UplinkState::Serving).count();
     assert_eq!(serving, BROKERS, "all of them serve");
     let took = began.elapsed();
     println!(

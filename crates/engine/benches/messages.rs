@@ -86,7 +86,7 @@ impl World {
             for from in 0..self.engines.len() {
                 for to in 0..self.engines.len() {
                     if let Some(batch) = self.engines[from].take_batch(ShardId(to as u16)) {
-                        let whole = self.engines[to].handle_batch(NOW, batch);
+                        let whole = self.engines[to].cluster().handle_batch(NOW, batch);
                         assert!(whole.is_ok(), "a batch of this process");
                         busy = true;
                     }
@@ -102,7 +102,7 @@ impl World {
     fn drain(&mut self, shard: usize, acknowledge: QoS, ids: &mut Vec<u8>, busy: &mut bool) -> usize {
         let engine = &mut self.engines[shard];
         let mut written = 0;
-        while let Some(key) = engine.pop_dirty() {
+        while let Some(key) = engine.outputs().pop_dirty() {
             ids.clear();
             if let Some(output) = engine.output(key) {
                 let mut slices = [std::io::IoSlice::new(&[])];
@@ -114,7 +114,7 @@ impl World {
                 written += len;
                 output.advance(len);
             }
-            engine.handle_written(NOW, key);
+            engine.outputs().handle_written(NOW, key);
             if !ids.is_empty() {
                 engine.handle_input(NOW, key, ids);
                 *busy = true;
@@ -180,7 +180,8 @@ fn run(scenario: &Scenario) -> f64 {
         .map(|n| (world.connect(&format!("publisher-{n}")), publish(&(scenario.topic)(n), scenario.qos, 1)))
         .collect();
     world.settle(scenario.qos, &mut ids);
-    let before: u64 = world.engines.iter().map(|engine| engine.counters().messages_out.iter().sum::<u64>()).sum();
+    let before: u64 =
+        world.engines.iter().map(|engine| engine.questions().counters().messages_out.iter().sum::<u64>()).sum();
     let start = Instant::now();
     for _ in 0..BURSTS.div_ceil(scenario.publishers * scenario.subscribers.div_ceil(20)) {
         for ((shard, key), burst) in &publishers {
@@ -189,7 +190,8 @@ fn run(scenario: &Scenario) -> f64 {
         world.settle(scenario.qos, &mut ids);
     }
     let took = start.elapsed();
-    let after: u64 = world.engines.iter().map(|engine| engine.counters().messages_out.iter().sum::<u64>()).sum();
+    let after: u64 =
+        world.engines.iter().map(|engine| engine.questions().counters().messages_out.iter().sum::<u64>()).sum();
     #[expect(clippy::cast_precision_loss, reason = "nanoseconds per message are shown with one place")]
     let each = took.as_nanos() as f64 / (after - before) as f64;
     each

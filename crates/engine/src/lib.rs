@@ -9,15 +9,15 @@
 //! The shell owns sockets, threads and the clock. It reads the clock once per turn ([`Now`]) and calls, in this order:
 //!
 //! 1. what arrived: [`Engine::open_connection`], [`Engine::handle_input`] with whatever one read of a socket gave,
-//!    split anywhere, [`Engine::handle_transport_closed`], [`Engine::handle_batch`], [`Engine::handle_verdict`];
-//! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come, and [`Engine::handle_silence`] when
-//!    [`Engine::next_silence`] has come and the input that had arrived by then was taken;
+//!    split anywhere, [`Engine::handle_transport_closed`], [`ClusterCalls::handle_batch`](crate::ClusterCalls::handle_batch), [`EntryCalls::handle_verdict`](crate::EntryCalls::handle_verdict);
+//! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come, and [`TimerCalls::handle_silence`](crate::TimerCalls::handle_silence) when
+//!    [`ShardQuestions::next_silence`](crate::ShardQuestions::next_silence) has come and the input that had arrived by then was taken;
 //! 3. [`Engine::poll_event`] until there is none, and carries out what each [`Event`] asks for;
 //! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between,
 //!    when [`Engine::batches_due`] says that it is worth it);
-//! 5. for each connection that [`Engine::pop_dirty`] names: writes [`Engine::output`] as far as the transport takes it,
-//!    and tells with [`Engine::handle_written`]. A shell that bounds its turns writes all that [`Engine::pop_first`]
-//!    names and some of what [`Engine::pop_in_line`] does, and goes on with the line in its next turn.
+//! 5. for each connection that [`OutputCalls::pop_dirty`](crate::OutputCalls::pop_dirty) names: writes [`Engine::output`] as far as the transport takes it,
+//!    and tells with [`OutputCalls::handle_written`](crate::OutputCalls::handle_written). A shell that bounds its turns writes all that [`OutputCalls::pop_first`](crate::OutputCalls::pop_first)
+//!    names and some of what [`OutputCalls::pop_in_line`](crate::OutputCalls::pop_in_line) does, and goes on with the line in its next turn.
 //!
 //! Batches leave before outputs are written, so that whatever an output acknowledges is already under way.
 //!
@@ -33,12 +33,12 @@
 //! # Seams
 //!
 //! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
-//! - Who publishes without an MQTT session: [`Engine::add_principal`], [`Engine::publish_as`], and
-//!   [`Event::Published`], which tells what has become of each message; [`Engine::retained_for`] reads.
-//! - Who must have a message before its publisher is acknowledged: [`Engine::observe`], [`Event::Observed`] and
-//!   [`Engine::confirm_observed`]. Each [`Observer`] has topic filters, a window, and a policy for when that is full.
-//! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the
-//!   proof that nothing was lost, [`Engine::owed`].
+//! - Who publishes without an MQTT session: [`InsiderCalls::add_principal`](crate::InsiderCalls::add_principal), [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as), and
+//!   [`Event::Published`], which tells what has become of each message; [`ShardQuestions::retained_for`](crate::ShardQuestions::retained_for) reads.
+//! - Who must have a message before its publisher is acknowledged: [`InsiderCalls::observe`](crate::InsiderCalls::observe), [`Event::Observed`] and
+//!   [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed). Each [`Observer`] has topic filters, a window, and a policy for when that is full.
+//! - What moves between places is a partition: [`MoveCalls::export_partition`](crate::MoveCalls::export_partition), [`MoveCalls::import_partition`](crate::MoveCalls::import_partition), and the
+//!   proof that nothing was lost, [`ShardQuestions::owed`](crate::ShardQuestions::owed).
 //!
 //! # Where what is
 //!
@@ -65,13 +65,13 @@
 //! let key = engine.open_connection(now, ListenerId(0)).expect("no limit is reached");
 //! // CONNECT of MQTT 3.1.1, clean session, client id "a".
 //! engine.handle_input(now, key, b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
-//! assert_eq!(engine.pop_dirty(), Some(key));
+//! assert_eq!(engine.outputs().pop_dirty(), Some(key));
 //! let output = engine.output(key).expect("an answer");
 //! let mut slices = [std::io::IoSlice::new(&[])];
 //! output.slices(&mut slices);
 //! assert_eq!(&*slices[0], b"\x20\x02\x00\x00");
 //! output.advance(4);
-//! engine.handle_written(now, key);
+//! engine.outputs().handle_written(now, key);
 //! ```
 
 mod access;
@@ -132,6 +132,10 @@ pub use connection::output::Output;
 pub use durable::{RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
 pub use engine::durable::restore::{SecondReading, session_of_queue};
+pub use engine::facets::{
+    ClusterCalls, ControlCalls, EntryCalls, FleetCalls, HomeCalls, InsiderCalls, MoveCalls, OutputCalls,
+    ShardQuestions, StoreCalls, TimerCalls,
+};
 pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};

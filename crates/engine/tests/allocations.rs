@@ -93,16 +93,16 @@ impl Shards {
                 while engine.poll_event().is_some() {}
                 for to in 0..self.0.len() {
                     if let Some(batch) = self.0[from].take_batch(ShardId(u16::try_from(to).unwrap())) {
-                        assert!(self.0[to].handle_batch(NOW, batch).is_ok());
+                        assert!(self.0[to].cluster().handle_batch(NOW, batch).is_ok());
                         busy = true;
                     }
                 }
                 let engine = &mut self.0[from];
-                while let Some(key) = engine.pop_dirty() {
+                while let Some(key) = engine.outputs().pop_dirty() {
                     if let Some(output) = engine.output(key) {
                         output.advance(output.len());
                     }
-                    engine.handle_written(NOW, key);
+                    engine.outputs().handle_written(NOW, key);
                 }
             }
             if !busy {
@@ -126,7 +126,7 @@ impl Shards {
     }
 
     fn delivered(&self) -> u64 {
-        self.0.iter().map(|engine| engine.counters().messages_out[0]).sum()
+        self.0.iter().map(|engine| engine.questions().counters().messages_out[0]).sum()
     }
 }
 

@@ -113,7 +113,7 @@ impl Import {
         if retained.topic.starts_with("$SYS/") {
             return;
         }
-        if self.engine.publish_inner(self.now, &message) {
+        if self.engine.insiders().publish_inner(self.now, &message) {
             self.done.retained += 1;
         } else {
             self.done.left_out.push(format!("the retained message of \"{}\": the topic is not valid", retained.topic));
@@ -225,16 +225,16 @@ impl Import {
             let filled = output.slices(&mut slices);
             slices.iter().take(filled).for_each(|slice| answer.extend_from_slice(slice));
             output.advance(answer.len());
-            self.engine.handle_written(self.now, key);
+            self.engine.outputs().handle_written(self.now, key);
         }
         answer
     }
 
     /// Applies the engine's journal.
     fn take_journal(&mut self) {
-        while let Some(batch) = self.engine.take_journal() {
+        while let Some(batch) = self.engine.store().take_journal() {
             apply(&mut self.done.entries, &batch.operations);
-            self.engine.handle_committed(batch.sequence);
+            self.engine.store().handle_committed(batch.sequence);
         }
     }
 }

@@ -11,7 +11,7 @@ use tidegate_engine::{
 
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::pieces::PieceOrder;
-use crate::shard::Shard;
+use crate::shard::facets::PeerCalls;
 use crate::shard::inbox::{Admin, ToShard};
 
 /// Timeout of a step that writes moved partitions to the store.
@@ -355,98 +355,98 @@ fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnswer> {
     answers.recv_timeout(STEP_TIMEOUT).map_err(|_| NoAnswer { shard })
 }
 
-impl Shard {
+impl PeerCalls<'_> {
     /// Carries out a step of a move. The caller may have given up waiting.
     pub(crate) fn take_move_order(&mut self, order: MoveOrder) {
-        let now = self.now;
+        let now = self.shard.now;
         match order {
             MoveOrder::Hold { partitions, reference, done } => {
-                self.engine.hold_partitions(now, partitions, reference.as_deref());
+                self.shard.engine.moves().hold_partitions(now, partitions, reference.as_deref());
                 let _ = done.send(());
             }
             MoveOrder::Release { partitions, done } => {
-                self.engine.release_partitions(self.now, partitions);
+                self.shard.engine.moves().release_partitions(self.shard.now, partitions);
                 let _ = done.send(());
             }
             MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
-                let _ = answer.send(take_snapshot(&mut self.engine, now, partitions, max_bytes, collecting));
+                let _ = answer.send(take_snapshot(&mut self.shard.engine, now, partitions, max_bytes, collecting));
             }
             MoveOrder::BeginSettling { answer } => {
-                let _ = answer.send(self.engine.begin_settling(now));
+                let _ = answer.send(self.shard.engine.fleet().begin_settling(now));
             }
             MoveOrder::Settle { mut settling, answer } => {
-                let settled = self.engine.settle(now, &mut settling);
+                let settled = self.shard.engine.fleet().settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }
             MoveOrder::TakeRest { answer } => {
-                let _ = answer.send(self.engine.take_rest());
+                let _ = answer.send(self.shard.engine.moves().take_rest());
             }
             MoveOrder::Forget { partitions, answer } => {
-                let owed = self.engine.forget_partitions(now, partitions);
+                let owed = self.shard.engine.moves().forget_partitions(now, partitions);
                 self.answer_committed(answer, owed);
             }
             MoveOrder::ForgetRetained { partitions, answer } => {
-                self.engine.forget_retained(now, partitions);
+                self.shard.engine.moves().forget_retained(now, partitions);
                 self.answer_committed(answer, ());
             }
             MoveOrder::Arrive { images, had, collecting, answer } => {
-                let mut arrived = self.engine.arrive(now, &images);
+                let engine = &mut self.shard.engine;
+                let mut arrived = engine.moves().arrive(now, &images);
                 let partitions = images.iter().map(|image| image.partition).collect();
                 match (&arrived, collecting) {
-                    (Ok(_), Collecting::FromNodes(id)) => self.engine.begin_coming(now, id, partitions),
+                    (Ok(_), Collecting::FromNodes(id)) => engine.moves().begin_coming(now, id, partitions),
                     (Ok(_), Collecting::InPieces(id)) => {
-                        let begun =
-                            OrchestratorMoves::of(&mut self.engine).begin_awaiting(now, id, partitions, had.as_deref());
+                        let begun = OrchestratorMoves::of(engine).begin_awaiting(now, id, partitions, had.as_deref());
                         if let Err(error) = begun {
-                            self.engine.forget_partitions(now, partitions);
+                            engine.moves().forget_partitions(now, partitions);
                             arrived = Err(error);
                         }
                     }
-                    (Err(_), Collecting::InPieces(_)) => OrchestratorMoves::of(&mut self.engine).collect_nothing(),
+                    (Err(_), Collecting::InPieces(_)) => OrchestratorMoves::of(engine).collect_nothing(),
                     _ => {}
                 }
                 self.answer_committed(answer, arrived);
             }
             MoveOrder::IsCut { transfer, answer } => {
-                let _ = answer.send(self.engine.is_cut(transfer));
+                let _ = answer.send(self.shard.engine.questions().is_cut(transfer));
             }
             MoveOrder::TakeTransferRest { transfer, answer } => {
-                let _ = answer.send(self.engine.take_transfer_rest(transfer));
+                let _ = answer.send(self.shard.engine.moves().take_transfer_rest(transfer));
             }
             MoveOrder::FinishTransfer { transfer, rests, answer } => {
-                let finished = self.engine.finish_transfer(now, transfer, &rests);
+                let finished = self.shard.engine.moves().finish_transfer(now, transfer, &rests);
                 self.answer_committed(answer, finished);
             }
             MoveOrder::Sift { partitions, rest, answer } => {
-                let _ = answer.send(self.engine.sift_rest(now, partitions, &rest));
+                let _ = answer.send(self.shard.engine.moves().sift_rest(now, partitions, &rest));
             }
             MoveOrder::Deliver { partitions, rest, answer } => {
-                let delivered = self.engine.deliver_rest(now, partitions, &rest);
+                let delivered = self.shard.engine.moves().deliver_rest(now, partitions, &rest);
                 self.answer_committed(answer, delivered);
             }
-            MoveOrder::Piece(order) => order.carry_out(self),
+            MoveOrder::Piece(order) => order.carry_out(self.shard),
         }
     }
 
     /// Answers when all that was written so far is in the store.
     pub(crate) fn answer_committed<T: Send + 'static>(&mut self, answer: Sender<T>, with: T) {
         let send = move || drop(answer.send(with));
-        match self.engine.written_batch().filter(|_| self.journal.is_some()) {
-            Some(batch) => self.committing.push(Committing { batch, answer: Box::new(send) }),
+        match self.shard.engine.moves().written_batch().filter(|_| self.shard.journal.is_some()) {
+            Some(batch) => self.shard.committing.push(Committing { batch, answer: Box::new(send) }),
             None => send(),
         }
     }
 
     /// The store has committed all batches up to this one.
     pub(crate) fn take_committed(&mut self, sequence: u64) {
-        self.engine.handle_committed(sequence);
+        self.shard.engine.store().handle_committed(sequence);
         self.release_to_nodes(sequence);
-        if self.committing.is_empty() {
+        if self.shard.committing.is_empty() {
             return;
         }
         let (done, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.committing).into_iter().partition(|it| it.batch <= sequence);
-        self.committing = waiting;
+            std::mem::take(&mut self.shard.committing).into_iter().partition(|it| it.batch <= sequence);
+        self.shard.committing = waiting;
         for it in done {
             (it.answer)();
         }
@@ -461,9 +461,9 @@ fn take_snapshot(
     max_bytes: u64,
     collecting: Collecting,
 ) -> SnapshotAnswer {
-    let taken = engine.snapshot_partitions(now, partitions, max_bytes)?;
+    let taken = engine.moves().snapshot_partitions(now, partitions, max_bytes)?;
     match (&taken, collecting) {
-        (Snapshot::Taken(_), Collecting::FromNodes(id)) => engine.begin_leaving(id, partitions),
+        (Snapshot::Taken(_), Collecting::FromNodes(id)) => engine.moves().begin_leaving(id, partitions),
         (Snapshot::Taken(_), Collecting::InPieces(id)) => {
             OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
         }

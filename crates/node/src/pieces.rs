@@ -40,7 +40,7 @@ impl PieceOrder {
             }
             Self::ReturnForwarded { transfer, partitions, answer } => {
                 let returned = moves.return_forwarded(now, transfer, partitions);
-                shard.answer_committed(answer, returned);
+                shard.peering().answer_committed(answer, returned);
             }
             Self::BeginSettling { answer } => {
                 let _ = answer.send(moves.begin_settling(now));
@@ -59,7 +59,7 @@ impl PieceOrder {
             }
             Self::TakePiece { transfer, partitions, piece, behind, answer } => {
                 let taken = moves.take_piece(now, transfer, partitions, &piece, behind);
-                shard.answer_committed(answer, taken);
+                shard.peering().answer_committed(answer, taken);
             }
         }
     }

@@ -11,7 +11,7 @@ use mio::{Registry, Token};
 use tidegate_engine::{ConnectionKey, ListenerId, Millis, Output, Reason, ShardId};
 
 use crate::relay::RelayKey;
-use crate::shard::Shard;
+use crate::shard::facets::QuicCalls;
 use crate::shard::inbox::InboxSender;
 use crate::tls::{TlsError, TlsFacts, TlsListener, TlsSettings};
 use crate::transport::{Input, Wrote};
@@ -152,7 +152,7 @@ impl QuicState {
     pub(crate) fn shrink(&mut self) {}
 }
 
-impl Shard {
+impl QuicCalls<'_> {
     pub(crate) fn take_quic_readiness(&mut self, _: Token, _: &Readiness) -> bool {
         false
     }

@@ -30,14 +30,11 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("config::Config", 102),
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
-    ceiling("engine::ShardState", 46),
-    ceiling("engine::Engine", 234),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),
     ceiling("lab::Target", 46),
     ceiling("node::NodeHandle", 88),
-    ceiling("node::Shard", 133),
 ];
 
 /// Crates whose top-level modules import each other in circles.

@@ -37,7 +37,7 @@ pub(crate) struct Audit<'e> {
 
 /// Borrows what an audit looks at from an engine.
 macro_rules! auditing {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::audit::checks::Audit {
             state: &$from.state,
             index: &$from.index,

@@ -1,6 +1,6 @@
 //! Kept messages of shared groups are read from the store.
 
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::groups::kept::taken_over::KeptImage;
 use crate::ids::TenantId;
 use crate::now::Now;
@@ -8,7 +8,7 @@ use crate::records::image::read_message as read_publication;
 use crate::wire::{WireError, WireReader};
 use tidegate_mqtt::QoS;
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Reads what `put_kept` has written.
     pub(crate) fn read_kept(reader: &mut WireReader<'_>, now: Now) -> Result<Vec<KeptImage>, WireError> {
         let mut all = Vec::new();

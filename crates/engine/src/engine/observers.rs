@@ -1,6 +1,6 @@
 //! Observers come and go, and confirm messages.
 
-use crate::engine::Engine;
+use crate::engine::facets::InsiderCalls;
 use crate::event::Attempt;
 use crate::event::ObservedTicket;
 use crate::flows::publish::answering::answering;
@@ -11,7 +11,7 @@ use crate::telling::reason::Reason;
 use crate::topics::observed::MAX_OBSERVERS;
 use tidegate_mqtt::TopicFilter;
 
-impl Engine {
+impl InsiderCalls<'_> {
     /// Tells an observer of messages from now on, as [`Event::Observed`](crate::Event::Observed).
     ///
     /// # Errors
@@ -23,37 +23,37 @@ impl Engine {
             }
         }
         let mut ids = (ObserverId::FIRST..MAX_OBSERVERS as u8).map(ObserverId);
-        let id = ids.find(|id| !self.observers.all.contains_key(id)).ok_or(ObserverError::TooMany)?;
-        self.observers.all.insert(id, Observing::new(observer));
-        self.cache.set_observed(self.observers.topics());
+        let id = ids.find(|id| !self.engine.observers.all.contains_key(id)).ok_or(ObserverError::TooMany)?;
+        self.engine.observers.all.insert(id, Observing::new(observer));
+        self.engine.cache.set_observed(self.engine.observers.topics());
         Ok(id)
     }
 
     /// Ends an observer. What it has not confirmed is refused for its reason.
     pub fn end_observer(&mut self, now: Now, id: ObserverId) {
-        let Some(it) = self.observers.all.remove(&id) else { return };
-        self.cache.set_observed(self.observers.topics());
+        let Some(it) = self.engine.observers.all.remove(&id) else { return };
+        self.engine.cache.set_observed(self.engine.observers.topics());
         for ticket in it.unconfirmed.values().filter_map(|one| one.ticket) {
-            answering!(self).confirm_publisher(now, ticket, Some(it.observer.refusal));
+            answering!(self.engine).confirm_publisher(now, ticket, Some(it.observer.refusal));
         }
         for key in it.waiting {
-            self.unpark(now, key);
+            self.engine.waiting().unpark(now, key);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 
     /// Gives an observer another window. One of the settings has none until this is called.
     pub fn set_observer_window(&mut self, now: Now, id: ObserverId, window: ObserverWindow) {
-        let Some(it) = self.observers.all.get_mut(&id) else { return };
+        let Some(it) = self.engine.observers.all.get_mut(&id) else { return };
         it.observer.window = window;
         self.release_observed(now, id);
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 
     /// An observer has a message, or refuses it for now or for good. A ticket counts once.
     pub fn confirm_observed(&mut self, now: Now, ticket: ObservedTicket, answer: ObserverAnswer) {
         let ObservedTicket { observer: id, number } = ticket;
-        let Some(it) = self.observers.all.get_mut(&id) else { return };
+        let Some(it) = self.engine.observers.all.get_mut(&id) else { return };
         let Some(one) = it.unconfirmed.remove(&number) else { return };
         it.bytes -= one.cost;
         let refused = match answer {
@@ -61,27 +61,27 @@ impl Engine {
             ObserverAnswer::Later => Some(it.observer.refusal),
             ObserverAnswer::Never { client_id, topic } => {
                 let reason = Reason::ObserverRejected;
-                self.state.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
+                self.engine.state.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
                 Some(reason)
             }
         };
         match one.ticket {
-            Some(ticket) => answering!(self).confirm_publisher(now, ticket, refused),
-            None => refused.into_iter().for_each(|reason| self.state.counters.drop_message(reason)),
+            Some(ticket) => answering!(self.engine).confirm_publisher(now, ticket, refused),
+            None => refused.into_iter().for_each(|reason| self.engine.state.counters.drop_message(reason)),
         }
         self.release_observed(now, id);
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 
     /// Lets publishers go on that wait for an observer, each after the other, while it has room.
     fn release_observed(&mut self, now: Now, id: ObserverId) {
-        let waiting = self.observers.all.get(&id).map_or(0, |it| it.waiting.len());
+        let waiting = self.engine.observers.all.get(&id).map_or(0, |it| it.waiting.len());
         for _ in 0..waiting {
-            let Some(it) = self.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
+            let Some(it) = self.engine.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
             let Some(key) = it.waiting.pop_front() else { return };
-            self.unpark(now, key);
+            self.engine.waiting().unpark(now, key);
             // Its message needs more room than there is: it stays the first.
-            if self.observers.put_back(id, key) {
+            if self.engine.observers.put_back(id, key) {
                 return;
             }
         }

@@ -1,7 +1,7 @@
 //! Principals come and go, publish and read.
 
 use crate::connection::{Connection, Phase};
-use crate::engine::Engine;
+use crate::engine::facets::{InsiderCalls, ShardQuestions};
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::answering::answering;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, PrincipalId};
@@ -14,61 +14,66 @@ use crate::timers::Timer;
 use std::collections::VecDeque;
 use tidegate_mqtt::{PacketId, RawPublish, TopicName, Version};
 
-impl Engine {
+impl InsiderCalls<'_> {
     /// Registers a principal at this shard.
     pub fn add_principal(&mut self, now: Now, principal: Principal) -> PrincipalId {
         let mut connection = Connection::new(PRINCIPAL_LISTENER, principal.tenant, now.monotonic);
         connection.phase = Phase::Open;
         connection.version = Version::V5;
-        let key = self.state.connections.insert(connection);
-        self.state.telling.name_principal(key, &principal.name);
+        let key = self.engine.state.connections.insert(connection);
+        self.engine.state.telling.name_principal(key, &principal.name);
         let (held, answering) = (VecDeque::new(), VecDeque::new());
-        self.principals.all.insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
+        self.engine
+            .principals
+            .all
+            .insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
         PrincipalId(key)
     }
 
     /// Forgets a principal. What it was not answered is answered with [`Reason::ConnectionLost`].
     pub fn remove_principal(&mut self, now: Now, id: PrincipalId) {
         let PrincipalId(key) = id;
-        answering!(self).refuse_all_of_principal(key, Reason::ConnectionLost);
-        if self.principals.all.remove(&key).is_none() {
+        answering!(self.engine).refuse_all_of_principal(key, Reason::ConnectionLost);
+        if self.engine.principals.all.remove(&key).is_none() {
             return;
         }
-        self.state.telling.forget_principal(key);
-        self.links.forget_waiting(key);
-        self.observers.forget_waiting(key);
-        self.groups.dealers.waiting.remove(&key);
-        self.uplinks.forget_waiting(key);
-        if let Some(connection) = self.state.connections.remove(key)
+        self.engine.state.telling.forget_principal(key);
+        self.engine.links.forget_waiting(key);
+        self.engine.observers.forget_waiting(key);
+        self.engine.groups.dealers.waiting.remove(&key);
+        self.engine.uplinks.forget_waiting(key);
+        if let Some(connection) = self.engine.state.connections.remove(key)
             && let Some(extra) = connection.extra
         {
-            self.end_admission(key, &extra);
+            self.engine.pipeline().end_admission(key, &extra);
             if let Some(parked) = &extra.parked {
-                self.state.timers.cancel(parked.until, Timer::Parked(key));
+                self.engine.state.timers.cancel(parked.until, Timer::Parked(key));
             }
             if let Some(rate) = &extra.rate {
-                self.state.timers.cancel(rate.waits_until, Timer::Rate(key));
+                self.engine.state.timers.cancel(rate.waits_until, Timer::Rate(key));
             }
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 
     /// Publishes a message as a principal. [`Event::Published`](crate::Event::Published) names the number and what has become of it, as a PUBACK
     /// would, when that is certain: every shard that has to has it, and it is committed where it is stored.
     pub fn publish_as(&mut self, now: Now, id: PrincipalId, message: InnerPublication, number: u64) {
         let PrincipalId(key) = id;
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let held = Held { number, message };
-        let Some(registered) = self.principals.all.get(&key) else {
-            return answering!(self).tell_published(id, number, Err(Reason::ConnectionLost));
+        let Some(registered) = self.engine.principals.all.get(&key) else {
+            return answering!(self.engine).tell_published(id, number, Err(Reason::ConnectionLost));
         };
-        let waits = !registered.held.is_empty() || self.state.connections.is_parked(key);
+        let waits = !registered.held.is_empty() || self.engine.state.connections.is_parked(key);
         if waits || self.publish_held_by(now, key, &held) == Progress::Deferred {
             self.hold(key, held);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
+}
 
+impl ShardQuestions<'_> {
     /// The retained message of a topic, if a principal may subscribe to it. Ask the shard that is the topic's home.
     ///
     /// # Errors
@@ -78,13 +83,15 @@ impl Engine {
     pub fn retained_for(&self, now: Now, principal: &Principal, topic: &str) -> Result<Option<RetainedValue>, Reason> {
         TopicName::new(topic).map_err(|_| Reason::InvalidTopicName)?;
         let subject = principal.subject();
-        if principal.kind == PrincipalKind::User && !self.rules.subject_may_read(&self.settings, subject, topic) {
+        if principal.kind == PrincipalKind::User
+            && !self.engine.rules.subject_may_read(&self.engine.settings, subject, topic)
+        {
             return Err(Reason::NotAuthorized);
         }
-        if self.links.roster.home_of_topic(principal.tenant, topic) != self.place.shard {
+        if self.engine.links.roster.home_of_topic(principal.tenant, topic) != self.engine.place.shard {
             return Err(Reason::NotServedHere);
         }
-        let message = self.retained.values.get(principal.tenant, topic, now.monotonic);
+        let message = self.engine.retained.values.get(principal.tenant, topic, now.monotonic);
         Ok(message.map(|message| {
             let publication = message.publication();
             RetainedValue {
@@ -95,17 +102,19 @@ impl Engine {
             }
         }))
     }
+}
 
+impl InsiderCalls<'_> {
     /// Takes one message of a principal through the pipeline.
     fn publish_held_by(&mut self, now: Now, key: ConnectionKey, held: &Held) -> Progress {
         let Held { number, message } = held;
-        let Some(registered) = self.principals.all.get_mut(&key) else { return Progress::Taken };
+        let Some(registered) = self.engine.principals.all.get_mut(&key) else { return Progress::Taken };
         let is_broker = registered.principal.kind == PrincipalKind::Broker;
         let refused = if !is_broker && message.tenant != registered.principal.tenant {
             Some(Reason::NotAuthorized)
-        } else if message.retain && !self.settings.retained.available && !is_broker {
+        } else if message.retain && !self.engine.settings.retained.available && !is_broker {
             Some(Reason::RetainNotSupported)
-        } else if self.homes.have_ended() {
+        } else if self.engine.homes.have_ended() {
             // Another node may have taken the place, and what is promised now may be lost.
             Some(Reason::LeaseEnded)
         } else if message.topic.is_empty() {
@@ -113,43 +122,44 @@ impl Engine {
         } else if message.expires_at <= now.monotonic {
             Some(Reason::MessageExpired)
         } else {
-            self.state.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
+            self.engine.state.memory.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
         };
         if let Some(reason) = refused {
-            answering!(self).refuse_publication(PrincipalId(key), *number, reason);
+            answering!(self.engine).refuse_publication(PrincipalId(key), *number, reason);
             return Progress::Taken;
         }
         registered.answering.push_back(*number);
         let raw = RawPublish {
             dup: false,
             qos: message.qos,
-            retain: message.retain && self.settings.retained.available,
+            retain: message.retain && self.engine.settings.retained.available,
             topic: message.topic.as_bytes(),
             // All that it publishes is answered, QoS 0 included.
             packet_id: Some(PacketId::MIN),
             properties: &message.properties,
             payload: &message.payload,
         };
-        self.state.counters.messages_in[raw.qos as usize] += 1;
-        self.state.counters.payload_bytes_in += raw.payload.len() as u64;
-        let payer = self.state.connections.payer_of(key);
-        self.state.meters.of(payer).messages_in += 1;
-        let mut properties = std::mem::take(&mut self.scratch_properties);
+        self.engine.state.counters.messages_in[raw.qos as usize] += 1;
+        self.engine.state.counters.payload_bytes_in += raw.payload.len() as u64;
+        let payer = self.engine.state.connections.payer_of(key);
+        self.engine.state.meters.of(payer).messages_in += 1;
+        let mut properties = std::mem::take(&mut self.engine.scratch_properties);
         properties.clear();
         let source = (key, None, message.tenant);
-        let progress = self.publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
-        self.scratch_properties = properties;
+        let progress =
+            self.engine.pipeline().publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
+        self.engine.scratch_properties = properties;
         match progress {
             Ok(Progress::Taken) => {
-                if !is_broker && self.state.tenants.limit_rates() {
-                    parking!(self).charge_rate(now, key, message.topic.len() + message.payload.len());
+                if !is_broker && self.engine.state.tenants.limit_rates() {
+                    parking!(self.engine).charge_rate(now, key, message.topic.len() + message.payload.len());
                 }
                 return Progress::Taken;
             }
             Ok(Progress::Deferred) => {}
-            Err(ref refused) => answering!(self).refuse_publication(PrincipalId(key), *number, refused.reason),
+            Err(ref refused) => answering!(self.engine).refuse_publication(PrincipalId(key), *number, refused.reason),
         }
-        if let Some(registered) = self.principals.all.get_mut(&key) {
+        if let Some(registered) = self.engine.principals.all.get_mut(&key) {
             registered.answering.pop_back();
         }
         progress.unwrap_or(Progress::Taken)
@@ -157,36 +167,36 @@ impl Engine {
 
     /// Keeps a message until the principal may go on, or refuses it.
     fn hold(&mut self, key: ConnectionKey, held: Held) {
-        let Some(registered) = self.principals.all.get_mut(&key) else { return };
+        let Some(registered) = self.engine.principals.all.get_mut(&key) else { return };
         let cost = held.cost();
         let bytes = registered.held_bytes + cost;
         if registered.held.len() >= registered.principal.max_held_messages
             || bytes > registered.principal.max_held_bytes
         {
-            return answering!(self).refuse_publication(PrincipalId(key), held.number, Reason::PublisherHeld);
+            return answering!(self.engine).refuse_publication(PrincipalId(key), held.number, Reason::PublisherHeld);
         }
         registered.held_bytes = bytes;
         registered.held.push_back(held);
-        self.state.memory.held += cost;
-        self.state.memory.input_bytes += cost;
+        self.engine.state.memory.held += cost;
+        self.engine.state.memory.input_bytes += cost;
     }
 
     /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
     pub(crate) fn resume_principal(&mut self, now: Now, key: ConnectionKey) {
-        while !self.state.connections.is_parked(key)
-            && let Some(held) = answering!(self).take_held(key)
+        while !self.engine.state.connections.is_parked(key)
+            && let Some(held) = answering!(self.engine).take_held(key)
         {
             if self.publish_held_by(now, key, &held) == Progress::Deferred {
                 let cost = held.cost();
-                let Some(registered) = self.principals.all.get_mut(&key) else { return };
+                let Some(registered) = self.engine.principals.all.get_mut(&key) else { return };
                 registered.held_bytes += cost;
                 registered.held.push_front(held);
-                self.state.memory.held += cost;
-                self.state.memory.input_bytes += cost;
+                self.engine.state.memory.held += cost;
+                self.engine.state.memory.input_bytes += cost;
                 return;
             }
-            self.observers.end_giving_up(key);
-            self.after_frame(now);
+            self.engine.observers.end_giving_up(key);
+            self.engine.after_frame(now);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Removals of retained messages are read from the store.
 
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::ids::{PartitionId, TenantId, partition_of};
 use crate::retained::strays::RemovedImage;
 use crate::wire::{WireError, WireReader};
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Reads what `put_removed` has written.
     pub(crate) fn read_removed(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<RemovedImage, WireError> {
         let count = reader.u32("a number of removed values")?;

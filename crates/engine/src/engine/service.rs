@@ -1,6 +1,6 @@
 //! Calls for services inside the process.
 
-use crate::engine::Engine;
+use crate::engine::facets::{InsiderCalls, ShardQuestions};
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
@@ -13,40 +13,49 @@ use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 use tidegate_mqtt::{QoS, TopicName};
 
-impl Engine {
+impl InsiderCalls<'_> {
     /// Publishes a message of the broker's own. No rules are asked. Returns whether the topic is one that may be
     /// published to: a valid name, and not below `$SYS`.
     pub fn publish_inner(&mut self, now: Now, message: &InnerPublication) -> bool {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
             return false;
         }
-        publishing!(self).publish_inside(now, &mut message.publication(self.settings.retained.available), None);
-        self.after_frame(now);
+        publishing!(self.engine).publish_inside(
+            now,
+            &mut message.publication(self.engine.settings.retained.available),
+            None,
+        );
+        self.engine.after_frame(now);
         true
     }
+}
 
+impl<'e> ShardQuestions<'e> {
     /// Whether what is retained under a topic is at home in this process: of the nodes of a cluster, one of them.
     pub fn is_home_of_topic(&self, tenant: TenantId, topic: &str) -> bool {
-        self.homes.home_of(&self.state, partition_of(tenant, topic)) == Home::Here
+        self.engine.homes.home_of(&self.engine.state, partition_of(tenant, topic)) == Home::Here
     }
 
     /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have
     /// one, so that applications are not taken for mobile nodes. Looks at every session of the shard.
-    pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &str, ConnectionKey)> {
-        let all = self.settings.addresses.is_none();
-        let clients = self.state.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
+    pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &'e str, ConnectionKey)> + use<'e> {
+        let engine = self.engine;
+        let all = engine.settings.addresses.is_none();
+        let clients = engine.state.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
         clients.filter_map(|(_, session)| Some((session.tenant, &*session.client_id, session.connection?)))
     }
+}
 
+impl InsiderCalls<'_> {
     /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are
     /// dropped. Says whether there was one.
     pub fn send_elsewhere(&mut self, now: Now, tenant: TenantId, client_id: &str, reference: &str) -> bool {
-        let session = self.state.sessions.find_session(tenant, client_id);
-        let Some(key) = session.and_then(|session| self.state.sessions.get(session.0)?.connection) else {
+        let session = self.engine.state.sessions.find_session(tenant, client_id);
+        let Some(key) = session.and_then(|session| self.engine.state.sessions.get(session.0)?.connection) else {
             return false;
         };
-        self.close_towards(now, key, Reason::UseAnotherServer, None, Some(reference));
-        self.after_frame(now);
+        self.engine.close_towards(now, key, Reason::UseAnotherServer, None, Some(reference));
+        self.engine.after_frame(now);
         true
     }
 
@@ -55,11 +64,11 @@ impl Engine {
     /// is not. One who owes that of an earlier ping is, without another message: a client that answers none would be
     /// taken for one of which nothing is known.
     pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
-        let Some(key) = self.state.sessions.find_session(tenant, client_id) else { return false };
+        let Some(key) = self.engine.state.sessions.find_session(tenant, client_id) else { return false };
         if self.owes_pong(key) {
             return true;
         }
-        if !self.state.sessions.get(key.0).is_some_and(Session::is_connected_and_idle) {
+        if !self.engine.state.sessions.get(key.0).is_some_and(Session::is_connected_and_idle) {
             return false;
         }
         let mut publication = Publication::new(tenant, topic, QoS::AtLeastOnce, false, &[], expires_at, &[], 0);
@@ -71,28 +80,28 @@ impl Engine {
             publisher: None,
             metered: false,
         };
-        self.layouts.begin(1);
-        self.state.deliver(now.monotonic, &mut publication, &mut self.layouts, key, &terms);
-        self.after_frame(now);
-        let flow = self.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+        self.engine.layouts.begin(1);
+        self.engine.state.deliver(now.monotonic, &mut publication, &mut self.engine.layouts, key, &terms);
+        self.engine.after_frame(now);
+        let flow = self.engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
         let Some(sent) = flow.and_then(|flow| flow.inflight.iter().next_back()) else { return false };
-        self.pings.insert((key.0, sent.id().get()), true);
+        self.engine.pings.insert((key.0, sent.id().get()), true);
         true
     }
 
     /// Begins a new round of pings: what acknowledges earlier ones is told no more.
     pub fn forget_pings(&mut self) {
-        let mut pings = std::mem::take(&mut self.pings);
+        let mut pings = std::mem::take(&mut self.engine.pings);
         pings.retain(|(session, id), counts| {
             *counts = false;
-            self.state.sessions.is_under_way(SessionKey(*session), *id)
+            self.engine.state.sessions.is_under_way(SessionKey(*session), *id)
         });
-        self.pings = pings;
+        self.engine.pings = pings;
     }
 
     /// Whether a client that is connected has not acknowledged its last ping.
     fn owes_pong(&self, key: SessionKey) -> bool {
-        let mut pings = self.pings.range((key.0, 0)..=(key.0, u16::MAX));
-        pings.any(|((_, id), _)| self.state.sessions.is_under_way(key, *id))
+        let mut pings = self.engine.pings.range((key.0, 0)..=(key.0, u16::MAX));
+        pings.any(|((_, id), _)| self.engine.state.sessions.is_under_way(key, *id))
     }
 }

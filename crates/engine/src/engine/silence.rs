@@ -3,18 +3,21 @@
 //! A shell that was late, because its process was stopped or a turn took long, has not heard what its peers have sent
 //! meanwhile. Such deadlines so have effect only after the input that had arrived by then was taken.
 
-use crate::engine::{Engine, TIMERS_PER_TURN};
+use crate::engine::TIMERS_PER_TURN;
+use crate::engine::facets::{ShardQuestions, TimerCalls};
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::timers::Timer;
 
-impl Engine {
-    /// When the next deadline comes that counts the silence of a peer, for [`Engine::handle_silence`].
+impl ShardQuestions<'_> {
+    /// When the next deadline comes that counts the silence of a peer, for [`TimerCalls::handle_silence`](crate::TimerCalls::handle_silence).
     pub fn next_silence(&self) -> Millis {
         // During a replay other shards' subscribers are not known yet; see `next_deadline`.
-        if self.recovery.replay.is_some() { Millis::NEVER } else { self.state.timers.next_silence() }
+        if self.engine.recovery.replay.is_some() { Millis::NEVER } else { self.engine.state.timers.next_silence() }
     }
+}
 
+impl TimerCalls<'_> {
     /// Handles deadlines that count the silence of a peer (keep-alive, CONNECT timeout, the end of a session, a delayed
     /// will, a publisher that waits for others, an uplink), a bounded part of them at a time.
     ///
@@ -22,45 +25,49 @@ impl Engine {
     /// `unread`. Deadlines behind `heard` stay, and those of unread connections are looked at again soon: the peer may
     /// have spoken in time, and only this shard is late.
     pub fn handle_silence(&mut self, now: Now, heard: Millis, unread: impl Fn(ConnectionKey) -> bool) {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         for _ in 0..TIMERS_PER_TURN {
-            if self.next_silence() > heard {
+            if self.engine.questions().next_silence() > heard {
                 break;
             }
-            let Some((_, timer)) = self.state.timers.pop_silence(heard) else { break };
-            if self.connection_of(timer).is_some_and(&unread) {
+            let Some((_, timer)) = self.engine.state.timers.pop_silence(heard) else { break };
+            if self.engine.questions().connection_of(timer).is_some_and(&unread) {
                 self.postpone(now.monotonic.plus(UNREAD_LOOK_MS), timer);
             } else {
                 self.handle_timer(now, timer);
             }
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
+}
 
+impl ShardQuestions<'_> {
     /// The connection whose silence a timer counts.
-    fn connection_of(&self, timer: Timer) -> Option<ConnectionKey> {
+    fn connection_of(self, timer: Timer) -> Option<ConnectionKey> {
         match timer {
             Timer::Connection(key) => Some(key),
-            Timer::Uplink(key) => self.uplinks.brokers.connection_of(key),
+            Timer::Uplink(key) => self.engine.uplinks.brokers.connection_of(key),
             _ => None,
         }
     }
+}
 
+impl TimerCalls<'_> {
     /// Sets a timer of a connection anew that has been taken out of the schedule.
     fn postpone(&mut self, until: Millis, timer: Timer) {
         match timer {
             Timer::Connection(key) => {
-                if let Some(connection) = self.state.connections.get_mut(key) {
+                if let Some(connection) = self.engine.state.connections.get_mut(key) {
                     connection.timer = until;
-                    self.state.timers.set(until, timer);
+                    self.engine.state.timers.set(until, timer);
                 }
             }
             Timer::Uplink(key) => {
-                if self.uplinks.brokers.note_timer(key, until) {
-                    self.state.timers.set(until, timer);
+                if self.engine.uplinks.brokers.note_timer(key, until) {
+                    self.engine.state.timers.set(until, timer);
                 }
             }
-            _ => self.state.timers.set(until, timer),
+            _ => self.engine.state.timers.set(until, timer),
         }
     }
 }

@@ -130,19 +130,19 @@ fn drain(engine: &mut Engine) {
             engine.release_connection(key);
         }
     }
-    while engine.pop_dirty().is_some() {}
+    while engine.outputs().pop_dirty().is_some() {}
 }
 
 fn export(engine: &mut Engine, partition: PartitionId) -> Vec<u8> {
-    let image = engine.export_partition(NOW, partition).unwrap();
+    let image = engine.moves().export_partition(NOW, partition).unwrap();
     drain(engine);
     image
 }
 
 /// Whether the engine holds nothing at all.
 fn is_untouched(engine: &Engine) -> bool {
-    let nothing = engine.gauges() == Gauges::default() && engine.next_deadline() == Millis::NEVER;
-    nothing && (0..PARTITIONS).all(|partition| engine.owed(PartitionId(partition)) == Owed::default())
+    let nothing = engine.questions().gauges() == Gauges::default() && engine.next_deadline() == Millis::NEVER;
+    nothing && (0..PARTITIONS).all(|partition| engine.questions().owed(PartitionId(partition)) == Owed::default())
 }
 
 /// An image with other content, sealed as if it were so.
@@ -155,7 +155,7 @@ fn reseal(content: &[u8]) -> Vec<u8> {
 #[test]
 fn what_was_owed_before_is_owed_after() {
     let (mut engine, partition) = owing();
-    let owed = engine.owed(partition);
+    let owed = engine.questions().owed(partition);
     let expected = Owed {
         sessions: 2,
         subscriptions: 2,
@@ -170,12 +170,12 @@ fn what_was_owed_before_is_owed_after() {
     };
     assert_eq!(owed, expected);
     let image = export(&mut engine, partition);
-    assert_eq!(engine.owed(partition), Owed::default());
-    assert_eq!(engine.gauges(), Gauges::default(), "nothing is left behind");
+    assert_eq!(engine.questions().owed(partition), Owed::default());
+    assert_eq!(engine.questions().gauges(), Gauges::default(), "nothing is left behind");
     let mut other = self::engine();
-    assert_eq!(other.import_partition(NOW, &image), Ok(partition));
-    assert_eq!(other.owed(partition), owed);
-    assert_eq!(other.counters().dropped_total() + engine.counters().dropped_total(), 0);
+    assert_eq!(other.moves().import_partition(NOW, &image), Ok(partition));
+    assert_eq!(other.questions().owed(partition), owed);
+    assert_eq!(other.questions().counters().dropped_total() + engine.questions().counters().dropped_total(), 0);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn an_image_with_any_byte_changed_is_refused() {
         for change in [1, 0x80, 0xff] {
             let mut changed = image.clone();
             changed[at] ^= change;
-            let refused = engine.import_partition(NOW, &changed).unwrap_err();
+            let refused = engine.moves().import_partition(NOW, &changed).unwrap_err();
             let wanted = if at == 0 { ImageError::Version(IMAGE_VERSION ^ change) } else { ImageError::Damaged };
             assert_eq!(refused, wanted);
         }
@@ -201,13 +201,13 @@ fn an_image_that_ends_early_or_late_is_refused() {
     let image = export(&mut owing, partition);
     let mut engine = engine();
     for len in 0..image.len() {
-        assert!(engine.import_partition(NOW, &image[..len]).is_err(), "{len} bytes");
+        assert!(engine.moves().import_partition(NOW, &image[..len]).is_err(), "{len} bytes");
         let content = image.get(SEAL_LEN..len).unwrap_or_default();
-        assert!(engine.import_partition(NOW, &reseal(content)).is_err(), "{len} bytes, sealed");
+        assert!(engine.moves().import_partition(NOW, &reseal(content)).is_err(), "{len} bytes, sealed");
     }
     let mut longer = image[SEAL_LEN..].to_vec();
     longer.push(0);
-    let error = engine.import_partition(NOW, &reseal(&longer)).unwrap_err();
+    let error = engine.moves().import_partition(NOW, &reseal(&longer)).unwrap_err();
     assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "the end of the image" }));
     assert!(is_untouched(&engine));
 }
@@ -218,13 +218,13 @@ fn an_image_of_another_version_or_home_is_refused() {
     let image = export(&mut owing, partition);
     let place = Place { shard: ShardId((partition.0 + 1) % 2), shards: 2 };
     let mut engine = Engine::new(Arc::new(Settings::default()), place, 1, NOW);
-    assert_eq!(engine.import_partition(NOW, &image), Err(ImageError::NotAtHome(partition)));
-    assert_eq!(engine.export_partition(NOW, partition), Err(ImageError::NotAtHome(partition)));
+    assert_eq!(engine.moves().import_partition(NOW, &image), Err(ImageError::NotAtHome(partition)));
+    assert_eq!(engine.moves().export_partition(NOW, partition), Err(ImageError::NotAtHome(partition)));
     let beyond = PartitionId(PARTITIONS);
-    assert_eq!(self::engine().export_partition(NOW, beyond), Err(ImageError::NotAtHome(beyond)));
+    assert_eq!(self::engine().moves().export_partition(NOW, beyond), Err(ImageError::NotAtHome(beyond)));
     let mut content = image[SEAL_LEN..].to_vec();
     content[..2].copy_from_slice(&PARTITIONS.to_le_bytes());
-    assert_eq!(engine.import_partition(NOW, &reseal(&content)), Err(ImageError::NotAtHome(beyond)));
+    assert_eq!(engine.moves().import_partition(NOW, &reseal(&content)), Err(ImageError::NotAtHome(beyond)));
     assert!(is_untouched(&engine));
 }
 
@@ -240,13 +240,13 @@ fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
     let session = &image[SEAL_LEN + 6..image.len() - 24];
     let twice = [&home().0.to_le_bytes()[..], &2_u32.to_le_bytes(), session, session, &[0; 24]].concat();
     let mut engine = engine();
-    let error = engine.import_partition(NOW, &reseal(&twice)).unwrap_err();
+    let error = engine.moves().import_partition(NOW, &reseal(&twice)).unwrap_err();
     assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "a client id of this partition" }));
     assert!(is_untouched(&engine));
-    engine.import_partition(NOW, &image).unwrap();
-    let owed = engine.owed(home());
-    assert_eq!(engine.import_partition(NOW, &image), Err(ImageError::SessionExists("subscriber".into())));
-    assert_eq!(engine.owed(home()), owed);
+    engine.moves().import_partition(NOW, &image).unwrap();
+    let owed = engine.questions().owed(home());
+    assert_eq!(engine.moves().import_partition(NOW, &image), Err(ImageError::SessionExists("subscriber".into())));
+    assert_eq!(engine.questions().owed(home()), owed);
 }
 
 #[test]
@@ -257,15 +257,15 @@ fn a_retained_message_that_came_since_is_newer() {
     let publisher = Peer::connect(&mut engine, "someone", None);
     publisher.publish(&mut engine, &name("kept/"), 9, QoS::AtLeastOnce, true);
     let deadline = engine.retained.values.next_expiry();
-    engine.import_partition(NOW, &image).unwrap();
-    assert_eq!((engine.owed(partition).retained, engine.retained.values.next_expiry()), (1, deadline));
+    engine.moves().import_partition(NOW, &image).unwrap();
+    assert_eq!((engine.questions().owed(partition).retained, engine.retained.values.next_expiry()), (1, deadline));
 }
 
 /// The images of a partition that its engine goes on holding.
 fn snapshot(engine: &mut Engine, partition: PartitionId) -> Vec<PartitionImage> {
     let partitions = [partition].into_iter().collect();
-    engine.hold_partitions(NOW, partitions, None);
-    let Ok(Snapshot::Taken(images)) = engine.snapshot_partitions(NOW, partitions, u64::MAX) else {
+    engine.moves().hold_partitions(NOW, partitions, None);
+    let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_partitions(NOW, partitions, u64::MAX) else {
         panic!("all of it is in memory");
     };
     drain(engine);
@@ -277,17 +277,17 @@ fn a_copy_is_kept_until_it_is_forgotten_and_may_arrive_again() {
     let (mut old, partition) = owing();
     let images = snapshot(&mut old, partition);
     let owed = Owed { retained: 0, ..images[0].owed };
-    assert_eq!(Owed { retained: 0, ..old.owed(partition) }, owed, "nothing is forgotten");
+    assert_eq!(Owed { retained: 0, ..old.questions().owed(partition) }, owed, "nothing is forgotten");
     let mut new = engine();
     for given_up in [0, 2] {
-        let (arrived, stale) = new.arrive(NOW, &images).unwrap();
+        let (arrived, stale) = new.moves().arrive(NOW, &images).unwrap();
         assert_eq!((Owed { retained: 0, ..arrived[0].1 }, stale.sessions), (owed, given_up));
     }
     let partitions = [partition].into_iter().collect();
-    assert_eq!(old.forget_partitions(NOW, partitions), owed);
-    assert_eq!(old.owed(partition).sessions, 0);
-    assert_eq!(old.owed(partition).retained, 1, "retained messages are copied");
-    let too_large = new.snapshot_partitions(NOW, partitions, 0);
+    assert_eq!(old.moves().forget_partitions(NOW, partitions), owed);
+    assert_eq!(old.questions().owed(partition).sessions, 0);
+    assert_eq!(old.questions().owed(partition).retained, 1, "retained messages are copied");
+    let too_large = new.moves().snapshot_partitions(NOW, partitions, 0);
     assert!(matches!(too_large, Err(ImageError::TooLarge { .. })), "{too_large:?}");
 }
 
@@ -295,10 +295,11 @@ fn a_copy_is_kept_until_it_is_forgotten_and_may_arrive_again() {
 fn nobody_of_a_held_partition_is_let_in() {
     let (mut engine, partition) = owing();
     let _ = snapshot(&mut engine, partition);
-    let refused = |engine: &Engine| engine.counters().connects_refused[crate::Reason::NotServedHere.number()];
+    let refused =
+        |engine: &Engine| engine.questions().counters().connects_refused[crate::Reason::NotServedHere.number()];
     Peer::connect(&mut engine, "subscriber", None);
     assert_eq!(refused(&engine), 1);
-    engine.release_partitions(NOW, [partition].into_iter().collect());
+    engine.moves().release_partitions(NOW, [partition].into_iter().collect());
     Peer::connect(&mut engine, "subscriber", None);
     assert_eq!(refused(&engine), 1);
 }
@@ -309,10 +310,10 @@ fn what_has_arrived_is_in_the_store_as_a_whole() {
     let images = snapshot(&mut old, partition);
     let settings = || Arc::new(Settings { durability: crate::Durability::Commit, ..Settings::default() });
     let mut new = Engine::new(settings(), Place::ALONE, 1, NOW);
-    let (arrived, _) = new.arrive(NOW, &images).unwrap();
-    assert!(new.written_batch().is_some());
+    let (arrived, _) = new.moves().arrive(NOW, &images).unwrap();
+    assert!(new.moves().written_batch().is_some());
     let mut pairs = std::collections::BTreeMap::new();
-    let operations = new.take_journal().unwrap().operations;
+    let operations = new.store().take_journal().unwrap().operations;
     let mut rest = &operations[..];
     while let Some((kind, behind)) = rest.split_first() {
         let length = usize::from(u16::from_le_bytes([behind[0], behind[1]]));
@@ -329,10 +330,10 @@ fn what_has_arrived_is_in_the_store_as_a_whole() {
     }
     let mut restarted = Engine::new(settings(), Place::ALONE, 2, NOW);
     for (key, value) in pairs {
-        restarted.restore(NOW, key, value).unwrap();
+        restarted.store().restore(NOW, key, value).unwrap();
     }
-    restarted.finish_restore(NOW).unwrap();
-    assert_eq!(restarted.owed(partition), arrived[0].1);
+    restarted.store().finish_restore(NOW).unwrap();
+    assert_eq!(restarted.questions().owed(partition), arrived[0].1);
 }
 
 #[test]
@@ -346,15 +347,15 @@ fn a_client_at_home_elsewhere_leaves_with_all_that_it_has_sent() {
         lease_until: Millis::NEVER,
         patience_ms: 0,
     };
-    engine.set_homes(NOW, Some(table));
+    engine.homes().set_homes(NOW, Some(table));
     let peer = Peer::connect(&mut engine, "subscriber", None);
     peer.publish(&mut engine, "t", 1, QoS::AtLeastOnce, false);
     let events: Vec<Event> = std::iter::from_fn(|| engine.poll_event()).collect();
     assert!(events.contains(&Event::Relay { key: peer.key, place: 0 }), "{events:?}");
-    let bytes = engine.leave_for_home(peer.key).unwrap();
+    let bytes = engine.homes().leave_for_home(peer.key).unwrap();
     assert_eq!(bytes[0], 0x10);
     assert!(bytes.windows(7).any(|part| part == b"payload"), "what stands behind the CONNECT goes along");
-    assert_eq!((engine.gauges(), engine.leave_for_home(peer.key)), (Gauges::default(), None));
+    assert_eq!((engine.questions().gauges(), engine.homes().leave_for_home(peer.key)), (Gauges::default(), None));
 }
 
 proptest! {
@@ -376,16 +377,16 @@ proptest! {
             content.truncate(cut.index(content.len()));
         }
         let mut engine = engine();
-        let Ok(partition) = engine.import_partition(NOW, &reseal(&content)) else {
+        let Ok(partition) = engine.moves().import_partition(NOW, &reseal(&content)) else {
             prop_assert!(is_untouched(&engine));
             return Ok(());
         };
-        let owed = engine.owed(partition);
+        let owed = engine.questions().owed(partition);
         let image = export(&mut engine, partition);
-        prop_assert_eq!(engine.gauges(), Gauges::default());
+        prop_assert_eq!(engine.questions().gauges(), Gauges::default());
         let mut other = self::engine();
-        prop_assert_eq!(other.import_partition(NOW, &image), Ok(partition));
-        prop_assert_eq!(other.owed(partition), owed);
+        prop_assert_eq!(other.moves().import_partition(NOW, &image), Ok(partition));
+        prop_assert_eq!(other.questions().owed(partition), owed);
         let key = other.open_connection(NOW, ListenerId(0)).unwrap();
         other.release_connection(key);
         let _ = Peer::connect(&mut other, "subscriber", None);

@@ -79,7 +79,7 @@ impl World {
     /// How all uplinks are.
     pub(crate) fn uplinks(&self) -> Vec<UplinkReport> {
         self.run();
-        self.engine(0, |engine, _| engine.uplinks())
+        self.engine(0, |engine, _| engine.questions().uplinks())
     }
 
     /// Messages that brokers owe.
@@ -100,7 +100,9 @@ impl Broker {
     /// Tells the engine of it, or that it is spoken to otherwise from now on.
     pub(crate) fn set(&self, options: UplinkOptions) {
         self.world.0.borrow_mut().configured.insert(self.name.clone(), options.clone());
-        self.world.engine(0, |engine, now| engine.set_uplink(now, &self.name, options)).expect("an orchestrator");
+        self.world
+            .engine(0, |engine, now| engine.fleet().set_uplink(now, &self.name, options))
+            .expect("an orchestrator");
         self.world.run();
     }
 
@@ -250,13 +252,13 @@ impl Broker {
     }
 
     pub(crate) fn drain(&self) -> Result<(), UplinkError> {
-        let result = self.world.engine(0, |engine, now| engine.drain_uplink(now, &self.name));
+        let result = self.world.engine(0, |engine, now| engine.fleet().drain_uplink(now, &self.name));
         self.world.run();
         result
     }
 
     pub(crate) fn remove(&self, force: bool) -> Result<(), UplinkError> {
-        let result = self.world.engine(0, |engine, now| engine.remove_uplink(now, &self.name, force));
+        let result = self.world.engine(0, |engine, now| engine.fleet().remove_uplink(now, &self.name, force));
         if result.is_ok() {
             self.world.0.borrow_mut().configured.remove(&self.name);
         }

@@ -173,7 +173,7 @@ impl Net {
     pub(crate) fn next_deadline(&self) -> Millis {
         self.engines
             .iter()
-            .map(|engine| engine.next_deadline().min(engine.next_silence()))
+            .map(|engine| engine.next_deadline().min(engine.questions().next_silence()))
             .min()
             .unwrap_or(Millis::NEVER)
     }

@@ -218,7 +218,9 @@ impl World {
     }
 
     pub(crate) fn shut_down(&self) {
-        for step in [Engine::publish_last_wills, Engine::begin_shutdown] {
+        let publish_wills = |engine: &mut Engine, now| engine.control().publish_last_wills(now);
+        let begin_shutdown = |engine: &mut Engine, now| engine.control().begin_shutdown(now);
+        for step in [publish_wills as fn(&mut Engine, Now), begin_shutdown] {
             for shard in 0..self.shards() {
                 self.engine(shard, step);
             }

@@ -22,7 +22,7 @@ impl Access for Forbids {
 
 fn forbid(world: &World, what: &'static str) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Forbids(what)))));
+        world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(Forbids(what)))));
     }
     world.run();
 }
@@ -136,7 +136,7 @@ fn rights_may_hang_on_the_tenant() {
         |settings| settings.listeners.push(other.clone()),
         |world| {
             for shard in 0..world.shards() {
-                world.engine(shard, |engine, _| engine.set_access(Some(Box::new(OnlyDefault))));
+                world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(OnlyDefault))));
             }
             let (a, b) = (world.connect(v5("a")), world.connect(v5("a").through(1)));
             assert_eq!(a.publish(message("t", "x").qos1()), ReasonCode::NoMatchingSubscribers);
@@ -153,7 +153,7 @@ fn new_rules_are_applied_in_bounded_steps() {
         client.subscribe("secret/1", AtLeastOnce);
         client.subscribe("open/1", AtLeastOnce);
     }
-    world.engine(0, |engine, _| engine.set_access(Some(Box::new(Forbids("secret")))));
+    world.engine(0, |engine, _| engine.control().set_access(Some(Box::new(Forbids("secret")))));
     let mut before = world.gauges().subscriptions;
     assert_eq!(before, 2000);
     let mut turns = 0;
@@ -169,7 +169,7 @@ fn new_rules_are_applied_in_bounded_steps() {
     // The same rules again end nothing, and none at all allow everything.
     forbid(&world, "secret");
     assert_eq!(world.gauges().subscriptions, 1000);
-    world.engine(0, |engine, _| engine.set_access(None));
+    world.engine(0, |engine, _| engine.control().set_access(None));
     assert_eq!(world.next_deadline(), Millis::NEVER);
     clients[0].subscribe("secret/1", AtLeastOnce);
 }
@@ -182,9 +182,9 @@ fn rules_that_change_again_before_all_were_asked_reach_everyone() {
         client.subscribe("one/1", AtLeastOnce);
         client.subscribe("two/1", AtLeastOnce);
     }
-    world.engine(0, |engine, _| engine.set_access(Some(Box::new(Forbids("one")))));
+    world.engine(0, |engine, _| engine.control().set_access(Some(Box::new(Forbids("one")))));
     world.engine(0, tidegate_engine::Engine::handle_timers);
-    world.engine(0, |engine, _| engine.set_access(Some(Box::new(Forbids("two")))));
+    world.engine(0, |engine, _| engine.control().set_access(Some(Box::new(Forbids("two")))));
     world.run();
     let publisher = world.connect(v5("admin"));
     publisher.publish(message("two/1", "x").qos1());
@@ -255,7 +255,7 @@ fn another_listener_has_the_rights_of_a_session_asked_again() {
     let two = |settings: &mut Settings| settings.listeners.push(ListenerSettings::default());
     everywhere_with(two, |world| {
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(FirstListener))));
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(FirstListener))));
         }
         let client = world.connect(v5("a").lasting());
         client.subscribe("a", AtLeastOnce);

@@ -27,7 +27,7 @@ fn change(world: &World, client_id: &str, add: &[&str], remove: &[&str]) -> Memb
         remove: remove.iter().map(|name| (*name).to_owned()).collect(),
     };
     let home = world.home_of(client_id);
-    let outcome = world.engine(home, |engine, now| engine.change_membership(now, &change));
+    let outcome = world.engine(home, |engine, now| engine.insiders().change_membership(now, &change));
     world.run();
     outcome
 }

@@ -49,7 +49,7 @@ fn who_waits_for_shorter_turns_of_a_node_that_dies_goes_on() {
     there.subscribe("t", AtLeastOnce);
     let mut sent = 0;
     let mut second = |count: usize| {
-        world.engine(1, |engine, now| engine.note_loop_lag(now, now.monotonic.plus(seconds(3)), true));
+        world.engine(1, |engine, now| engine.control().note_loop_lag(now, now.monotonic.plus(seconds(3)), true));
         for _ in 0..count {
             sent += 1;
             publisher.send_publish(message("t", format!("{sent:0>2000}")).qos1());
@@ -103,7 +103,7 @@ fn who_waits_for_a_queue_that_moves_to_another_node_goes_on() {
     world.run();
     assert!(publisher.answers().is_empty(), "there is no room");
     let partition = partition_of(TenantId::DEFAULT, "away");
-    let image = world.engine(0, |engine, now| engine.export_partition(now, partition));
+    let image = world.engine(0, |engine, now| engine.moves().export_partition(now, partition));
     assert!(image.is_ok());
     world.run();
     assert_eq!(publisher.answers().len(), 1);

@@ -12,8 +12,9 @@ fn query() -> ClientQuery {
 
 /// What all shards answer, in order.
 fn clients(world: &World, query: &ClientQuery) -> Vec<ClientSummary> {
-    let mut all: Vec<_> =
-        (0..world.shards()).flat_map(|shard| world.engine(shard, |engine, _| engine.clients(query))).collect();
+    let mut all: Vec<_> = (0..world.shards())
+        .flat_map(|shard| world.engine(shard, |engine, _| engine.questions().clients(query)))
+        .collect();
     all.sort_by(|one, other| one.client_id.cmp(&other.client_id));
     all
 }

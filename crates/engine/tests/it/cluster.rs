@@ -216,9 +216,9 @@ fn a_node_that_joins_knows_what_is_wanted_before_it_serves() {
     clients[2].subscribe("$share/g/t/#", AtLeastOnce);
     world.hold(0, 1);
     world.begin_node(1);
-    assert!(!world.engine(1, |engine, _| engine.is_settled()), "it does not know of all");
+    assert!(!world.engine(1, |engine, _| engine.questions().is_settled()), "it does not know of all");
     world.release(0, 1);
-    assert!(world.engine(1, |engine, _| engine.is_settled()));
+    assert!(world.engine(1, |engine, _| engine.questions().is_settled()));
     let new = world.connect(v5(&world.name_on(1, "new ")));
     new.publish(message("t/1", "x").qos1());
     new.publish(message("exact", "y").qos1());

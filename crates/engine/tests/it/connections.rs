@@ -314,7 +314,9 @@ fn an_operator_may_close_a_connection() {
         let close = |name: &str| {
             let name = name.to_owned();
             let reason = Reason::AdministrativeAction;
-            world.engine(home, move |engine, now| engine.disconnect_client(now, TenantId::DEFAULT, &name, reason))
+            world.engine(home, move |engine, now| {
+                engine.control().disconnect_client(now, TenantId::DEFAULT, &name, reason)
+            })
         };
         assert!(!close("nobody"));
         assert!(close("a"));

@@ -33,8 +33,9 @@ fn stored_with(shards: u16, change: impl FnOnce(&mut Settings)) -> World {
 /// What each partition owes.
 fn owed(world: &World) -> Vec<Owed> {
     world.run();
-    let owed =
-        |partition: u16| world.engine(partition % world.shards(), |engine, _| engine.owed(PartitionId(partition)));
+    let owed = |partition: u16| {
+        world.engine(partition % world.shards(), |engine, _| engine.questions().owed(PartitionId(partition)))
+    };
     (0..PARTITIONS).map(owed).collect()
 }
 

@@ -63,7 +63,7 @@ fn a_session_with_many_filters_ends_in_steps() {
     leave(&world, &client);
     assert!(world.gauges().subscriptions >= FILTERS as u64 - PER_TURN);
     assert!(turns_until_none(&world, |world| world.gauges().subscriptions, PER_TURN) > 5);
-    assert!(world.engine(0, |engine, _| engine.audit()).is_empty());
+    assert!(world.engine(0, |engine, _| engine.questions().audit()).is_empty());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn messages_of_an_ended_session_hold_no_filter_back() {
     other.expect(PacketType::ConnAck);
     let refused = other.expect_sub_ack(id).iter().filter(|code| code.is_error()).count();
     assert_eq!(refused, 0, "of {FILTERS} filters");
-    assert!(world.engine(0, |engine, _| engine.audit()).is_empty());
+    assert!(world.engine(0, |engine, _| engine.questions().audit()).is_empty());
 }
 
 fn quota(max_subscriptions: usize) -> TenantQuota {
@@ -295,7 +295,7 @@ fn ended_subscriptions_stay_bounded_under_a_quota() {
         settings.tenant_quotas.insert(TenantId::DEFAULT, quota(16 * FILTERS));
     });
     assert_eq!(come_and_go(&world, 16, 3), 16 * FILTERS as u64);
-    assert!(world.engine(0, |engine, _| engine.audit()).is_empty());
+    assert!(world.engine(0, |engine, _| engine.questions().audit()).is_empty());
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn what_its_publisher_had_sent_reaches_everybody_before_its_will_does() {
     }
     world.turns();
     let known = world.engine(0, |engine, now| {
-        engine.disconnect_client(now, tidegate_engine::TenantId(0), "flood", Reason::AdministrativeAction)
+        engine.control().disconnect_client(now, tidegate_engine::TenantId(0), "flood", Reason::AdministrativeAction)
     });
     assert!(known);
     world.run();

@@ -87,7 +87,7 @@ fn silence_counts_up_to_what_was_heard() {
     world.skip(seconds(40));
     // The process was stopped: what the client has sent meanwhile is still to be taken.
     world.engine(0, tidegate_engine::Engine::handle_timers);
-    world.engine(0, |engine, now| engine.handle_silence(now, connected.plus(seconds(15) - 1), |_| false));
+    world.engine(0, |engine, now| engine.timing().handle_silence(now, connected.plus(seconds(15) - 1), |_| false));
     client.ping();
     world.advance(seconds(15) - 1);
     client.expect_open();
@@ -105,7 +105,7 @@ fn a_client_with_unread_input_is_not_silent() {
     let mut asked = Vec::new();
     world.engine(0, |engine, now| {
         let asked = std::cell::RefCell::new(&mut asked);
-        engine.handle_silence(now, now.monotonic, |key| {
+        engine.timing().handle_silence(now, now.monotonic, |key| {
             asked.borrow_mut().push(key);
             asked.borrow().len() == 1
         });
@@ -129,7 +129,7 @@ fn a_session_waits_for_what_was_not_heard() {
     let left = world.now().monotonic;
     client.lose();
     world.skip(seconds(40));
-    world.engine(0, |engine, now| engine.handle_silence(now, left.plus(seconds(5) - 1), |_| false));
+    world.engine(0, |engine, now| engine.timing().handle_silence(now, left.plus(seconds(5) - 1), |_| false));
     let again = world.connect(v5("a").clean(false).expiry(10));
     assert!(again.session_present());
     watcher.expect_nothing();

@@ -11,7 +11,7 @@ fn change(world: &World, change: impl Fn(&mut Settings)) {
     let mut settings = Settings::default();
     change(&mut settings);
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.set_limits(&settings));
+        world.engine(shard, |engine, _| engine.control().set_limits(&settings));
     }
 }
 

@@ -18,7 +18,7 @@ fn settings(settings: &mut Settings) {
 /// Tells all shards that turns take too long, and whether the last one did.
 fn lag(world: &World, long: bool) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, now| engine.note_loop_lag(now, now.monotonic.plus(seconds(3)), long));
+        world.engine(shard, |engine, now| engine.control().note_loop_lag(now, now.monotonic.plus(seconds(3)), long));
     }
 }
 

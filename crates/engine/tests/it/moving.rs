@@ -32,19 +32,19 @@ fn elsewhere(world: &World, shards: u16, after: u64) -> World {
 
 fn export(world: &World, partition: u16) -> Vec<u8> {
     let shard = partition % world.shards();
-    let image = world.engine(shard, |engine, now| engine.export_partition(now, PartitionId(partition)));
+    let image = world.engine(shard, |engine, now| engine.moves().export_partition(now, PartitionId(partition)));
     world.run();
     image.expect("a partition at home")
 }
 
 fn import(world: &World, partition: u16, image: &[u8]) {
     let shard = partition % world.shards();
-    let imported = world.engine(shard, |engine, now| engine.import_partition(now, image));
+    let imported = world.engine(shard, |engine, now| engine.moves().import_partition(now, image));
     assert_eq!(imported, Ok(PartitionId(partition)));
 }
 
 fn owed(world: &World, partition: u16) -> Owed {
-    world.engine(partition % world.shards(), |engine, _| engine.owed(PartitionId(partition)))
+    world.engine(partition % world.shards(), |engine, _| engine.questions().owed(PartitionId(partition)))
 }
 
 /// Moves everything; what was owed before is owed after.
@@ -265,7 +265,7 @@ fn rules_of_the_new_place_are_asked_for_what_was_subscribed_in_the_old() {
         client.subscribe("open/#", AtLeastOnce);
         let there = elsewhere(&here, to, 0);
         for shard in 0..to {
-            there.engine(shard, |engine, _| engine.set_access(Some(Box::new(NothingSecret))));
+            there.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(NothingSecret))));
         }
         there.run();
         move_all(&here, &there);
@@ -331,7 +331,7 @@ fn an_image_is_taken_in_as_a_whole_or_not_at_all() {
     let (home, other) = (partition.0 % 2, (partition.0 + 1) % 2);
     let image = export(&here, partition.0);
     let there = elsewhere(&here, 2, 0);
-    let import = |shard, image: &[u8]| there.engine(shard, |engine, now| engine.import_partition(now, image));
+    let import = |shard, image: &[u8]| there.engine(shard, |engine, now| engine.moves().import_partition(now, image));
     assert_eq!(import(other, &image), Err(ImageError::NotAtHome(partition)));
     assert_eq!(import(home, &image[..image.len() - 1]), Err(ImageError::Damaged));
     assert!(matches!(import(home, &image[..4]), Err(ImageError::Malformed(_))));
@@ -343,7 +343,7 @@ fn an_image_is_taken_in_as_a_whole_or_not_at_all() {
     assert_eq!((before.sessions, before.queued), (1, 1));
     assert_eq!(import(home, &image), Err(ImageError::SessionExists("a".into())));
     assert_eq!(owed(&there, partition.0), before, "it stays as it was");
-    let exported = there.engine(other, |engine, now| engine.export_partition(now, partition));
+    let exported = there.engine(other, |engine, now| engine.moves().export_partition(now, partition));
     assert_eq!(exported, Err(ImageError::NotAtHome(partition)));
     assert_eq!(owed(&there, partition.0), before);
 }

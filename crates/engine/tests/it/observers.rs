@@ -27,13 +27,13 @@ fn observer(filter: &str, messages: u64, policy: ObserverPolicy) -> Observer {
 /// Adds an observer to every shard. All of them give it the same id.
 fn observe(world: &World, observer: &Observer) -> ObserverId {
     let ids: Vec<_> = (0..world.shards())
-        .map(|shard| world.engine(shard, |engine, _| engine.observe(observer.clone())).expect("an observer"))
+        .map(|shard| world.engine(shard, |engine, _| engine.insiders().observe(observer.clone())).expect("an observer"))
         .collect();
     ids[0]
 }
 
 fn confirm(world: &World, shard: u16, ticket: ObservedTicket, answer: ObserverAnswer) {
-    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, answer));
+    world.engine(shard, |engine, now| engine.insiders().confirm_observed(now, ticket, answer));
     world.run();
 }
 
@@ -204,7 +204,7 @@ fn a_publisher_of_an_ended_observer_publishes_nothing_more() {
     everywhere_with(soon, |world| {
         let (id, subscriber, publisher, _) = publisher_that_waits(world);
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, now| engine.end_observer(now, id));
+            world.engine(shard, |engine, now| engine.insiders().end_observer(now, id));
         }
         assert_eq!(publisher.expect_closed(), Reason::ObserverRefused);
         assert!(subscriber.payloads().is_empty(), "the client sends the second message again");
@@ -366,7 +366,7 @@ fn a_publisher_that_waited_too_long_for_an_observer_is_told() {
                 assert_eq!(publisher.expect_closed(), Reason::ObserverRefused);
             }
             for shard in 0..world.shards() {
-                world.engine(shard, |engine, now| engine.end_observer(now, id));
+                world.engine(shard, |engine, now| engine.insiders().end_observer(now, id));
             }
         }
         assert_eq!(world.dropped(Reason::ObserverRefused), 2);
@@ -384,7 +384,7 @@ fn a_wait_that_was_too_long_counts_for_its_message_alone() {
         assert_eq!(told.len(), 1);
         // Meanwhile it loses the right, so the message that has waited does not come to its observer.
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(NoSecrets))));
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(NoSecrets))));
         }
         world.advance(seconds(6));
         publisher.send_publish(message("b", "3").qos1());
@@ -466,7 +466,7 @@ fn a_repetition_with_a_forbidden_topic_is_not_observed() {
     everywhere(|world| {
         observe(world, &observer("#", 10, ObserverPolicy::Refuse));
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(NoSecrets))));
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(NoSecrets))));
         }
         let publisher = world.connect(v5("p").lasting());
         let id = publisher.send_publish(message("open", "x").qos2()).unwrap();
@@ -537,7 +537,7 @@ fn an_observer_that_ends_refuses_what_it_owes() {
         publisher.send_publish(message("t", "2").qos1());
         assert_eq!(world.take_observed().len(), 1);
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, now| engine.end_observer(now, id));
+            world.engine(shard, |engine, now| engine.insiders().end_observer(now, id));
         }
         let codes: Vec<_> = publisher.answers().into_iter().map(|answer| answer.2).collect();
         assert_eq!(codes, [ReasonCode::QuotaExceeded, ReasonCode::NoMatchingSubscribers], "the second one has none");
@@ -550,7 +550,7 @@ fn filters_tenants_and_the_number_of_observers_are_checked() {
     let world = World::new(1);
     let wrong = |filter: &str| {
         let observer = observer(filter, 1, ObserverPolicy::Drop);
-        world.engine(0, |engine, _| engine.observe(observer))
+        world.engine(0, |engine, _| engine.insiders().observe(observer))
     };
     for filter in ["a/#/b", "", "$share/g/t"] {
         assert_eq!(wrong(filter), Err(ObserverError::InvalidFilter(filter.into())));
@@ -581,8 +581,8 @@ fn a_service_is_not_told_what_it_publishes_itself() {
             expires_at: Millis::NEVER,
         };
         world.engine(0, |engine, now| {
-            let principal = engine.add_principal(now, bridge);
-            engine.publish_as(now, principal, publication, 1);
+            let principal = engine.insiders().add_principal(now, bridge);
+            engine.insiders().publish_as(now, principal, publication, 1);
         });
         let observed = world.take_observed();
         assert_eq!(observed.iter().map(|it| it.1).collect::<Vec<_>>(), [other]);

@@ -155,8 +155,8 @@ fn slow_clients_are_named_before_anything_is_dropped() {
         publisher.publish(message("t", "2").qos1());
         let id = subscriber.expect_publish("t", "1").id.unwrap();
         let slow = |world: &World| {
-            let all =
-                (0..world.shards()).flat_map(|shard| world.engine(shard, |engine, now| engine.slow_sessions(now, 10)));
+            let all = (0..world.shards())
+                .flat_map(|shard| world.engine(shard, |engine, now| engine.questions().slow_sessions(now, 10)));
             all.collect::<Vec<_>>()
         };
         world.advance(seconds(29));
@@ -185,7 +185,7 @@ fn the_slowest_come_first_and_the_list_is_bounded() {
         clients.push(client);
     }
     world.advance(seconds(60));
-    let slow = world.engine(0, |engine, now| engine.slow_sessions(now, 3));
+    let slow = world.engine(0, |engine, now| engine.questions().slow_sessions(now, 3));
     let names: Vec<&str> = slow.iter().map(|slow| slow.client_id.as_str()).collect();
     assert_eq!(names, ["s0", "s1", "s2"]);
 }

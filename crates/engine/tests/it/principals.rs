@@ -26,11 +26,11 @@ fn publication(topic: &str, payload: &str, qos: QoS) -> InnerPublication {
 
 /// A user called `name` at the first shard.
 fn user(world: &World, name: &str) -> PrincipalId {
-    world.engine(0, |engine, now| engine.add_principal(now, principal(PrincipalKind::User, name)))
+    world.engine(0, |engine, now| engine.insiders().add_principal(now, principal(PrincipalKind::User, name)))
 }
 
 fn publish(world: &World, id: PrincipalId, message: InnerPublication, number: u64) {
-    world.engine(0, |engine, now| engine.publish_as(now, id, message, number));
+    world.engine(0, |engine, now| engine.insiders().publish_as(now, id, message, number));
 }
 
 /// Allows what begins with the name of the client.
@@ -49,7 +49,7 @@ impl Access for OwnTopics {
 
 fn enforce(world: &World) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.set_access(Some(Box::new(OwnTopics))));
+        world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(OwnTopics))));
     }
     world.run();
 }
@@ -156,7 +156,7 @@ fn a_full_store_and_a_full_queue_are_told() {
     });
     let world = World::with(1, |settings| settings.durability = Durability::Commit);
     world.connect(v5("owed").lasting()).subscribe("t", AtLeastOnce);
-    world.engine(0, |engine, _| engine.set_store_full(true));
+    world.engine(0, |engine, _| engine.store().set_store_full(true));
     let id = user(&world, "p");
     publish(&world, id, publication("t", "x", AtLeastOnce), 1);
     assert_eq!(world.take_published(), [(1, Err(Reason::StoreFull))]);
@@ -205,7 +205,7 @@ fn what_is_held_when_the_broker_stops_is_refused() {
             publish(world, other, publication("t", "x", AtLeastOnce), 100 + number);
             world.run();
         }
-        world.engine(0, |engine, now| engine.remove_principal(now, other));
+        world.engine(0, |engine, now| engine.insiders().remove_principal(now, other));
         world.shut_down();
         let mut answered: Vec<u64> = world.take_published().into_iter().map(|(number, _)| number).collect();
         answered.sort_unstable();
@@ -226,7 +226,7 @@ fn a_retained_value_is_read_by_who_may_subscribe() {
         let home = world.home_of("meter/1");
         let read = |shard: u16, name: &str, topic: &str| {
             let principal = principal(PrincipalKind::User, name);
-            world.engine(shard, |engine, now| engine.retained_for(now, &principal, topic))
+            world.engine(shard, |engine, now| engine.questions().retained_for(now, &principal, topic))
         };
         let value = read(home, "meter", "meter/1").unwrap().unwrap();
         assert_eq!((value.payload.as_slice(), value.qos), (&b"42"[..], AtLeastOnce));
@@ -282,7 +282,7 @@ fn a_principal_shares_the_rate_of_its_tenant() {
     };
     everywhere_with(quota, |world| {
         let user = Principal { tenant, max_held_messages: 100, ..principal(PrincipalKind::User, "p") };
-        let id = world.engine(0, |engine, now| engine.add_principal(now, user));
+        let id = world.engine(0, |engine, now| engine.insiders().add_principal(now, user));
         for number in 1..=40 {
             publish(world, id, InnerPublication { tenant, ..publication("t", "x", AtLeastOnce) }, number);
         }
@@ -302,13 +302,13 @@ fn nothing_is_promised_to_a_principal_when_the_lease_has_ended() {
         let lease_until = now.monotonic.plus(seconds(5));
         let homes = [Home::Here; PARTITIONS as usize];
         let table = Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: minutes(10) };
-        engine.set_homes(now, Some(table));
+        engine.homes().set_homes(now, Some(table));
     });
     let id = user(&world, "p");
     world.hold_commits();
     publish(&world, id, publication("t", "x", AtLeastOnce), 1);
     world.advance(seconds(5));
-    world.engine(0, tidegate_engine::Engine::keep_lease);
+    world.engine(0, |engine, now| engine.homes().keep_lease(now));
     publish(&world, id, publication("t", "y", AtLeastOnce), 2);
     world.release_commits();
     let lost = |number| (number, Err(Reason::LeaseEnded));

@@ -32,7 +32,7 @@ fn publish(world: &World, message: &InnerPublication, number: u64) {
 
 /// Says what became of a record, as the shell does.
 fn confirm(world: &World, shard: u16, ticket: ObservedTicket, answer: ObserverAnswer) {
-    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, answer));
+    world.engine(shard, |engine, now| engine.insiders().confirm_observed(now, ticket, answer));
     world.run();
 }
 

@@ -33,7 +33,7 @@ impl Access for Denies {
 
 fn deny(world: &World) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Denies))));
+        world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(Denies))));
     }
     world.run();
 }

@@ -97,16 +97,16 @@ fn subscriptions_look_at_a_bounded_number_of_retained_messages_in_one_turn() {
         bytes.extend_from_slice(&[0x82, 9, 0, 1, 0, 0, 3, b't', b'/', b'#', 0]);
     }
     engine.handle_input(now, key, &bytes);
-    let sent = engine.counters().messages_out[0];
+    let sent = engine.questions().counters().messages_out[0];
     assert!(sent <= 100, "{sent} messages before anyone else had a turn");
     for _ in 0..1000 {
         engine.handle_timers(now);
         if let Some(output) = engine.output(key) {
             output.advance(output.len());
         }
-        engine.handle_written(now, key);
+        engine.outputs().handle_written(now, key);
     }
-    assert!(engine.counters().messages_out[0] >= 1000);
+    assert!(engine.questions().counters().messages_out[0] >= 1000);
     assert_eq!(engine.next_deadline(), Millis::NEVER);
 }
 

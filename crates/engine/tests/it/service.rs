@@ -20,7 +20,7 @@ fn publication(topic: &str, retain: bool) -> InnerPublication {
 fn ping(world: &World, client_id: &str) -> bool {
     (0..world.shards()).any(|shard| {
         world.engine(shard, |engine, now| {
-            engine.ping(now, TenantId::DEFAULT, client_id, "ctx/to/node/ping", Millis::NEVER)
+            engine.insiders().ping(now, TenantId::DEFAULT, client_id, "ctx/to/node/ping", Millis::NEVER)
         })
     })
 }
@@ -30,14 +30,17 @@ fn a_service_publishes_and_what_it_retains_is_found() {
     everywhere(|world| {
         let early = world.connect(v5("early"));
         early.subscribe("list", QoS::AtLeastOnce);
-        let said = world.engine(0, |engine, now| engine.publish_inner(now, &publication("list", true)));
+        let said = world.engine(0, |engine, now| engine.insiders().publish_inner(now, &publication("list", true)));
         assert!(said);
         early.expect_publish("list", "told");
         let late = world.connect(v311("late"));
         late.subscribe("list", QoS::AtLeastOnce);
         late.expect_publish("list", "told");
         for wrong in ["", "a/#", "$SYS/broker/uptime"] {
-            assert!(!world.engine(0, |engine, now| engine.publish_inner(now, &publication(wrong, false))), "{wrong}");
+            assert!(
+                !world.engine(0, |engine, now| engine.insiders().publish_inner(now, &publication(wrong, false))),
+                "{wrong}"
+            );
         }
     });
 }
@@ -56,7 +59,7 @@ fn a_ping_is_answered_by_its_acknowledgement() {
         assert!(ping(world, "node"));
         let late = node.expect_message();
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.forget_pings());
+            world.engine(shard, |engine, _| engine.insiders().forget_pings());
         }
         assert!(ping(world, "node"), "who has not answered in a round is one that does not in the next");
         node.puback(late.id.expect("a packet id at QoS 1"));
@@ -99,7 +102,9 @@ fn a_client_is_told_where_to_go_on() {
         let (new, old) = (world.connect(v5("new")), world.connect(v311("old")));
         let send = |client_id: &str| {
             (0..world.shards()).any(|shard| {
-                world.engine(shard, |engine, now| engine.send_elsewhere(now, TenantId::DEFAULT, client_id, "gw-2:1883"))
+                world.engine(shard, |engine, now| {
+                    engine.insiders().send_elsewhere(now, TenantId::DEFAULT, client_id, "gw-2:1883")
+                })
             })
         };
         assert!(send("new") && send("old") && !send("nobody"));
@@ -117,7 +122,7 @@ fn the_connected_clients_are_known() {
         goes.disconnect();
         let on = |shard: u16| {
             let names = |engine: &mut tidegate_engine::Engine| {
-                engine.connected_clients().map(|(_, name, _)| name.to_owned()).collect::<Vec<_>>()
+                engine.questions().connected_clients().map(|(_, name, _)| name.to_owned()).collect::<Vec<_>>()
             };
             world.engine(shard, |engine, _| names(engine))
         };

@@ -71,7 +71,7 @@ fn a_server_whose_place_another_has_taken_leaves_it_the_wills() {
         watcher.lose();
         let _client = world.connect(v5("a").will(message("wills", "gone").qos1()));
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.leave_wills_to_another());
+            world.engine(shard, |engine, _| engine.control().leave_wills_to_another());
         }
         world.shut_down();
         assert_eq!(world.gauges().queued_messages, 0);

@@ -18,7 +18,7 @@ fn set_homes(world: &World, home: Home, lease: Option<u64>) {
                 lease_until: lease.map_or(Millis::NEVER, |lease| now.monotonic.plus(lease)),
                 patience_ms: minutes(10),
             };
-            engine.set_homes(now, Some(table));
+            engine.homes().set_homes(now, Some(table));
         });
     }
     world.run();
@@ -28,7 +28,7 @@ fn set_homes(world: &World, home: Home, lease: Option<u64>) {
 fn pass(world: &World, milliseconds: u64) {
     world.advance(milliseconds);
     for shard in 0..world.shards() {
-        world.engine(shard, tidegate_engine::Engine::keep_lease);
+        world.engine(shard, |engine, now| engine.homes().keep_lease(now));
     }
     world.run();
 }
@@ -82,12 +82,14 @@ fn a_renewed_lease_goes_on_where_it_had_ended_for_the_shards() {
         set_homes(world, Home::Here, Some(seconds(5)));
         let renew = |milliseconds: u64| {
             for shard in 0..world.shards() {
-                world.engine(shard, |engine, now| engine.renew_lease(now, now.monotonic.plus(milliseconds)));
+                world.engine(shard, |engine, now| engine.homes().renew_lease(now, now.monotonic.plus(milliseconds)));
             }
             world.run();
         };
         let served = || -> usize {
-            (0..world.shards()).map(|shard| world.engine(shard, |engine, _| engine.served().iter().count())).sum()
+            (0..world.shards())
+                .map(|shard| world.engine(shard, |engine, _| engine.questions().served().iter().count()))
+                .sum()
         };
         assert_eq!(served(), usize::from(PARTITIONS));
         pass(world, seconds(5));

@@ -103,7 +103,7 @@ fn of_many_a_few_are_told_and_how_many_there_were() {
         let told = dropped(world).len() as u64;
         assert!(told <= 20, "{told}");
         let home = world.home_of("away");
-        assert_eq!(world.engine(home, |engine, _| engine.untold("away")), 1000 - told);
+        assert_eq!(world.engine(home, |engine, _| engine.questions().untold("away")), 1000 - told);
         world.advance(seconds(1));
         publisher.publish(message("t", "x"));
         let log = world.take_log();
@@ -111,7 +111,7 @@ fn of_many_a_few_are_told_and_how_many_there_were() {
             log.iter().any(|event| matches!(event, LogEvent::Dropped { untold, .. } if *untold == 1000 - told)),
             "{log:?}"
         );
-        assert_eq!(world.engine(home, |engine, _| engine.untold("away")), 0);
+        assert_eq!(world.engine(home, |engine, _| engine.questions().untold("away")), 0);
     });
 }
 

@@ -95,7 +95,12 @@ fn an_operator_names_the_tenant() {
         let (a, b) = (world.connect(v5("same")), world.connect(v5("same").through(1)));
         let close = |shard: u16| {
             world.engine(shard, |engine, now| {
-                engine.disconnect_client(now, TenantId(7), "same", tidegate_engine::Reason::AdministrativeAction)
+                engine.control().disconnect_client(
+                    now,
+                    TenantId(7),
+                    "same",
+                    tidegate_engine::Reason::AdministrativeAction,
+                )
             })
         };
         assert_eq!((0..world.shards()).filter(|shard| close(*shard)).count(), 1);

@@ -65,7 +65,7 @@ fn every_way_to_lose_a_client_publishes_its_will() {
         watcher.expect_publish("wills/a", "gone");
         let expelled = world.connect(v5("a").will(will()));
         world.engine(world.home_of("a"), |engine, now| {
-            engine.disconnect_client(now, TenantId::DEFAULT, "a", Reason::AdministrativeAction)
+            engine.control().disconnect_client(now, TenantId::DEFAULT, "a", Reason::AdministrativeAction)
         });
         expelled.expect_disconnect(ReasonCode::AdministrativeAction);
         watcher.expect_publish("wills/a", "gone");

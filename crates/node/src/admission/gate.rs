@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
+use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, TenantId, Verdict};
 
 use super::{Ban, BanTarget, Seat, TooLong};
 use crate::clock::claimed_time_us;
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
-use crate::shard::Shard;
+use crate::shard::facets::AdmissionCalls;
 use crate::shard::table::Flags;
 use crate::tls::IdentityRole;
 use crate::transport::Transport;
@@ -60,16 +60,16 @@ pub(crate) fn ip_of(peer: Peer) -> Option<IpAddr> {
     }
 }
 
-impl Shard {
+impl AdmissionCalls<'_> {
     /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and
     /// recorder.
     pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
         // Behind a proxy, the address is checked once the proxy has sent it.
         let address = if transport.is_introduced() { ip_of(peer) } else { None };
-        match self.shared.admission.admit(self.now, Some(listener), address) {
-            Ok(seat) => self.take_in(transport, listener, seat, peer),
+        match self.shard.shared.admission.admit(self.shard.now, Some(listener), address) {
+            Ok(seat) => self.shard.sockets().take_in(transport, listener, seat, peer),
             Err(reason) => {
-                self.counters.accepted += 1;
+                self.shard.counters.accepted += 1;
                 self.refuse_at_accept(address, reason);
             }
         }
@@ -79,20 +79,20 @@ impl Shard {
     /// closed.
     pub(crate) fn admit_introduced(&mut self, key: ConnectionKey) -> bool {
         let Some(address) = self.address_of(key) else { return true };
-        match self.shared.admission.admit(self.now, None, Some(address)) {
+        match self.shard.shared.admission.admit(self.shard.now, None, Some(address)) {
             Ok(seat) => {
-                let before = self.table.seat(key, seat);
-                self.shared.admission.release(before.unwrap_or(seat));
+                let before = self.shard.table.seat(key, seat);
+                self.shard.shared.admission.release(before.unwrap_or(seat));
                 true
             }
             Err(reason) => {
                 self.refuse_at_accept(Some(address), reason);
-                if let Some((flags, _)) = self.table.get(key) {
+                if let Some((flags, _)) = self.shard.table.get(key) {
                     flags.set(Flags::BROKEN);
                 }
-                if !self.engine.close_unheard(key, reason) {
+                if !self.shard.engine.control().close_unheard(key, reason) {
                     // A client that has moved to this address is a client already.
-                    self.lose(key);
+                    self.shard.sockets().lose(key);
                 }
                 false
             }
@@ -100,10 +100,12 @@ impl Shard {
     }
 
     pub(crate) fn refuse_at_accept(&mut self, address: Option<IpAddr>, reason: Reason) {
-        self.counters.refused.count(reason);
-        self.flight
-            .record(self.now, self.flown(FlightKind::Refused).address(address).reason(reason).detail("at accept"));
-        if let Some(times) = self.refusing.note(self.now.monotonic) {
+        self.shard.counters.refused.count(reason);
+        self.shard.flight.record(
+            self.shard.now,
+            self.flown(FlightKind::Refused).address(address).reason(reason).detail("at accept"),
+        );
+        if let Some(times) = self.shard.refusing.note(self.shard.now.monotonic) {
             let address = address.map(tracing::field::display);
             tracing::warn!(times, reason = reason.label(), address, "new connections are closed at once");
         }
@@ -112,23 +114,23 @@ impl Shard {
     /// A connection was closed again since too many handshakes are under way.
     pub(crate) fn record_too_many_handshakes(&mut self, address: IpAddr) {
         let event = self.flown(FlightKind::Refused).reason(Reason::TooManyHandshakes).detail("at accept");
-        self.flight.record(self.now, event.address(Some(address)));
+        self.shard.flight.record(self.shard.now, event.address(Some(address)));
     }
 
     /// A client has sent bytes that do not begin a connection.
     #[cfg(feature = "quic")]
     pub(crate) fn record_failed_handshake(&mut self, address: IpAddr, detail: &str) {
         let event = self.flown(FlightKind::Refused).reason(Reason::HandshakeFailed).detail(detail);
-        self.flight.record(self.now, event.address(Some(address)));
+        self.shard.flight.record(self.shard.now, event.address(Some(address)));
     }
 
     /// A connection is refused for the limit of all connections.
     pub(crate) fn refuse_full(&mut self, address: Option<IpAddr>) {
-        self.counters.refused_full += 1;
+        self.shard.counters.refused_full += 1;
         let event = self.flown(FlightKind::Refused).reason(Reason::TooManyConnections).detail("at accept");
-        self.flight.record(self.now, event.address(address));
-        if let Some(times) = self.full.note(self.now.monotonic) {
-            let limit = self.shared.max_connections;
+        self.shard.flight.record(self.shard.now, event.address(address));
+        if let Some(times) = self.shard.full.note(self.shard.now.monotonic) {
+            let limit = self.shard.shared.max_connections;
             tracing::warn!(
                 limit,
                 times,
@@ -138,22 +140,23 @@ impl Shard {
     }
 
     fn flown(&self, kind: FlightKind) -> FlightEvent {
-        FlightEvent::new(self.now.unix, self.place.shard, kind)
+        FlightEvent::new(self.shard.now.unix, self.shard.place.shard, kind)
     }
 
     pub(crate) fn address_of(&mut self, key: ConnectionKey) -> Option<IpAddr> {
-        ip_of(self.table.peer(key)?)
+        ip_of(self.shard.table.peer(key)?)
     }
 
     /// A CONNECT waits for its verdict: bans are checked first, then external authentication.
     pub(crate) fn authenticate(&mut self, key: ConnectionKey, request: AuthRequest) {
-        let facts = self.facts(key);
+        let facts = self.shard.sockets().facts(key);
         let address = facts.peer.map(|peer| peer.ip());
         let identity = facts.tls.as_ref().and_then(|tls| tls.identity.as_ref());
         // A user name proved by a certificate takes precedence.
         let proved = identity.filter(|it| it.role == IdentityRole::Username).map(|it| &*it.value);
         let user = proved.or(request.user_name.as_deref());
-        let allowed = self.shared.admission.check_client(self.now, request.tenant, &request.client_id, user, address);
+        let allowed =
+            self.shard.shared.admission.check_client(self.shard.now, request.tenant, &request.client_id, user, address);
         let applicant = Applicant {
             tenant: request.tenant,
             client_id: request.client_id.as_str().into(),
@@ -161,20 +164,24 @@ impl Shard {
         };
         // A client that re-authenticates was admitted before; only the verdict is awaited.
         if !request.again {
-            self.gate.pending.insert(key, applicant);
+            self.shard.gate.pending.insert(key, applicant);
         }
-        let admitted = self.take_admitted();
+        let admitted = self.shard.accepting().take_admitted();
         if let Err(reason) = allowed {
-            self.engine.handle_verdict(self.now, key, Verdict::Refuse(reason));
+            self.shard.engine.entry().handle_verdict(self.shard.now, key, Verdict::Refuse(reason));
         } else if let Some(verdict) = admitted {
             self.take_verdict(key, verdict);
-        } else if !self.shared.asks_outside && request.enhanced.is_some() {
-            self.engine.handle_verdict(self.now, key, Verdict::Refuse(Reason::BadAuthenticationMethod));
-        } else if !self.shared.asks_outside {
+        } else if !self.shard.shared.asks_outside && request.enhanced.is_some() {
+            self.shard.engine.entry().handle_verdict(
+                self.shard.now,
+                key,
+                Verdict::Refuse(Reason::BadAuthenticationMethod),
+            );
+        } else if !self.shard.shared.asks_outside {
             self.take_verdict(key, Verdict::Accept(Accepted::default()));
-        } else if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
-            let answer = Answer { shard, place: self.place.shard, key };
-            self.shared.observer.authenticate(request, facts, answer);
+        } else if let Some(shard) = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned() {
+            let answer = Answer { shard, place: self.shard.place.shard, key };
+            self.shard.shared.observer.authenticate(request, facts, answer);
         }
     }
 
@@ -190,53 +197,59 @@ impl Shard {
             }
             Verdict::Refuse(_) | Verdict::Challenge(_) => {}
         }
-        self.engine.handle_verdict(self.now, key, verdict);
+        self.shard.engine.entry().handle_verdict(self.shard.now, key, verdict);
     }
 
     /// Takes note of the user name that was proved, which need not be the one in the CONNECT, and asks about its bans.
     fn check_user(&mut self, key: ConnectionKey, proved: Option<&str>) -> Result<(), Reason> {
-        let Some(applicant) = self.gate.pending.get_mut(&key) else { return Ok(()) };
+        let Some(applicant) = self.shard.gate.pending.get_mut(&key) else { return Ok(()) };
         let Some(proved) = proved.filter(|proved| applicant.user.as_deref() != Some(*proved)) else { return Ok(()) };
         applicant.user = Some(proved.into());
-        self.shared.admission.check_client(self.now, applicant.tenant, &applicant.client_id, Some(proved), None)
+        self.shard.shared.admission.check_client(
+            self.shard.now,
+            applicant.tenant,
+            &applicant.client_id,
+            Some(proved),
+            None,
+        )
     }
 
     fn note_failed_login(&mut self, key: ConnectionKey) {
         let address = self.address_of(key);
-        let applicant = self.gate.pending.get(&key);
+        let applicant = self.shard.gate.pending.get(&key);
         let user = applicant.and_then(|applicant| applicant.user.as_deref());
         let tenant = applicant.map_or(TenantId::DEFAULT, |applicant| applicant.tenant);
-        let bans = self.shared.admission.note_failed_login(self.now, tenant, user, address);
+        let bans = self.shard.shared.admission.note_failed_login(self.shard.now, tenant, user, address);
         for ban in bans {
             self.tell_of_ban(&ban, address);
         }
     }
 
     fn count_user(&mut self, key: ConnectionKey) -> Result<(), Reason> {
-        if self.shared.admission.settings().max_connections_per_user == 0 {
+        if self.shard.shared.admission.settings().max_connections_per_user == 0 {
             return Ok(());
         }
-        let Some(applicant) = self.gate.pending.get(&key) else { return Ok(()) };
+        let Some(applicant) = self.shard.gate.pending.get(&key) else { return Ok(()) };
         let Some(user) = &applicant.user else { return Ok(()) };
         let client = (applicant.tenant, applicant.client_id.clone());
         // Both connections are on this shard, the home of their client.
-        let old = self.gate.newest.get(&client).and_then(|old| self.gate.counted.get(old));
+        let old = self.shard.gate.newest.get(&client).and_then(|old| self.shard.gate.counted.get(old));
         let takes_over = old.is_some_and(|old| old.user == applicant.user);
-        self.shared.admission.claim_user(applicant.tenant, user, takes_over)?;
-        self.gate.counted.insert(key, applicant.clone());
-        self.gate.newest.insert(client, key);
+        self.shard.shared.admission.claim_user(applicant.tenant, user, takes_over)?;
+        self.shard.gate.counted.insert(key, applicant.clone());
+        self.shard.gate.newest.insert(client, key);
         Ok(())
     }
 
     /// A connection has ended: its slot of the user is released.
     fn uncount_user(&mut self, key: ConnectionKey) {
-        let Some(applicant) = self.gate.counted.remove(&key) else { return };
+        let Some(applicant) = self.shard.gate.counted.remove(&key) else { return };
         if let Some(user) = &applicant.user {
-            self.shared.admission.release_user(applicant.tenant, user);
+            self.shard.shared.admission.release_user(applicant.tenant, user);
         }
         let client = (applicant.tenant, applicant.client_id);
-        if self.gate.newest.get(&client) == Some(&key) {
-            self.gate.newest.remove(&client);
+        if self.shard.gate.newest.get(&client) == Some(&key) {
+            self.shard.gate.newest.remove(&client);
         }
     }
 
@@ -247,9 +260,9 @@ impl Shard {
             BanTarget::Client(_, client_id) => event.client(client_id),
             BanTarget::Address(_) | BanTarget::User(..) => event,
         };
-        self.flight.record(self.now, event.address(address));
-        let seconds = ban.until.since(self.now.monotonic) / 1000;
-        tracing::warn!(shard = self.place.shard.0, banned = %ban.target, seconds, why = &*ban.reason, "banned");
+        self.shard.flight.record(self.shard.now, event.address(address));
+        let seconds = ban.until.since(self.shard.now.monotonic) / 1000;
+        tracing::warn!(shard = self.shard.place.shard.0, banned = %ban.target, seconds, why = &*ban.reason, "banned");
     }
 
     /// Records an event of the engine, besides its other observers.
@@ -272,7 +285,7 @@ impl Shard {
                 self.uncount_user(*key);
                 let event = self.flown(FlightKind::Refused).reason(*reason).detail(detail);
                 let event = event.address(self.address_of(*key));
-                match self.gate.pending.remove(key) {
+                match self.shard.gate.pending.remove(key) {
                     Some(applicant) => event.client(&applicant.client_id),
                     None => event,
                 }
@@ -301,12 +314,12 @@ impl Shard {
                 event.detail(&format!("it may not publish: {delay}")).after(*untold)
             }
         };
-        self.flight.record(self.now, note);
+        self.shard.flight.record(self.shard.now, note);
     }
 
     fn note_connect(&mut self, key: ConnectionKey) {
-        let Some(applicant) = self.gate.pending.remove(&key) else { return };
-        let ban = self.shared.admission.note_connect(self.now, applicant.tenant, &applicant.client_id);
+        let Some(applicant) = self.shard.gate.pending.remove(&key) else { return };
+        let ban = self.shard.shared.admission.note_connect(self.shard.now, applicant.tenant, &applicant.client_id);
         if let Some(ban) = ban {
             let address = self.address_of(key);
             self.tell_of_ban(&ban, address);
@@ -321,15 +334,19 @@ impl Shard {
             BanTarget::Client(tenant, client_id) => vec![(*tenant, client_id.clone())],
             BanTarget::User(tenant, user) => {
                 let is_meant = |of: TenantId, name: &str| of == *tenant && name == &**user;
-                ended += self.engine.disconnect_users(self.now, is_meant, Reason::AdministrativeAction);
-                let counted = self.gate.counted.values();
+                ended += self.shard.engine.control().disconnect_users(
+                    self.shard.now,
+                    is_meant,
+                    Reason::AdministrativeAction,
+                );
+                let counted = self.shard.gate.counted.values();
                 let banned = counted.filter(|it| it.tenant == *tenant && it.user.as_ref() == Some(user));
                 banned.map(|it| (it.tenant, it.client_id.clone())).collect()
             }
             BanTarget::Address(network) => {
-                for key in self.table.keys() {
+                for key in self.shard.table.keys() {
                     if self.address_of(key).is_some_and(|address| network.contains(address)) {
-                        self.lose(key);
+                        self.shard.sockets().lose(key);
                         ended += 1;
                     }
                 }
@@ -337,24 +354,28 @@ impl Shard {
             }
         };
         for (tenant, client_id) in clients {
-            ended +=
-                u64::from(self.engine.disconnect_client(self.now, tenant, &client_id, Reason::AdministrativeAction));
+            ended += u64::from(self.shard.engine.control().disconnect_client(
+                self.shard.now,
+                tenant,
+                &client_id,
+                Reason::AdministrativeAction,
+            ));
         }
         ended
     }
 
     /// Ends a turn for the measure of overload.
     pub(crate) fn note_turn(&mut self) {
-        let ended = self.clock.now();
-        let mark = self.shared.admission.lag_mark_ms();
-        let began = self.lag.busy_from(self.now.monotonic, ended.monotonic, claimed_time_us);
-        if let Some(TooLong { until, still }) = self.lag.note(began, ended.monotonic, mark) {
-            self.shared.admission.announce_overload(until);
-            self.engine.note_loop_lag(ended, until, still);
-            if let Some(times) = self.overloaded.note(ended.monotonic) {
-                let mean_ms = self.lag.at(ended.monotonic);
+        let ended = self.shard.clock.now();
+        let mark = self.shard.shared.admission.lag_mark_ms();
+        let began = self.shard.lag.busy_from(self.shard.now.monotonic, ended.monotonic, claimed_time_us);
+        if let Some(TooLong { until, still }) = self.shard.lag.note(began, ended.monotonic, mark) {
+            self.shard.shared.admission.announce_overload(until);
+            self.shard.engine.control().note_loop_lag(ended, until, still);
+            if let Some(times) = self.shard.overloaded.note(ended.monotonic) {
+                let mean_ms = self.shard.lag.at(ended.monotonic);
                 tracing::warn!(
-                    shard = self.place.shard.0,
+                    shard = self.shard.place.shard.0,
                     mean_ms,
                     mark_ms = mark,
                     times,
@@ -366,12 +387,7 @@ impl Shard {
 
     /// A closed connection's seat is free.
     pub(crate) fn free_seat(&self, seat: Seat) {
-        self.shared.admission.release(seat);
-    }
-
-    /// The mean length of this shard's turns, milliseconds.
-    pub(crate) fn lag_ms(&self) -> u64 {
-        self.lag.at(Millis(self.clock.now().monotonic.0))
+        self.shard.shared.admission.release(seat);
     }
 }
 

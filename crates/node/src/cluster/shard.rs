@@ -9,7 +9,7 @@ use tidegate_engine::{Batch, Durability, Roster, ShardId, WireError};
 use super::outbox::Outbox;
 use super::thread::{LinksSender, ToLinks};
 use crate::flight::{FlightEvent, FlightKind};
-use crate::shard::Shard;
+use crate::shard::facets::PeerCalls;
 
 /// Where batches for one shard of another node go.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl ClusterShard {
     }
 }
 
-impl Shard {
+impl PeerCalls<'_> {
     /// Hands over what was gathered for shards of other nodes. `submitted` is the last batch of the journal that was
     /// given to the store in this turn.
     ///
@@ -106,18 +106,18 @@ impl Shard {
     /// then for a batch of this shard's journal that stands behind all of that in the store's one order. What comes
     /// behind it for the same shard keeps its place. All else leaves at once.
     pub(crate) fn send_to_nodes(&mut self, submitted: Option<u64>) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.shard.cluster else { return };
         let seats = Arc::clone(&cluster.seats);
         for (at, seat) in seats.iter().enumerate() {
-            let Some(batch) = self.engine.take_batch(seat.slot) else { continue };
-            let journal = self.journal.as_ref().filter(|_| cluster.commits);
+            let Some(batch) = self.shard.engine.take_batch(seat.slot) else { continue };
+            let journal = self.shard.journal.as_ref().filter(|_| cluster.commits);
             let uncommitted = journal.is_some_and(|journal| journal.status.pending_bytes() > 0);
             let waits = batch.promises() && (uncommitted || submitted.is_some());
             if !waits && !cluster.holds_for(seat.slot) {
                 cluster.push(&seats, at, &batch);
                 continue;
             }
-            match submitted.or_else(|| self.engine.written_batch()).filter(|_| journal.is_some()) {
+            match submitted.or_else(|| self.shard.engine.moves().written_batch()).filter(|_| journal.is_some()) {
                 Some(until) => cluster.held.push_back(Held { until, seat: at, seats: Arc::clone(&seats), batch }),
                 None => cluster.push(&seats, at, &batch),
             }
@@ -126,7 +126,7 @@ impl Shard {
 
     /// All batches of the journal up to this one are committed.
     pub(crate) fn release_to_nodes(&mut self, committed: u64) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.shard.cluster else { return };
         while cluster.held.front().is_some_and(|held| held.until <= committed)
             && let Some(Held { seat, seats, batch, .. }) = cluster.held.pop_front()
         {
@@ -137,7 +137,7 @@ impl Shard {
 
     /// Wakes the thread of the links for what was put before it.
     pub(crate) fn announce_to_nodes(&mut self) {
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = &mut self.shard.cluster {
             cluster.announce();
         }
     }
@@ -145,21 +145,21 @@ impl Shard {
     /// Takes a batch of another shard, or of a shard of another node.
     pub(crate) fn take_batch(&mut self, batch: Batch) {
         let from = batch.from;
-        if from.0 < self.place.shards {
-            let whole = self.engine.handle_batch(self.now, batch);
+        if from.0 < self.shard.place.shards {
+            let whole = self.shard.engine.cluster().handle_batch(self.shard.now, batch);
             debug_assert!(whole.is_ok(), "both ends are this process");
             return;
         }
-        let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.roster.has(from)) else { return };
+        let Some(cluster) = self.shard.cluster.as_ref().filter(|cluster| cluster.roster.has(from)) else { return };
         let links = cluster.links.clone();
-        if let Err(error) = self.engine.handle_batch(self.now, batch) {
+        if let Err(error) = self.shard.engine.cluster().handle_batch(self.shard.now, batch) {
             self.break_link(&links, from, error);
         }
     }
 
     /// A node has sent what cannot be read: its session ends.
     fn break_link(&self, links: &LinksSender, from: ShardId, error: WireError) {
-        tracing::error!(shard = self.place.shard.0, %error, "another node has sent records that cannot be read");
+        tracing::error!(shard = self.shard.place.shard.0, %error, "another node has sent records that cannot be read");
         links.send(ToLinks::Broken { slot: from, error });
     }
 
@@ -167,34 +167,34 @@ impl Shard {
     /// comes.
     pub(crate) fn set_roster(&mut self, order: RosterOrder) {
         // All that was gathered for those who leave goes to where they were.
-        self.send_batches();
-        self.engine.set_roster(self.now, order.roster.clone());
-        let Some(cluster) = &mut self.cluster else { return };
+        self.shard.send_batches();
+        self.shard.engine.cluster().set_roster(self.shard.now, order.roster.clone());
+        let Some(cluster) = &mut self.shard.cluster else { return };
         cluster.roster = order.roster;
         cluster.seats = order.seats;
         cluster.settling = Some(order.number);
         // What the new roster has caused goes to the other shards before they hear that this one has it: a number is
         // not given to anybody else as long as one of them may still speak of whoever had it.
-        self.take_events();
-        self.send_batches();
-        if let Some(cluster) = &self.cluster {
-            cluster.links.send(ToLinks::Heard { shard: self.place.shard, number: order.number });
+        self.shard.take_events();
+        self.shard.send_batches();
+        if let Some(cluster) = &self.shard.cluster {
+            cluster.links.send(ToLinks::Heard { shard: self.shard.place.shard, number: order.number });
         }
     }
 
     /// Tells when the other nodes know what is wanted here.
     pub(crate) fn tell_settled_with_nodes(&mut self) {
-        let settled = self.engine.is_known_to_nodes();
-        if let Some(cluster) = self.cluster.as_mut().filter(|_| settled)
+        let settled = self.shard.engine.questions().is_known_to_nodes();
+        if let Some(cluster) = self.shard.cluster.as_mut().filter(|_| settled)
             && let Some(number) = cluster.settling.take()
         {
-            cluster.links.send(ToLinks::Settled { shard: self.place.shard, number });
+            cluster.links.send(ToLinks::Settled { shard: self.shard.place.shard, number });
         }
     }
 
     /// Remembers that a node came or went.
     pub(crate) fn record_peer_news(&mut self, news: &PeerNews) {
-        let event = FlightEvent::new(self.now.unix, self.place.shard, news.kind);
-        self.flight.record(self.now, event.address(Some(news.address)).detail(&news.detail));
+        let event = FlightEvent::new(self.shard.now.unix, self.shard.place.shard, news.kind);
+        self.shard.flight.record(self.shard.now, event.address(Some(news.address)).detail(&news.detail));
     }
 }

@@ -17,7 +17,7 @@ use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
 use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
 use crate::memory::return_free_pages;
-use crate::shard::Shard;
+use crate::shard::facets::StoreCalls;
 use crate::shard::inbox::{InboxSender, ToShard};
 
 /// A key and its value.
@@ -248,7 +248,7 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
         for portion in &seed.pairs {
             match portion {
                 Portion::First(pairs) => {
-                    pairs.iter().try_for_each(|(key, value)| engine.restore(now, key, value))?;
+                    pairs.iter().try_for_each(|(key, value)| engine.store().restore(now, key, value))?;
                 }
                 Portion::FirstEnds => {
                     let again = SecondReading::of(engine).sessions()?;
@@ -261,12 +261,12 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
                 }
             }
         }
-        engine.finish_restore(now)
+        engine.store().finish_restore(now)
     };
     let taken = take();
     let whole = taken.is_ok();
     // More of a long queue was in memory than stays there.
-    engine.shrink();
+    engine.control().shrink();
     return_free_pages();
     let _ = seed.answers.send((shard, taken.map(ShardAnswer::Restored)));
     whole
@@ -309,18 +309,18 @@ fn tell_full(status: &Status) {
     }
 }
 
-impl Shard {
+impl StoreCalls<'_> {
     /// Submits the journal of this turn to the store. This must happen before any output to other shards or to clients,
     /// which may depend on it. Returns the number of the last batch submitted.
     pub(crate) fn submit_journal(&mut self) -> Option<u64> {
-        let journal = self.journal.as_ref()?;
+        let journal = self.shard.journal.as_ref()?;
         let mut last = None;
-        while let Some(batch) = self.engine.take_journal() {
+        while let Some(batch) = self.shard.engine.store().take_journal() {
             last = Some(batch.sequence);
             if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
                 // A batch that cannot be stored is never confirmed: its clients keep waiting, and the process cannot
                 // continue.
-                tracing::error!(shard = self.place.shard.0, %error, "the store rejected a batch");
+                tracing::error!(shard = self.shard.place.shard.0, %error, "the store rejected a batch");
             }
         }
         last
@@ -328,8 +328,8 @@ impl Shard {
 
     /// Requests a part of a queue from the store; the answer arrives in the inbox.
     pub(crate) fn read_queue(&mut self, wanted: WantedQueue) {
-        let inbox = self.inboxes.get(usize::from(self.place.shard.0)).cloned();
-        let (Some(journal), Some(inbox)) = (&self.journal, inbox) else { return };
+        let inbox = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned();
+        let (Some(journal), Some(inbox)) = (&self.shard.journal, inbox) else { return };
         let WantedQueue { tenant, client_id, session, from, to, max_bytes } = wanted;
         let done = move |read: Result<Loaded, ReadError>| {
             let entries = read.map(|loaded| loaded.entries);
@@ -343,38 +343,43 @@ impl Shard {
         let QueueRead { tenant, client_id, session, entries } = read;
         match entries {
             Ok(entries) => {
-                self.engine.handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
+                self.shard
+                    .engine
+                    .store()
+                    .handle_read(self.shard.now, &LoadedQueue { tenant, client_id, session, entries });
             }
-            Err(ReadError::Busy) => self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Busy),
+            Err(ReadError::Busy) => {
+                self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Busy);
+            }
             Err(error) => {
                 tracing::error!(client_id, %error, "a part of a queue cannot be read and is lost; `tidegate store check` says where");
-                self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Lost);
+                self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Lost);
             }
         }
     }
 
     /// Looks how the store is doing, at the beginning of a turn.
     pub(crate) fn watch_store(&mut self) {
-        let Some(journal) = &self.journal else { return };
+        let Some(journal) = &self.shard.journal else { return };
         let full = journal.status.is_full();
-        if full != self.store_full {
-            self.store_full = full;
-            self.engine.set_store_full(full);
+        if full != self.shard.store_full {
+            self.shard.store_full = full;
+            self.shard.engine.store().set_store_full(full);
             // All shards see the same store; one of them logs.
-            if self.place.shard == ShardId(0) {
+            if self.shard.place.shard == ShardId(0) {
                 tell_full(&journal.status);
             }
         }
         // A slow disk slows down publishers; a stalled one makes the engine refuse messages.
-        self.stalled = !full && journal.status.pending_bytes() > UNCOMMITTED_BYTES;
+        self.shard.stalled = !full && journal.status.pending_bytes() > UNCOMMITTED_BYTES;
     }
 
     /// Notifies the starter of the node when the other shards know the restored state of this one.
     pub(crate) fn tell_settled(&mut self) {
-        if self.engine.is_settled()
-            && let Some(settled) = self.settled.take()
+        if self.shard.engine.questions().is_settled()
+            && let Some(settled) = self.shard.settled.take()
         {
-            let _ = settled.send(self.place.shard);
+            let _ = settled.send(self.shard.place.shard);
         }
     }
 }

@@ -77,7 +77,7 @@ pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions
         if failure.is_none() && sweep.keep(key, value) {
             failure = match route.takers(key, value) {
                 Ok(Takers::None) => None,
-                Ok(_) => engine.restore(now, key, value).err(),
+                Ok(_) => engine.store().restore(now, key, value).err(),
                 Err(error) => Some(error),
             };
         }
@@ -86,10 +86,10 @@ pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions
     if let Some(error) = failure {
         return Err(DurableError::from(error).into());
     }
-    engine.finish_restore(now).map_err(DurableError::from)?;
-    engine.hold_partitions(now, partitions, None);
+    engine.store().finish_restore(now).map_err(DurableError::from)?;
+    engine.moves().hold_partitions(now, partitions, None);
     let all = partitions;
-    match engine.snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
+    match engine.moves().snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
         Snapshot::Taken(partitions) => {
             let moves = OrchestratorMoves::of(&mut engine);
             let (uplinks, had) = (moves.uplink_images(now), moves.messages_of(all));

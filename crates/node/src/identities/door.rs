@@ -9,7 +9,7 @@ use crate::handle::NoAnswer;
 use crate::observer::Answer;
 use crate::observer::Peer;
 use crate::service::inside::read_retained;
-use crate::shard::Shard;
+use crate::shard::facets::AcceptCalls;
 use crate::shard::inbox::{Adoption, InboxSender, ToShard};
 use crate::shard::table::Flags;
 
@@ -63,22 +63,22 @@ impl Answer {
     }
 }
 
-impl Shard {
+impl AcceptCalls<'_> {
     /// A client was accepted: its connection goes to the node of its user.
     pub(crate) fn pass_through(&mut self, key: ConnectionKey, door: Door, accepted: Accepted) {
-        self.gate.forget_pending(key);
-        let listener = self.table.listener(key);
-        let Some(bytes) = self.engine.leave_admitted(key) else { return };
-        let peer = self.table.peer(key).unwrap_or(Peer::Gone);
-        let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
+        self.shard.gate.forget_pending(key);
+        let listener = self.shard.table.listener(key);
+        let Some(bytes) = self.shard.engine.homes().leave_admitted(key) else { return };
+        let peer = self.shard.table.peer(key).unwrap_or(Peer::Gone);
+        let Some((flags, mut transport, seat)) = self.shard.table.remove(key) else { return };
         let deregistered =
-            if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
+            if flags.has(Flags::REGISTERED) { transport.deregister(self.shard.poll.registry()) } else { Ok(()) };
         if deregistered.is_err() {
-            self.free_seat(seat);
-            self.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            self.shard.admission().free_seat(seat);
+            self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
             return;
         }
-        self.counters.handed_over += 1;
+        self.shard.counters.handed_over += 1;
         let Door { inbox, pass } = door;
         let admitted = Some(Admitted { accepted, pass });
         inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, peer, bytes, admitted })));
@@ -86,6 +86,6 @@ impl Shard {
 
     /// The verdict for the client whose CONNECT is being processed, from the node that accepted its connection.
     pub(crate) fn take_admitted(&mut self) -> Option<Verdict> {
-        self.admitting.take().map(Verdict::Accept)
+        self.shard.admitting.take().map(Verdict::Accept)
     }
 }

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use crate::limits::ACCEPTS_PER_TURN;
 use crate::listener::{AcceptFailure, Accepted};
-use crate::shard::Shard;
+use crate::shard::facets::AcceptCalls;
 
-impl Shard {
+impl AcceptCalls<'_> {
     /// Whether connections wait to be accepted and may be.
     pub(crate) fn wants_to_accept(&mut self) -> bool {
-        self.serving
-            && self.acceptors.iter().any(|acceptor| acceptor.ready)
-            && !self.shortage.is_resting(self.now.monotonic)
+        self.shard.serving
+            && self.shard.acceptors.iter().any(|acceptor| acceptor.ready)
+            && !self.shard.shortage.is_resting(self.shard.now.monotonic)
     }
 
     /// Accepts a bounded number of connections from each listener that has some.
@@ -20,8 +20,8 @@ impl Shard {
         if !self.wants_to_accept() {
             return;
         }
-        self.reserve.refill();
-        for position in 0..self.acceptors.len() {
+        self.shard.reserve.refill();
+        for position in 0..self.shard.acceptors.len() {
             self.accept_from(position);
         }
     }
@@ -29,17 +29,19 @@ impl Shard {
     fn accept_from(&mut self, position: usize) {
         let mut failures = 0;
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(acceptor) = self.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else { return };
+            let Some(acceptor) = self.shard.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else {
+                return;
+            };
             let error = match acceptor.accept() {
                 Ok(Accepted::Connection(transport, peer)) => {
                     let listener = acceptor.id();
-                    self.admit(transport, listener, peer);
+                    self.shard.admission().admit(transport, listener, peer);
                     continue;
                 }
                 Ok(Accepted::TooManyHandshakes(address)) => {
-                    self.counters.tls_refused_full += 1;
-                    self.record_too_many_handshakes(address);
-                    if let Some(times) = self.unfit.note(self.now.monotonic) {
+                    self.shard.counters.tls_refused_full += 1;
+                    self.shard.admission().record_too_many_handshakes(address);
+                    if let Some(times) = self.shard.unfit.note(self.shard.now.monotonic) {
                         tracing::warn!(
                             times,
                             "too many TLS handshakes are under way: new connections are closed at once"
@@ -52,7 +54,7 @@ impl Shard {
             match AcceptFailure::of(&error) {
                 AcceptFailure::Empty => acceptor.ready = false,
                 AcceptFailure::ThisOne => {
-                    self.counters.accept_failed += 1;
+                    self.shard.counters.accept_failed += 1;
                     failures += 1;
                     // A failure of every accept is not caused by one connection.
                     if failures == ACCEPTS_PER_TURN {
@@ -72,19 +74,19 @@ impl Shard {
     /// The next client is let in on the file kept for this and out again, so that it knows. The others wait. Says
     /// whether there was one: the system runs out of files before it looks who is waiting.
     fn turn_one_away(&mut self, position: usize) -> bool {
-        let Some(acceptor) = self.acceptors.get_mut(position) else { return false };
-        let outcome = self.reserve.spend(|| acceptor.accept().map(drop));
+        let Some(acceptor) = self.shard.acceptors.get_mut(position) else { return false };
+        let outcome = self.shard.reserve.spend(|| acceptor.accept().map(drop));
         let empty = outcome.is_err_and(|error| AcceptFailure::of(&error) == AcceptFailure::Empty);
         acceptor.ready = !empty;
-        self.counters.accept_exhausted += u64::from(!empty);
+        self.shard.counters.accept_exhausted += u64::from(!empty);
         !empty
     }
 
     /// Stops accepting until a connection closes, or for a while.
     fn rest(&mut self, why: &str, error: &io::Error) {
-        self.shortage.rest(self.now.monotonic);
-        if let Some(times) = self.shortage.note(self.now.monotonic) {
-            let connections = self.shared.connections.load(Ordering::Relaxed);
+        self.shard.shortage.rest(self.shard.now.monotonic);
+        if let Some(times) = self.shard.shortage.note(self.shard.now.monotonic) {
+            let connections = self.shard.shared.connections.load(Ordering::Relaxed);
             tracing::error!(%error, times, connections, "{why}");
         }
     }

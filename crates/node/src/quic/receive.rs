@@ -13,7 +13,7 @@ use super::endpoint::Arrived;
 use super::limits::{DATAGRAMS_PER_TURN, UNPROVED_HANDSHAKES_PER_TURN};
 use super::shared::{QuicBatch, QuicId, QuicNotice};
 use super::state::{Owner, number_of};
-use crate::shard::Shard;
+use crate::shard::facets::QuicCalls;
 use crate::shard::table::Flags;
 use crate::transport::Transport;
 
@@ -28,13 +28,13 @@ struct Gathered {
     unproved: usize,
 }
 
-impl Shard {
+impl QuicCalls<'_> {
     /// A connection that lives here, and who has it.
     pub(super) fn quic(&mut self, id: QuicId) -> Option<(&mut Quic, Owner)> {
-        let owner = *self.quic.owners.get(&id)?;
+        let owner = *self.shard.quic.owners.get(&id)?;
         let transport = match owner {
-            Owner::Client(key) => self.table.get(key)?.1,
-            Owner::Relay(key) => self.relays.client_transport(key)?,
+            Owner::Client(key) => self.shard.table.get(key)?.1,
+            Owner::Relay(key) => self.shard.relays.client_transport(key)?,
         };
         match transport {
             Transport::Quic(quic) => Some((quic, owner)),
@@ -46,7 +46,7 @@ impl Shard {
     pub(crate) fn take_quic_readiness(&mut self, token: Token, event: &Readiness) -> bool {
         let Some(number) = number_of(token) else { return false };
         if event.is_readable()
-            && let Some(endpoint) = self.quic.endpoint(number)
+            && let Some(endpoint) = self.shard.quic.endpoint(number)
         {
             endpoint.ready = true;
         }
@@ -58,11 +58,11 @@ impl Shard {
 
     /// Takes a bounded number of datagrams from each socket that has some.
     pub(crate) fn receive_datagrams(&mut self) {
-        if !self.serving {
+        if !self.shard.serving {
             return;
         }
-        for position in 0..self.quic.endpoints.len() {
-            let ready = self.quic.endpoints.get(position).is_some_and(|endpoint| endpoint.ready);
+        for position in 0..self.shard.quic.endpoints.len() {
+            let ready = self.shard.quic.endpoints.get(position).is_some_and(|endpoint| endpoint.ready);
             if ready {
                 self.receive_from(position);
             }
@@ -70,14 +70,14 @@ impl Shard {
     }
 
     fn receive_from(&mut self, position: usize) {
-        let Some(endpoint) = self.quic.endpoints.get_mut(position) else { return };
+        let Some(endpoint) = self.shard.quic.endpoints.get_mut(position) else { return };
         endpoint.follow_certificates();
-        let mut room = self.quic.receive_room.take().unwrap_or_default();
-        let mut arrived = std::mem::take(&mut self.quic.arrived);
+        let mut room = self.shard.quic.receive_room.take().unwrap_or_default();
+        let mut arrived = std::mem::take(&mut self.shard.quic.arrived);
         let mut gathered = Gathered::default();
         let mut count = 0;
         while count < DATAGRAMS_PER_TURN && gathered.unproved < UNPROVED_HANDSHAKES_PER_TURN {
-            let Some(endpoint) = self.quic.endpoints.get_mut(position) else { break };
+            let Some(endpoint) = self.shard.quic.endpoints.get_mut(position) else { break };
             match endpoint.receive(&mut room, &mut arrived) {
                 Ok(received) => count += received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -94,9 +94,9 @@ impl Shard {
                 self.take_arrived(position, one, &mut gathered);
             }
         }
-        self.counters.quic_datagrams_in += count as u64;
-        self.quic.receive_room = Some(room);
-        self.quic.arrived = arrived;
+        self.shard.counters.quic_datagrams_in += count as u64;
+        self.shard.quic.receive_room = Some(room);
+        self.shard.quic.arrived = arrived;
         self.pass_on(position, gathered.elsewhere);
         for id in gathered.here {
             self.take_quic_news(id);
@@ -104,21 +104,21 @@ impl Shard {
     }
 
     fn take_arrived(&mut self, position: usize, arrived: Arrived, gathered: &mut Gathered) {
-        let Some(endpoint) = self.quic.endpoints.get(position) else { return };
+        let Some(endpoint) = self.shard.quic.endpoints.get(position) else { return };
         match arrived {
             Arrived::Incoming(incoming) => {
-                let before = self.counters.quic_begun;
+                let before = self.shard.counters.quic_begun;
                 let proved = incoming.remote_address_validated();
                 self.take_incoming(position, incoming, gathered.unproved >= UNPROVED_HANDSHAKES_PER_TURN);
-                gathered.unproved += usize::from(!proved && self.counters.quic_begun > before);
+                gathered.unproved += usize::from(!proved && self.shard.counters.quic_begun > before);
             }
             Arrived::Event(handle, event) => match endpoint.shard_of(handle) {
-                Some(shard) if shard == self.place.shard => {
+                Some(shard) if shard == self.shard.place.shard => {
                     let id = QuicId { endpoint: endpoint.shared.number, handle };
                     if let Some((quic, _)) = self.quic(id) {
                         quic.handle_event(event);
                         if !std::mem::replace(&mut quic.touched, true) {
-                            self.quic.touched.push(id);
+                            self.shard.quic.touched.push(id);
                         }
                         if gathered.here.last() != Some(&id) {
                             gathered.here.push(id);
@@ -126,7 +126,7 @@ impl Shard {
                     }
                 }
                 Some(shard) => {
-                    let shards = usize::from(self.place.shards);
+                    let shards = usize::from(self.shard.place.shards);
                     gathered.elsewhere.resize_with(shards, Vec::new);
                     if let Some(events) = gathered.elsewhere.get_mut(usize::from(shard.0)) {
                         events.push((handle, event));
@@ -139,10 +139,10 @@ impl Shard {
 
     /// Passes events to the shards of their connections.
     fn pass_on(&mut self, position: usize, elsewhere: Vec<Vec<(ConnectionHandle, ConnectionEvent)>>) {
-        let Some(endpoint) = self.quic.endpoints.get(position) else { return };
-        for ((shard, inbox), events) in (0..).map(ShardId).zip(&self.inboxes).zip(elsewhere) {
-            self.counters.quic_passed_on += events.len() as u64;
-            self.counters.quic_dropped += endpoint.shared.pass_on(shard, inbox, events) as u64;
+        let Some(endpoint) = self.shard.quic.endpoints.get(position) else { return };
+        for ((shard, inbox), events) in (0..).map(ShardId).zip(&self.shard.inboxes).zip(elsewhere) {
+            self.shard.counters.quic_passed_on += events.len() as u64;
+            self.shard.counters.quic_dropped += endpoint.shared.pass_on(shard, inbox, events) as u64;
         }
     }
 
@@ -150,49 +150,49 @@ impl Shard {
     /// reached.
     fn take_incoming(&mut self, position: usize, incoming: Incoming, hurried: bool) {
         let address = incoming.remote_address().ip();
-        let full = self.is_full() && !self.make_room();
-        let Some(endpoint) = self.quic.endpoints.get_mut(position) else { return };
+        let full = self.shard.sockets().is_full() && !self.shard.sockets().make_room();
+        let Some(endpoint) = self.shard.quic.endpoints.get_mut(position) else { return };
         if !endpoint.accepting {
             endpoint.refuse(incoming);
             return;
         }
         // Who is counted for an address has to be there.
-        let counts_addresses = self.shared.admission.counts_addresses();
+        let counts_addresses = self.shard.shared.admission.counts_addresses();
         if !incoming.remote_address_validated() && (hurried || counts_addresses || endpoint.is_busy()) {
-            self.counters.quic_retries += 1;
+            self.shard.counters.quic_retries += 1;
             endpoint.ask_for_proof(incoming);
             return;
         }
         let Some((_, slot)) = endpoint.tls.begin() else {
             // Not refused: the client retries, and is accepted later.
-            self.counters.quic_deferred += 1;
+            self.shard.counters.quic_deferred += 1;
             endpoint.forget(incoming);
             return;
         };
         let listener = endpoint.listener;
         if full {
             endpoint.refuse(incoming);
-            self.counters.accepted += 1;
-            self.refuse_full(Some(address));
+            self.shard.counters.accepted += 1;
+            self.shard.admission().refuse_full(Some(address));
             return;
         }
-        match self.shared.admission.admit(self.now, Some(listener), Some(address)) {
-            Ok(seat) => match endpoint.accept(incoming, slot, self.place.shard) {
+        match self.shard.shared.admission.admit(self.shard.now, Some(listener), Some(address)) {
+            Ok(seat) => match endpoint.accept(incoming, slot, self.shard.place.shard) {
                 Ok(quic) => {
-                    self.counters.quic_begun += 1;
+                    self.shard.counters.quic_begun += 1;
                     let peer = crate::observer::Peer::Address(quic.peer());
-                    self.take_in(Transport::Quic(Box::new(quic)), listener, seat, peer);
+                    self.shard.sockets().take_in(Transport::Quic(Box::new(quic)), listener, seat, peer);
                 }
                 Err(error) => {
-                    self.counters.quic_failed += 1;
-                    self.record_failed_handshake(address, &error.to_string());
-                    self.free_seat(seat);
+                    self.shard.counters.quic_failed += 1;
+                    self.shard.admission().record_failed_handshake(address, &error.to_string());
+                    self.shard.admission().free_seat(seat);
                 }
             },
             Err(reason) => {
                 endpoint.refuse(incoming);
-                self.counters.accepted += 1;
-                self.refuse_at_accept(Some(address), reason);
+                self.shard.counters.accepted += 1;
+                self.shard.admission().refuse_at_accept(Some(address), reason);
             }
         }
     }
@@ -220,19 +220,19 @@ impl Shard {
     pub(crate) fn take_quic_notice(&mut self, notice: QuicNotice) {
         let QuicNotice { endpoint: number, handle, events } = notice;
         for event in events {
-            let Some(endpoint) = self.quic.endpoint(number) else { return };
+            let Some(endpoint) = self.shard.quic.endpoint(number) else { return };
             let to = endpoint.shard_of(handle);
             let Some(answer) = endpoint.take_notice(handle, event) else { continue };
             let id = QuicId { endpoint: number, handle };
             match to {
-                Some(shard) if shard == self.place.shard => {
+                Some(shard) if shard == self.shard.place.shard => {
                     if let Some((quic, _)) = self.quic(id) {
                         quic.handle_event(answer);
                         self.touch_quic(id);
                     }
                 }
                 Some(shard) => {
-                    if let Some(inbox) = self.inboxes.get(usize::from(shard.0)) {
+                    if let Some(inbox) = self.shard.inboxes.get(usize::from(shard.0)) {
                         endpoint.shared.pass_answer(shard, inbox, (handle, answer));
                     }
                 }
@@ -244,7 +244,7 @@ impl Shard {
     /// Works off the timers that are due.
     pub(crate) fn run_quic_timers(&mut self) {
         let now = Instant::now();
-        while let Some(id) = self.quic.pop_due(self.now.monotonic) {
+        while let Some(id) = self.shard.quic.pop_due(self.shard.now.monotonic) {
             let Some((quic, _)) = self.quic(id) else { continue };
             quic.due = Millis::NEVER;
             quic.connection.handle_timeout(now);
@@ -257,7 +257,7 @@ impl Shard {
     fn take_quic_news(&mut self, id: QuicId) {
         let Some((quic, owner)) = self.quic(id) else { return };
         let news = quic.news();
-        self.counters.quic_moved += u64::from(news.moved_from.is_some());
+        self.shard.counters.quic_moved += u64::from(news.moved_from.is_some());
         match owner {
             Owner::Client(key) => {
                 let stays = self.follow_client(key, news);
@@ -265,30 +265,30 @@ impl Shard {
                     self.serve_quic(key, news);
                 }
             }
-            Owner::Relay(key) => self.take_relay_news(key, news),
+            Owner::Relay(key) => self.shard.relaying().take_relay_news(key, news),
         }
     }
 
     /// A client that has moved to another address is counted there. Says whether it may stay.
     fn follow_client(&mut self, key: ConnectionKey, news: News) -> bool {
         let Some(before) = news.moved_from else { return true };
-        let Some((_, transport)) = self.table.get(key) else { return false };
+        let Some((_, transport)) = self.shard.table.get(key) else { return false };
         let peer = transport.peer();
         tracing::debug!(%before, now = %peer, "a client has moved");
         let same = matches!(peer, crate::observer::Peer::Address(now) if now.ip() == before.ip());
-        same || self.admit_introduced(key)
+        same || self.shard.admission().admit_introduced(key)
     }
 
     fn serve_quic(&mut self, key: ConnectionKey, news: News) {
         if news.writable {
-            self.unblock(key);
+            self.shard.sockets().unblock(key);
         }
-        let Some(flags) = self.table.flags(key) else { return };
+        let Some(flags) = self.shard.table.flags(key) else { return };
         if news.ended && flags.has(Flags::CLOSING) {
             // Pending output can no longer be sent.
-            self.lose(key);
+            self.shard.sockets().lose(key);
         } else if news.readable || news.ended {
-            self.become_readable(key);
+            self.shard.become_readable(key);
         }
     }
 }

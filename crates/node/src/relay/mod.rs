@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use tidegate_engine::{ConnectionKey, Evicted, Homes, Millis, Output, Reason};
+use tidegate_engine::{ConnectionKey, Evicted, Homes, Output, Reason};
 
 pub use place::NodeHomes;
 use slots::Stage;
@@ -28,7 +28,7 @@ use crate::admission::Seat;
 #[cfg(feature = "quic")]
 use crate::quic::News;
 use crate::quic::Owner;
-use crate::shard::Shard;
+use crate::shard::facets::RelayCalls;
 use crate::shard::table::Flags;
 use crate::transport::Transport;
 
@@ -81,17 +81,17 @@ impl Pair {
     }
 }
 
-impl Shard {
+impl RelayCalls<'_> {
     /// Puts a table of homes in force.
     pub(crate) fn set_homes(&mut self, homes: Option<&NodeHomes>) {
-        self.relay_to = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
-        let now = self.now;
-        self.engine.set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
+        self.shard.relay_to = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
+        let now = self.shard.now;
+        self.shard.engine.homes().set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
     }
 
     /// The engine wants a client to be relayed to a place.
     pub(crate) fn begin_relay(&mut self, client: ConnectionKey, place: u16) {
-        let Some(at) = self.relay_to.get(usize::from(place)).copied().flatten() else {
+        let Some(at) = self.shard.relay_to.get(usize::from(place)).copied().flatten() else {
             self.fail_relay(client, "its address for relayed clients is unknown, or its name has no address");
             return;
         };
@@ -102,35 +102,35 @@ impl Shard {
                 return;
             }
         };
-        let key = self.relays.insert(Relay::Connecting { client, home, at });
+        let key = self.shard.relays.insert(Relay::Connecting { client, home, at });
         let token = key.token(HOME);
-        let registered = match self.relays.get(key) {
+        let registered = match self.shard.relays.get(key) {
             Some(Relay::Connecting { home, .. }) => {
-                self.poll.registry().register(home, token, Interest::READABLE | Interest::WRITABLE)
+                self.shard.poll.registry().register(home, token, Interest::READABLE | Interest::WRITABLE)
             }
             _ => Ok(()),
         };
         if let Err(error) = registered {
-            self.relays.remove(key);
+            self.shard.relays.remove(key);
             self.fail_relay(client, &error.to_string());
             return;
         }
-        self.relays.set_deadline(self.now.monotonic, key, Stage::Connecting);
+        self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Connecting);
     }
 
     /// Informs a client that its home is unreachable. The log is rate-limited.
     fn fail_relay(&mut self, client: ConnectionKey, why: &str) {
-        self.counters.relays_failed += 1;
-        if let Some(times) = self.relays.unreachable.note(self.now.monotonic) {
+        self.shard.counters.relays_failed += 1;
+        if let Some(times) = self.shard.relays.unreachable.note(self.shard.now.monotonic) {
             tracing::warn!(times, "the home of a client cannot be reached: {why}");
         }
-        self.engine.fail_relay(self.now, client, "the home of the client cannot be reached");
+        self.shard.engine.homes().fail_relay(self.shard.now, client, "the home of the client cannot be reached");
     }
 
     /// Handles readiness of one end of a relay; returns whether the token is one.
     pub(crate) fn take_relay_readiness(&mut self, token: Token, event: &Readiness) -> bool {
-        let Some((key, side)) = self.relays.key_of(token) else { return RelayKey::is_relay(token) };
-        match self.relays.get(key) {
+        let Some((key, side)) = self.shard.relays.key_of(token) else { return RelayKey::is_relay(token) };
+        match self.shard.relays.get(key) {
             Some(Relay::Connecting { .. }) => self.finish_connecting(key),
             Some(Relay::Open(pair)) => {
                 let end = &mut pair.ends[usize::from(side != CLIENT)];
@@ -145,14 +145,14 @@ impl Shard {
     /// Handles the events of the QUIC connection of a relayed client.
     #[cfg(feature = "quic")]
     pub(crate) fn take_relay_news(&mut self, key: RelayKey, news: News) {
-        let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
+        let Some(Relay::Open(pair)) = self.shard.relays.get(key) else { return };
         pair.ends[CLIENT].note_news(news);
         self.pump_relay(key);
     }
 
     /// The home has accepted the connection, or not.
     fn finish_connecting(&mut self, key: RelayKey) {
-        let Some(Relay::Connecting { client, home, at }) = self.relays.get(key) else { return };
+        let Some(Relay::Connecting { client, home, at }) = self.shard.relays.get(key) else { return };
         let (client, at) = (*client, *at);
         let outcome = match home.take_error() {
             Ok(None) => home.peer_addr().map(|_| true).or_else(|error| {
@@ -165,7 +165,7 @@ impl Shard {
             Ok(false) => {}
             Ok(true) => self.open_relay(key, client),
             Err(error) => {
-                self.relays.remove(key);
+                self.shard.relays.remove(key);
                 self.fail_relay(client, &format!("{at}: {error}"));
             }
         }
@@ -173,24 +173,24 @@ impl Shard {
 
     /// The home is there: the client's connection leaves the engine.
     fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
-        let Some(Relay::Connecting { home, .. }) = self.relays.remove_for_now(key) else { return };
-        let tenant = self.tenant_to_relay(client);
-        let Some(bytes) = self.engine.leave_for_home(client) else {
+        let Some(Relay::Connecting { home, .. }) = self.shard.relays.remove_for_now(key) else { return };
+        let tenant = self.shard.accepting().tenant_to_relay(client);
+        let Some(bytes) = self.shard.engine.homes().leave_for_home(client) else {
             // The client has disconnected meanwhile.
-            self.relays.free(key);
+            self.shard.relays.free(key);
             return;
         };
-        let Some((flags, mut transport, seat)) = self.table.remove(client) else {
-            self.relays.free(key);
+        let Some((flags, mut transport, seat)) = self.shard.table.remove(client) else {
+            self.shard.relays.free(key);
             return;
         };
         let goodbye = Goodbye::of(&bytes);
         let mut output = Output::default();
-        output.append(&header::of(transport.peer(), tenant, self.shared.cluster_secret.as_ref()));
+        output.append(&header::of(transport.peer(), tenant, self.shard.shared.cluster_secret.as_ref()));
         output.append(&bytes);
         let registered = flags.has(Flags::REGISTERED);
-        let moved = if registered { transport.deregister(self.poll.registry()) } else { Ok(()) };
-        let moved = moved.and_then(|()| transport.register(self.poll.registry(), key.token(CLIENT)));
+        let moved = if registered { transport.deregister(self.shard.poll.registry()) } else { Ok(()) };
+        let moved = moved.and_then(|()| transport.register(self.shard.poll.registry(), key.token(CLIENT)));
         // Small messages are sent at once; a failure to set the option is harmless.
         let _ = home.set_nodelay(true);
         let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
@@ -198,21 +198,21 @@ impl Shard {
         if moved.is_err() {
             pair.ends[CLIENT].fail();
         }
-        self.counters.relayed += 1;
+        self.shard.counters.relayed += 1;
         let quic = pair.client_transport().quic().map(|quic| quic.id());
-        self.relays.put(key, Relay::Open(pair));
+        self.shard.relays.put(key, Relay::Open(pair));
         if let Some(id) = quic {
-            self.own_quic(id, Owner::Relay(key));
+            self.shard.datagrams().own_quic(id, Owner::Relay(key));
         }
         self.pump_relay(key);
     }
 
     /// Moves the pending bytes of a relay, and ends it when both ends are done.
     pub(crate) fn pump_relay(&mut self, key: RelayKey) {
-        let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
-        let more = pair.pump(&mut self.buffer);
+        let Some(Relay::Open(pair)) = self.shard.relays.get(key) else { return };
+        let more = pair.pump(&mut self.shard.buffer);
         for (side, end) in [CLIENT, HOME].into_iter().zip(&mut pair.ends) {
-            end.show_blocked(self.poll.registry(), key.token(side));
+            end.show_blocked(self.shard.poll.registry(), key.token(side));
         }
         let begins_to_end = pair.is_ending() && !pair.ending;
         pair.ending |= begins_to_end;
@@ -222,26 +222,26 @@ impl Shard {
             return;
         }
         if let Some(id) = quic {
-            self.touch_quic(id);
+            self.shard.datagrams().touch_quic(id);
         }
         if begins_to_end {
-            self.relays.set_deadline(self.now.monotonic, key, Stage::Ending);
+            self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Ending);
         }
         if more {
-            self.relays.ring.push_back(key);
+            self.shard.relays.ring.push_back(key);
         }
     }
 
     /// Continues relays that had more to move than one turn allows.
     pub(crate) fn work_relays(&mut self) {
-        for _ in 0..self.relays.ring.len() {
-            let Some(key) = self.relays.ring.pop_front() else { break };
+        for _ in 0..self.shard.relays.ring.len() {
+            let Some(key) = self.shard.relays.ring.pop_front() else { break };
             self.pump_relay(key);
         }
-        while let Some((key, stage)) = self.relays.pop_due(self.heard.until()) {
+        while let Some((key, stage)) = self.shard.relays.pop_due(self.shard.heard.until()) {
             match stage {
                 Stage::Connecting => {
-                    if let Some(Relay::Connecting { client, at, .. }) = self.relays.remove(key) {
+                    if let Some(Relay::Connecting { client, at, .. }) = self.shard.relays.remove(key) {
                         self.fail_relay(client, &format!("{at} does not answer"));
                     }
                 }
@@ -251,26 +251,26 @@ impl Shard {
     }
 
     fn end_relay(&mut self, key: RelayKey) {
-        let Some(Relay::Open(mut pair)) = self.relays.remove(key) else { return };
-        self.counters.relays_ended += 1;
+        let Some(Relay::Open(mut pair)) = self.shard.relays.remove(key) else { return };
+        self.shard.counters.relays_ended += 1;
         if let Some(quic) = pair.client_transport().quic() {
-            self.disown_quic(quic);
+            self.shard.datagrams().disown_quic(quic);
         }
-        self.free_seat(pair.seat);
-        self.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        self.shortage.relieve();
+        self.shard.admission().free_seat(pair.seat);
+        self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.shard.shortage.relieve();
     }
 
     /// Ends at most `limit` relays, and asks MQTT 5 clients to use another server; returns their number.
     pub(crate) fn send_relayed_away(&mut self, limit: usize, clients: Evicted) -> usize {
-        let reference = self.engine.drain_reference().map(str::to_owned);
-        let keys = self.relays.staying(limit, |pair| clients == Evicted::Everyone || pair.goodbye.is_possible());
+        let reference = self.shard.engine.questions().drain_reference().map(str::to_owned);
+        let keys = self.shard.relays.staying(limit, |pair| clients == Evicted::Everyone || pair.goodbye.is_possible());
         for key in &keys {
-            if let Some(Relay::Open(pair)) = self.relays.get(*key)
+            if let Some(Relay::Open(pair)) = self.shard.relays.get(*key)
                 && pair.goodbye.begin(reference.as_deref())
             {
                 pair.ending = true;
-                self.relays.set_deadline(self.now.monotonic, *key, Stage::Ending);
+                self.shard.relays.set_deadline(self.shard.now.monotonic, *key, Stage::Ending);
                 self.pump_relay(*key);
             } else {
                 self.end_relay(*key);
@@ -281,16 +281,11 @@ impl Shard {
 
     /// Ends up to so many relays; returns how many there were.
     pub(crate) fn end_relays(&mut self, limit: usize) -> usize {
-        let keys = self.relays.open(limit);
+        let keys = self.shard.relays.open(limit);
         for key in &keys {
             self.end_relay(*key);
         }
         keys.len()
-    }
-
-    /// When the next deadline of a relay comes.
-    pub(crate) fn relay_deadline(&self) -> Millis {
-        self.relays.next_deadline()
     }
 }
 

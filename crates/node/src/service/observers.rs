@@ -155,7 +155,7 @@ impl NodeObservers {
         observer: Observer,
         sink: ObserverSink,
     ) -> Result<(), ObserverError> {
-        let id = engine.observe(observer)?;
+        let id = engine.insiders().observe(observer)?;
         self.by_number.insert(number, id);
         self.sinks.insert(id, sink);
         Ok(())
@@ -169,13 +169,13 @@ impl NodeObservers {
         sink: ObserverSink,
     ) {
         self.sinks.insert(observer, sink);
-        engine.set_observer_window(now, observer, window);
+        engine.insiders().set_observer_window(now, observer, window);
     }
 
     pub(crate) fn end(&mut self, (engine, now): (&mut Engine, Now), number: u64) {
         if let Some(id) = self.by_number.remove(&number) {
             self.sinks.remove(&id);
-            engine.end_observer(now, id);
+            engine.insiders().end_observer(now, id);
         }
     }
 
@@ -189,7 +189,7 @@ impl NodeObservers {
     ) {
         let Some(sink) = self.sinks.get(&observer) else {
             // The observer has ended.
-            return engine.confirm_observed(now, message.ticket, ObserverAnswer::Later);
+            return engine.insiders().confirm_observed(now, message.ticket, ObserverAnswer::Later);
         };
         let node = sink.node.clone();
         (sink.deliver)(Box::new(Observation { message, shard, node, is_told: false }));

@@ -111,14 +111,14 @@ impl NodePrincipals {
         answered: Answered,
         unanswered: Arc<AtomicUsize>,
     ) {
-        let id = engine.add_principal(now, principal);
+        let id = engine.insiders().add_principal(now, principal);
         self.by_number.insert(number, id);
         self.waiting.insert(id, Waiting { answered, unanswered, gone: false });
     }
 
     pub(crate) fn remove(&mut self, (engine, now): (&mut Engine, Now), number: u64) {
         let Some(id) = self.by_number.remove(&number) else { return };
-        engine.remove_principal(now, id);
+        engine.insiders().remove_principal(now, id);
         if let Some(waiting) = self.waiting.get_mut(&id) {
             waiting.gone = true;
         }
@@ -133,7 +133,7 @@ impl NodePrincipals {
         number: u64,
     ) {
         if let Some(id) = self.by_number.get(&principal).copied() {
-            engine.publish_as(now, id, message, number);
+            engine.insiders().publish_as(now, id, message, number);
         }
     }
 
@@ -144,8 +144,8 @@ impl NodePrincipals {
         message: InnerPublication,
         number: u64,
     ) {
-        let id = *self.bus.get_or_insert_with(|| engine.add_principal(now, super::records::bus_principal()));
-        engine.publish_as(now, id, message, number);
+        let id = *self.bus.get_or_insert_with(|| engine.insiders().add_principal(now, super::records::bus_principal()));
+        engine.insiders().publish_as(now, id, message, number);
     }
 
     /// A message of a principal has been answered. Returns whether a message from a bus is done with.

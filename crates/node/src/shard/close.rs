@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tidegate_engine::{ConnectionKey, Millis, Output, Reason};
 
 use crate::limits::{CLOSE_FLUSH_MS, LINGER_MS};
-use crate::shard::Shard;
+use crate::shard::facets::SocketCalls;
 use crate::shard::table::Flags;
 
 /// Whether the client expects the end of the connection and waits for no answer.
@@ -14,11 +14,11 @@ fn is_expected(reason: Reason) -> bool {
     matches!(reason, Reason::NormalDisconnect | Reason::DisconnectWithWill | Reason::ConnectionLost)
 }
 
-impl Shard {
+impl SocketCalls<'_> {
     /// Starts to close a connection that the engine is done with.
     pub(crate) fn begin_close(&mut self, key: ConnectionKey, reason: Reason) {
-        let Some((flags, transport)) = self.table.get(key) else {
-            self.engine.release_connection(key);
+        let Some((flags, transport)) = self.shard.table.get(key) else {
+            self.shard.engine.release_connection(key);
             return;
         };
         flags.set(Flags::CLOSING);
@@ -31,23 +31,23 @@ impl Shard {
         if blocked || !self.has_output(key) {
             self.finish_close(key);
         } else if self.write_connection(key) {
-            self.dirty.push(key);
+            self.shard.dirty.push(key);
         }
-        if self.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
-            self.flushing.push_back((self.now.monotonic.plus(CLOSE_FLUSH_MS), key));
+        if self.shard.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
+            self.shard.flushing.push_back((self.shard.now.monotonic.plus(CLOSE_FLUSH_MS), key));
         }
     }
 
     /// Whether bytes wait to be written to a connection.
     fn has_output(&mut self, key: ConnectionKey) -> bool {
-        let engine = self.engine.output(key).is_some_and(|output: &mut Output| !output.is_empty());
-        engine || self.table.get(key).is_some_and(|(_, transport)| transport.is_waiting())
+        let engine = self.shard.engine.output(key).is_some_and(|output: &mut Output| !output.is_empty());
+        engine || self.shard.table.get(key).is_some_and(|(_, transport)| transport.is_waiting())
     }
 
     /// Continues closing when the last output was written, or can never be.
     pub(crate) fn finish_close(&mut self, key: ConnectionKey) {
         let waits = self.has_output(key);
-        let Some((flags, transport)) = self.table.get(key) else { return };
+        let Some((flags, transport)) = self.shard.table.get(key) else { return };
         if flags.has(Flags::BROKEN) {
             self.drop_connection(key);
         } else if waits || flags.has(Flags::LINGERING) {
@@ -57,11 +57,11 @@ impl Shard {
             transport.shutdown_write();
             let quic = transport.quic().map(|quic| quic.id());
             if flags.has(Flags::READABLE) {
-                self.ring.push_back(key);
+                self.shard.ring.push_back(key);
             }
-            self.lingering.push_back((self.now.monotonic.plus(LINGER_MS), key));
+            self.shard.lingering.push_back((self.shard.now.monotonic.plus(LINGER_MS), key));
             if let Some(id) = quic {
-                self.touch_quic(id);
+                self.shard.datagrams().touch_quic(id);
             }
         } else {
             self.drop_connection(key);
@@ -71,46 +71,46 @@ impl Shard {
     /// Closes connections past their deadline, after their readiness was handled: only then it is known whether a peer
     /// was too slow.
     pub(crate) fn close_overdue(&mut self) {
-        let now = self.heard.until();
-        while let Some(key) = pop_due(&mut self.flushing, now) {
-            if self.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
-                self.counters.closed_unflushed += 1;
+        let now = self.shard.heard.until();
+        while let Some(key) = pop_due(&mut self.shard.flushing, now) {
+            if self.shard.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
+                self.shard.counters.closed_unflushed += 1;
                 self.drop_connection(key);
             }
         }
-        while let Some(key) = pop_due(&mut self.lingering, now) {
+        while let Some(key) = pop_due(&mut self.shard.lingering, now) {
             self.drop_connection(key);
         }
         // A connection that closed in time leaves its deadline behind. Removing those at the front is enough to let an
         // idle shard sleep.
-        forget_closed(&mut self.flushing, |key| self.table.flags(key).is_some());
-        forget_closed(&mut self.lingering, |key| self.table.flags(key).is_some());
+        forget_closed(&mut self.shard.flushing, |key| self.shard.table.flags(key).is_some());
+        forget_closed(&mut self.shard.lingering, |key| self.shard.table.flags(key).is_some());
     }
 
     /// Closes the socket and gives the key back.
     fn drop_connection(&mut self, key: ConnectionKey) {
-        let Some((_, mut transport, seat)) = self.table.remove(key) else { return };
+        let Some((_, mut transport, seat)) = self.shard.table.remove(key) else { return };
         if let Some(quic) = transport.quic() {
-            self.disown_quic(quic);
+            self.shard.datagrams().disown_quic(quic);
         }
-        self.free_seat(seat);
-        self.engine.release_connection(key);
-        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-        self.shortage.relieve();
+        self.shard.admission().free_seat(seat);
+        self.shard.engine.release_connection(key);
+        self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shard.shortage.relieve();
     }
 
     /// Closes everything, at the end of the shard's life.
     pub(crate) fn close_all(&mut self) {
-        for key in self.table.keys() {
+        for key in self.shard.table.keys() {
             if self.has_output(key) {
-                self.counters.closed_unflushed += 1;
+                self.shard.counters.closed_unflushed += 1;
             }
             self.drop_connection(key);
         }
-        if self.counters.closed_unflushed > 0 {
-            let connections = self.counters.closed_unflushed;
+        if self.shard.counters.closed_unflushed > 0 {
+            let connections = self.shard.counters.closed_unflushed;
             tracing::warn!(
-                shard = self.place.shard.0,
+                shard = self.shard.place.shard.0,
                 connections,
                 "connections were closed before all output had left"
             );

@@ -9,7 +9,7 @@ use crate::admission::{Seat, ip_of};
 use crate::limits::HANDSHAKE_STEP_BYTES;
 use crate::observer::Peer;
 use crate::quic::Owner;
-use crate::shard::Shard;
+use crate::shard::facets::SocketCalls;
 use crate::shard::inbox::{Adoption, ToShard};
 use crate::shard::table::{Flags, token_of};
 use crate::tls::ConnectionFacts;
@@ -17,28 +17,28 @@ use crate::transport::{Ended, Input, Transport, Wrote};
 use crate::uplink::NO_LISTENER;
 use crate::websocket;
 
-impl Shard {
+impl SocketCalls<'_> {
     /// Takes a new connection in. It is read before it is registered: often its CONNECT has arrived already, and then a
     /// client whose home is elsewhere was never registered here.
     pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId, seat: Seat, peer: Peer) {
-        self.counters.accepted += 1;
-        let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
-        if before >= self.shared.max_connections && !self.make_room() {
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-            self.free_seat(seat);
-            self.refuse_full(ip_of(peer));
+        self.shard.counters.accepted += 1;
+        let before = self.shard.shared.connections.fetch_add(1, Ordering::Relaxed);
+        if before >= self.shard.shared.max_connections && !self.make_room() {
+            self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.shard.admission().free_seat(seat);
+            self.shard.admission().refuse_full(ip_of(peer));
             return;
         }
         let has_facts = transport.has_facts_inside();
         if let Some(key) = self.open(transport, listener, seat, peer) {
             if has_facts {
-                self.preset(key);
+                self.shard.accepting().preset(key);
             }
             self.note_stranger(key);
-            if self.read_budget > 0 {
+            if self.shard.read_budget > 0 {
                 self.read_connection(key);
                 // A client that is handed over now gives its key free, and the next connection may get it.
-                self.take_events();
+                self.shard.take_events();
             }
             self.register(key);
         }
@@ -47,33 +47,33 @@ impl Shard {
     /// Whether the limit of connections is reached.
     #[cfg(feature = "quic")]
     pub(crate) fn is_full(&self) -> bool {
-        self.shared.connections.load(Ordering::Relaxed) >= self.shared.max_connections
+        self.shard.shared.connections.load(Ordering::Relaxed) >= self.shard.shared.max_connections
     }
 
     /// Remembers a connection that has sent no CONNECT yet.
     fn note_stranger(&mut self, key: ConnectionKey) {
         // Connections at the front that are clients by now, or closed, are removed. Behind a silent one the others stay
         // until its CONNECT timeout.
-        while self.strangers.front().is_some_and(|oldest| !self.engine.is_unheard(*oldest)) {
-            self.strangers.pop_front();
+        while self.shard.strangers.front().is_some_and(|oldest| !self.shard.engine.questions().is_unheard(*oldest)) {
+            self.shard.strangers.pop_front();
         }
-        self.strangers.push_back(key);
+        self.shard.strangers.push_back(key);
     }
 
     /// Closes the connection of this shard that has been silent for longest since it was accepted, so that another one
     /// fits. Says whether there was one.
     pub(crate) fn make_room(&mut self) -> bool {
-        while let Some(key) = self.strangers.pop_front() {
-            if !self.engine.close_unheard(key, Reason::TooManyConnections) {
+        while let Some(key) = self.shard.strangers.pop_front() {
+            if !self.shard.engine.control().close_unheard(key, Reason::TooManyConnections) {
                 continue;
             }
-            let address = self.address_of(key);
-            self.refuse_full(address);
+            let address = self.shard.admission().address_of(key);
+            self.shard.admission().refuse_full(address);
             // Its file is needed now, so it is not drained.
-            if let Some(flags) = self.table.flags(key) {
+            if let Some(flags) = self.shard.table.flags(key) {
                 flags.set(Flags::BROKEN);
             }
-            self.take_events();
+            self.shard.take_events();
             self.finish_close(key);
             return true;
         }
@@ -82,33 +82,33 @@ impl Shard {
 
     /// Takes in a connection whose client has its home here.
     pub(crate) fn adopt(&mut self, adoption: Adoption) {
-        self.counters.adopted += 1;
+        self.shard.counters.adopted += 1;
         let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
         let has_facts = adoption.transport.is_secure() || adoption.transport.relayed_tenant().is_some();
         let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat, adoption.peer) else { return };
         if has_facts {
-            self.preset(key);
+            self.shard.accepting().preset(key);
         }
         let (accepted, pass) = adoption.admitted.map(|admitted| (admitted.accepted, admitted.pass)).unzip();
-        self.admitting = accepted;
-        self.engine.handle_input(self.now, key, &adoption.bytes);
+        self.shard.admitting = accepted;
+        self.shard.engine.handle_input(self.shard.now, key, &adoption.bytes);
         if let Some(pass) = pass {
             // Its CONNECT is being processed or refused: the pending verdict belongs to it.
-            self.take_events();
-            self.admitting = None;
+            self.shard.take_events();
+            self.shard.admitting = None;
             // From here on its session keeps the node of its user.
             drop(pass);
         }
         self.register(key);
         if ended {
             // The client closed the WebSocket right after its CONNECT, and no later event would report that.
-            if let Some(flags) = self.table.flags(key) {
+            if let Some(flags) = self.shard.table.flags(key) {
                 flags.set(Flags::WILL_LINGER);
             }
-            self.engine.handle_transport_closed(self.now, key);
+            self.shard.engine.handle_transport_closed(self.shard.now, key);
         }
         if waiting {
-            self.dirty.push(key);
+            self.shard.dirty.push(key);
         }
     }
 
@@ -121,28 +121,28 @@ impl Shard {
         peer: Peer,
     ) -> Option<ConnectionKey> {
         // The key of a connection that was handed over is free as soon as the event exists.
-        self.take_events();
-        let Ok(key) = self.engine.open_connection(self.now, listener) else {
-            self.counters.refused_by_engine += 1;
-            self.free_seat(seat);
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shard.take_events();
+        let Ok(key) = self.shard.engine.open_connection(self.shard.now, listener) else {
+            self.shard.counters.refused_by_engine += 1;
+            self.shard.admission().free_seat(seat);
+            self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
         let quic = transport.quic().map(|quic| quic.id());
-        self.table.insert(key, transport, listener, seat, peer);
+        self.shard.table.insert(key, transport, listener, seat, peer);
         if let Some(id) = quic {
-            self.own_quic(id, Owner::Client(key));
+            self.shard.datagrams().own_quic(id, Owner::Client(key));
         }
         Some(key)
     }
 
     /// Registers a socket with the poller, which reports at once all input since the last read.
     pub(crate) fn register(&mut self, key: ConnectionKey) {
-        let Some((flags, transport)) = self.table.get(key) else { return };
+        let Some((flags, transport)) = self.shard.table.get(key) else { return };
         if flags.has(Flags::BROKEN) {
             return;
         }
-        match transport.register(self.poll.registry(), token_of(key)) {
+        match transport.register(self.shard.poll.registry(), token_of(key)) {
             Ok(()) => flags.set(Flags::REGISTERED),
             Err(error) => {
                 tracing::error!(%error, "a socket could not be registered");
@@ -153,57 +153,57 @@ impl Shard {
 
     /// Sends a connection to the home of its client, with all that was received.
     pub(crate) fn hand_over(&mut self, key: ConnectionKey, home: ShardId, listener: ListenerId, bytes: Vec<u8>) {
-        let peer = self.table.peer(key).unwrap_or(Peer::Gone);
-        let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
+        let peer = self.shard.table.peer(key).unwrap_or(Peer::Gone);
+        let Some((flags, mut transport, seat)) = self.shard.table.remove(key) else { return };
         let deregistered =
-            if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
+            if flags.has(Flags::REGISTERED) { transport.deregister(self.shard.poll.registry()) } else { Ok(()) };
         if let Some(quic) = transport.quic() {
-            self.redirect_quic(quic, home);
+            self.shard.datagrams().redirect_quic(quic, home);
         }
-        let inbox = self.inboxes.get(usize::from(home.0));
+        let inbox = self.shard.inboxes.get(usize::from(home.0));
         if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
-            self.counters.handed_over += 1;
+            self.shard.counters.handed_over += 1;
             inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, peer, bytes, admitted: None })));
         } else {
-            self.free_seat(seat);
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.shard.admission().free_seat(seat);
+            self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Reads a socket once.
     pub(crate) fn read_connection(&mut self, key: ConnectionKey) {
-        let Some((mut flags, mut transport)) = self.table.get(key) else { return };
+        let Some((mut flags, mut transport)) = self.shard.table.get(key) else { return };
         if flags.has(Flags::CLOSING) && !flags.has(Flags::LINGERING) {
             // Its input is ignored, but its last output is not written yet; it is drained after that.
             flags.set(Flags::READABLE);
             return;
         }
         flags.clear(Flags::READABLE);
-        self.counters.reads += 1;
+        self.shard.counters.reads += 1;
         let handshaking = transport.is_handshaking();
-        let mut input = transport.read(&mut self.buffer);
+        let mut input = transport.read(&mut self.shard.buffer);
         if matches!(input, Ok(Input::Introduced)) {
-            if !self.admit_introduced(key) {
+            if !self.shard.admission().admit_introduced(key) {
                 return;
             }
-            self.preset(key);
-            let Some(same) = self.table.get(key) else { return };
+            self.shard.accepting().preset(key);
+            let Some(same) = self.shard.table.get(key) else { return };
             (flags, transport) = same;
-            input = transport.read(&mut self.buffer);
+            input = transport.read(&mut self.shard.buffer);
         }
         if let Some(id) = transport.quic().map(|quic| quic.id()) {
             // The read may allow the client to send more.
-            self.touch_quic(id);
-            let Some(same) = self.table.get(key) else { return };
+            self.shard.datagrams().touch_quic(id);
+            let Some(same) = self.shard.table.get(key) else { return };
             (flags, transport) = same;
         }
         if handshaking {
-            self.read_budget = self.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
+            self.shard.read_budget = self.shard.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
             if !transport.is_handshaking() {
-                self.counters.tls_handshakes += 1;
-                self.counters.tls_resumed += u64::from(transport.is_resumed());
-                self.preset(key);
-                let Some(same) = self.table.get(key) else { return };
+                self.shard.counters.tls_handshakes += 1;
+                self.shard.counters.tls_resumed += u64::from(transport.is_resumed());
+                self.shard.accepting().preset(key);
+                let Some(same) = self.shard.table.get(key) else { return };
                 (flags, transport) = same;
             }
         }
@@ -211,15 +211,15 @@ impl Shard {
             Ok(Input::Bytes { payload, full }) => {
                 if full || flags.has(Flags::PEER_CLOSED) {
                     flags.set(Flags::READABLE);
-                    self.ring.push_back(key);
+                    self.shard.ring.push_back(key);
                 }
                 let ignored = flags.has(Flags::LINGERING);
                 // A pong or the answer to a handshake is no output of the engine, which so does not name the
                 // connection.
                 if transport.is_waiting() {
-                    self.dirty.push(key);
+                    self.shard.dirty.push(key);
                 }
-                self.read_budget = self.read_budget.saturating_sub(payload.len());
+                self.shard.read_budget = self.shard.read_budget.saturating_sub(payload.len());
                 if !ignored {
                     self.feed(key, payload);
                 }
@@ -239,11 +239,11 @@ impl Shard {
 
     /// Hands bytes of the buffer to the engine.
     fn feed(&mut self, key: ConnectionKey, payload: Range<usize>) {
-        if let Some(bytes) = self.buffer.get(payload).filter(|bytes| !bytes.is_empty()) {
-            self.engine.handle_input(self.now, key, bytes);
-            if self.engine.batches_due() {
+        if let Some(bytes) = self.shard.buffer.get(payload).filter(|bytes| !bytes.is_empty()) {
+            self.shard.engine.handle_input(self.shard.now, key, bytes);
+            if self.shard.engine.batches_due() {
                 // The other shards can begin while this one still reads.
-                self.send_batches();
+                self.shard.send_batches();
             }
         }
     }
@@ -253,89 +253,89 @@ impl Shard {
         let fault = *ended != Ended::WebSocket(websocket::Ended::Closed);
         match ended {
             Ended::WebSocket(websocket::Ended::Closed) => {}
-            Ended::WebSocket(websocket::Ended::Refused(_)) => self.counters.websocket_refused += 1,
-            Ended::WebSocket(websocket::Ended::Violation(_)) => self.counters.websocket_violations += 1,
-            Ended::Tls(_) => self.counters.tls_failed += 1,
-            Ended::Proxy(_) => self.counters.proxy_refused += 1,
-            Ended::Quic(_) => self.counters.quic_failed += 1,
+            Ended::WebSocket(websocket::Ended::Refused(_)) => self.shard.counters.websocket_refused += 1,
+            Ended::WebSocket(websocket::Ended::Violation(_)) => self.shard.counters.websocket_violations += 1,
+            Ended::Tls(_) => self.shard.counters.tls_failed += 1,
+            Ended::Proxy(_) => self.shard.counters.proxy_refused += 1,
+            Ended::Quic(_) => self.shard.counters.quic_failed += 1,
         }
-        let peer = self.table.peer(key).unwrap_or(Peer::Gone);
-        if fault && let Some((flags, _)) = self.table.get(key) {
+        let peer = self.shard.table.peer(key).unwrap_or(Peer::Gone);
+        if fault && let Some((flags, _)) = self.shard.table.get(key) {
             // A failed QUIC connection can send no more output.
             flags.set(if matches!(ended, Ended::Quic(_)) { Flags::BROKEN } else { Flags::WILL_LINGER });
             if matches!(ended, Ended::Tls(_) | Ended::Proxy(_) | Ended::Quic(_))
-                && let Some(times) = self.unfit.note(self.now.monotonic)
+                && let Some(times) = self.shard.unfit.note(self.shard.now.monotonic)
             {
                 tracing::warn!(%peer, times, "connection closed: {ended}");
             } else {
                 tracing::debug!(%peer, "connection closed: {ended}");
             }
         }
-        if self.table.listener(key) == NO_LISTENER {
-            self.engine.fail_uplink_transport(self.now, key, &ended.to_string());
+        if self.shard.table.listener(key) == NO_LISTENER {
+            self.shard.engine.fleet().fail_uplink_transport(self.shard.now, key, &ended.to_string());
             return;
         }
         let reason = match ended {
             Ended::WebSocket(websocket::Ended::Closed) => {
-                return self.engine.handle_transport_closed(self.now, key);
+                return self.shard.engine.handle_transport_closed(self.shard.now, key);
             }
             Ended::WebSocket(_) | Ended::Quic(_) => Reason::HandshakeFailed,
             Ended::Tls(_) => Reason::TlsFailed,
             Ended::Proxy(_) => Reason::ProxyHeader,
         };
-        self.engine.handle_transport_failed(self.now, key, reason, &ended.to_string());
+        self.shard.engine.handle_transport_failed(self.shard.now, key, reason, &ended.to_string());
     }
 
     /// The facts about a connection beside its packets.
     pub(crate) fn facts(&mut self, key: ConnectionKey) -> ConnectionFacts {
-        let listener = usize::from(self.table.listener(key).0);
-        let tls = self.shared.tls.get(listener).map(|listener| listener.settings());
-        let peer = match self.table.peer(key) {
+        let listener = usize::from(self.shard.table.listener(key).0);
+        let tls = self.shard.shared.tls.get(listener).map(|listener| listener.settings());
+        let peer = match self.shard.table.peer(key) {
             Some(Peer::Address(address)) => Some(address),
             _ => None,
         };
-        let known = self.table.get(key).map(|(_, transport)| transport.facts(tls.as_deref()));
+        let known = self.shard.table.get(key).map(|(_, transport)| transport.facts(tls.as_deref()));
         ConnectionFacts { peer, ..known.unwrap_or_default() }
     }
 
     /// The socket is of no use any more.
     pub(crate) fn lose(&mut self, key: ConnectionKey) {
-        let Some((flags, _)) = self.table.get(key) else { return };
+        let Some((flags, _)) = self.shard.table.get(key) else { return };
         flags.set(Flags::BROKEN);
         if flags.has(Flags::CLOSING) {
             self.finish_close(key);
         } else {
-            self.engine.handle_transport_closed(self.now, key);
+            self.shard.engine.handle_transport_closed(self.shard.now, key);
         }
     }
 
     /// A socket that refused output takes some again.
     pub(crate) fn unblock(&mut self, key: ConnectionKey) {
-        let Some((flags, transport)) = self.table.get(key) else { return };
+        let Some((flags, transport)) = self.shard.table.get(key) else { return };
         if !flags.has(Flags::BLOCKED) {
             return;
         }
         flags.clear(Flags::BLOCKED);
-        let _ = transport.set_blocked(self.poll.registry(), token_of(key), false);
-        self.engine.stand_in_line(key);
+        let _ = transport.set_blocked(self.shard.poll.registry(), token_of(key), false);
+        self.shard.engine.outputs().stand_in_line(key);
     }
 
     /// Writes the output of a connection once. Says whether there is more that its socket would take, for a later turn.
     #[must_use]
     pub(crate) fn write_connection(&mut self, key: ConnectionKey) -> bool {
-        let Some((flags, transport)) = self.table.get(key) else { return false };
+        let Some((flags, transport)) = self.shard.table.get(key) else { return false };
         if flags.has(Flags::BLOCKED | Flags::BROKEN | Flags::LINGERING) {
             return false;
         }
-        self.counters.writes += 1;
+        self.shard.counters.writes += 1;
         let mut more = false;
-        match transport.write(self.engine.output(key), &mut self.buffer) {
+        match transport.write(self.shard.engine.output(key), &mut self.shard.buffer) {
             Ok(Wrote::All) => {}
             Ok(Wrote::Some) => more = true,
             Ok(Wrote::Blocked) => {
-                self.counters.writes_blocked += 1;
+                self.shard.counters.writes_blocked += 1;
                 flags.set(Flags::BLOCKED);
-                if transport.set_blocked(self.poll.registry(), token_of(key), true).is_err() {
+                if transport.set_blocked(self.shard.poll.registry(), token_of(key), true).is_err() {
                     flags.set(Flags::BROKEN);
                 }
             }
@@ -344,13 +344,13 @@ impl Shard {
         let quic = transport.quic().map(|quic| quic.id());
         let (closing, broken) = (flags.has(Flags::CLOSING), flags.has(Flags::BROKEN));
         if let Some(id) = quic {
-            self.touch_quic(id);
+            self.shard.datagrams().touch_quic(id);
         }
-        self.engine.handle_written(self.now, key);
+        self.shard.engine.outputs().handle_written(self.shard.now, key);
         if closing {
             self.finish_close(key);
         } else if broken {
-            self.engine.handle_transport_closed(self.now, key);
+            self.shard.engine.handle_transport_closed(self.shard.now, key);
         }
         more
     }

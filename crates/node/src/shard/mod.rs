@@ -2,6 +2,7 @@
 
 pub(crate) mod close;
 pub(crate) mod connections;
+pub(crate) mod facets;
 pub(crate) mod heard;
 pub(crate) mod inbox;
 pub(crate) mod table;
@@ -194,7 +195,7 @@ impl Shard {
         let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
         // Before the first connection, so that none is admitted without rules.
         if let Some(access) = seed.access {
-            engine.set_access(Some(access.make(seed.place.shard)));
+            engine.control().set_access(Some(access.make(seed.place.shard)));
         }
         let mut shard = Self {
             place: seed.place,
@@ -243,7 +244,7 @@ impl Shard {
             settled: None,
         };
         if let Some(homes) = seed.homes {
-            shard.set_homes(Some(&homes));
+            shard.relaying().set_homes(Some(&homes));
         }
         shard
     }
@@ -256,7 +257,7 @@ impl Shard {
             }
             self.settled = Some(seed.settled);
             self.send_batches();
-            self.tell_settled();
+            self.storing().tell_settled();
         }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
@@ -272,9 +273,9 @@ impl Shard {
             }
             self.inbox.awake();
             self.turn(&events);
-            self.note_turn();
+            self.admission().note_turn();
         }
-        self.close_all();
+        self.sockets().close_all();
     }
 
     /// How long to wait for events: not at all while there is work, without end when only an event can cause some. Once
@@ -284,8 +285,8 @@ impl Shard {
         let busy = (!self.ring.is_empty() && !self.stalled)
             || !self.dirty.is_empty()
             || !self.relays.ring.is_empty()
-            || self.engine.in_line() > 0
-            || self.wants_to_accept()
+            || self.engine.outputs().in_line() > 0
+            || self.accepting().wants_to_accept()
             || self.quic.is_busy(self.serving)
             || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
@@ -299,13 +300,13 @@ impl Shard {
         let front = |queue: &VecDeque<(Millis, ConnectionKey)>| queue.front().map_or(Millis::NEVER, |(at, _)| *at);
         self.engine
             .next_deadline()
-            .min(self.engine.next_silence())
+            .min(self.engine.questions().next_silence())
             .min(front(&self.flushing))
             .min(front(&self.lingering))
             .min(self.shortage.deadline())
             .min(self.trim_policy.deadline())
-            .min(self.relay_deadline())
+            .min(self.relays.next_deadline())
             .min(self.quic.deadline())
-            .min(self.engine.lease_deadline())
+            .min(self.engine.questions().lease_deadline())
     }
 }

@@ -3,13 +3,14 @@
 //! The order matters in one place: the journal goes to the store first, then batches to other shards, and then sockets
 //! are written. So the effects of an acknowledgement are on their way before the acknowledgement.
 
+use crate::shard::facets::OrderCalls;
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
-use tidegate_engine::{ClientQuery, ClientSummary, ConnectionKey, Event, Reason, ShardId};
+use tidegate_engine::{ClientQuery, ClientSummary, ConnectionKey, Event, Millis, Reason, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::limits::{
@@ -30,34 +31,34 @@ impl Shard {
     pub(crate) fn turn(&mut self, events: &Events) {
         self.now = self.clock.now();
         self.counters.turns += 1;
-        if self.engine.keep_lease(self.now) {
+        if self.engine.homes().keep_lease(self.now) {
             self.drop_blocked();
         }
-        self.watch_store();
+        self.storing().watch_store();
         self.read_budget = if self.stalled { 0 } else { READ_BYTES_PER_TURN };
         self.read_ring();
         for event in events {
             self.take_readiness(event);
         }
-        self.receive_datagrams();
+        self.datagrams().receive_datagrams();
         self.take_events();
-        self.accept_connections();
-        self.take_inbox();
+        self.accepting().accept_connections();
+        self.orders().take_inbox();
         self.note_taken();
         self.run_timers();
-        self.work_relays();
+        self.relaying().work_relays();
         self.take_events();
         self.send_batches();
         self.write_outputs();
         self.settle();
-        self.flush_quic();
+        self.datagrams().flush_quic();
     }
 
     /// Closes connections whose transport holds unwritten output: since the lease has ended it must not be sent.
     fn drop_blocked(&mut self) {
         for key in self.table.keys() {
             if self.table.flags(key).is_some_and(|flags| flags.has(Flags::BLOCKED)) {
-                self.lose(key);
+                self.sockets().lose(key);
             }
         }
     }
@@ -71,7 +72,7 @@ impl Shard {
             let Some(key) = self.ring.pop_front() else { return };
             let Some(flags) = self.table.flags(key) else { continue };
             if flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED) {
-                self.read_connection(key);
+                self.sockets().read_connection(key);
             }
         }
     }
@@ -79,7 +80,8 @@ impl Shard {
     fn take_readiness(&mut self, event: &Readiness) {
         let token = event.token();
         let Some(key) = self.table.key_of(token) else {
-            if self.take_relay_readiness(token, event) || self.take_quic_readiness(token, event) {
+            if self.relaying().take_relay_readiness(token, event) || self.datagrams().take_quic_readiness(token, event)
+            {
                 return;
             }
             if token != WAKER
@@ -90,14 +92,14 @@ impl Shard {
             return;
         };
         if event.is_writable() || event.is_error() {
-            self.unblock(key);
+            self.sockets().unblock(key);
         }
         let ends = event.is_read_closed() || event.is_error();
         if ends && let Some(flags) = self.table.flags(key) {
             flags.set(Flags::PEER_CLOSED);
             if event.is_error() && flags.has(Flags::PAUSED) {
                 // A reset discards unread bytes; there is no input to wait for.
-                self.lose(key);
+                self.sockets().lose(key);
                 return;
             }
         }
@@ -113,26 +115,28 @@ impl Shard {
             return;
         }
         if self.read_budget > 0 && !flags.has(Flags::PAUSED) {
-            self.read_connection(key);
+            self.sockets().read_connection(key);
         } else {
             flags.set(Flags::READABLE);
             self.ring.push_back(key);
         }
     }
+}
 
+impl OrderCalls<'_> {
     fn take_inbox(&mut self) {
-        self.inbox.awake();
+        self.shard.inbox.awake();
         for _ in 0..INBOX_MESSAGES_PER_TURN {
-            match self.inbox.next() {
+            match self.shard.inbox.next() {
                 None => return,
-                Some(ToShard::Batch(batch)) => self.take_batch(batch),
-                Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
-                Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
-                Some(ToShard::Pass { key, door, accepted }) => self.pass_through(key, door, accepted),
-                Some(ToShard::Read(read)) => self.take_queue_read(*read),
-                Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
-                Some(ToShard::QuicBatch(batch)) => self.take_quic_batch(*batch),
-                Some(ToShard::QuicNotice(notice)) => self.take_quic_notice(*notice),
+                Some(ToShard::Batch(batch)) => self.shard.peering().take_batch(batch),
+                Some(ToShard::Adopt(adoption)) => self.shard.sockets().adopt(*adoption),
+                Some(ToShard::Verdict { key, verdict }) => self.shard.admission().take_verdict(key, verdict),
+                Some(ToShard::Pass { key, door, accepted }) => self.shard.accepting().pass_through(key, door, accepted),
+                Some(ToShard::Read(read)) => self.shard.storing().take_queue_read(*read),
+                Some(ToShard::Committed(sequence)) => self.shard.peering().take_committed(sequence),
+                Some(ToShard::QuicBatch(batch)) => self.shard.datagrams().take_quic_batch(*batch),
+                Some(ToShard::QuicNotice(notice)) => self.shard.datagrams().take_quic_notice(*notice),
                 Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
@@ -140,87 +144,88 @@ impl Shard {
     }
 
     fn handle_admin(&mut self, admin: Admin) {
+        let Shard { engine, flight, place, now, .. } = &mut *self.shard;
+        let now = *now;
         match admin {
             Admin::Report(answer) => {
                 // The caller may have given up waiting.
                 let _ = answer.send(self.report());
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
-                let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
+                let _ = answer.send(engine.control().disconnect_client(now, tenant, &client_id, reason));
             }
             Admin::SetAccess { access, done } => {
-                let shard = self.place.shard;
-                self.engine.set_access(access.map(|access| access.make(shard)));
+                let shard = place.shard;
+                engine.control().set_access(access.map(|access| access.make(shard)));
                 // The caller may have given up waiting.
                 let _ = done.send(());
             }
             Admin::SetLimits { settings, done } => {
-                self.engine.set_limits(&settings);
+                engine.control().set_limits(&settings);
                 let _ = done.send(());
             }
             Admin::Membership { changes, answer } => {
-                let now = self.now;
-                let made = changes.iter().map(|change| self.engine.change_membership(now, change)).collect();
+                let made = changes.iter().map(|change| engine.insiders().change_membership(now, change)).collect();
                 // Later requests to the other shards arrive after this batch.
-                self.send_batches();
+                self.shard.send_batches();
                 // The caller may have given up waiting.
                 let _ = answer.send(made);
             }
             Admin::Why { subject, answer } => {
-                let mut known = self.flight.answer(&subject);
+                let mut known = flight.answer(&subject);
                 if let FlightSubject::Client(client_id) = &subject {
-                    known.suppressed += self.engine.untold(client_id);
+                    known.suppressed += engine.questions().untold(client_id);
                 }
                 let _ = answer.send(known);
             }
             Admin::Slow { limit, answer } => {
-                let _ = answer.send(self.engine.slow_sessions(self.now, limit));
+                let _ = answer.send(engine.questions().slow_sessions(now, limit));
             }
             Admin::Clients { query, answer } => {
                 let _ = answer.send(self.clients(&query));
             }
             Admin::Enforce { target, answer } => {
-                let _ = answer.send(self.enforce(&target));
+                let _ = answer.send(self.shard.admission().enforce(&target));
             }
             Admin::DisconnectUsers { users, reason, answer } => {
-                let ended = self.engine.disconnect_users(self.now, |_, name| users.contains(name), reason);
+                let ended = engine.control().disconnect_users(now, |_, name| users.contains(name), reason);
                 // The caller may have given up waiting.
                 let _ = answer.send(ended);
             }
-            Admin::LeaveWills => self.engine.leave_wills_to_another(),
-            Admin::LastWills { sent } => self.publish_last_wills(&sent),
-            Admin::Stop { drained } => self.begin_stop(drained),
+            Admin::LeaveWills => engine.control().leave_wills_to_another(),
+            Admin::LastWills { sent } => self.shard.publish_last_wills(&sent),
+            Admin::Stop { drained } => self.shard.begin_stop(drained),
             Admin::Serve(journal) => {
-                self.journal = Some(journal);
-                self.serving = true;
+                self.shard.journal = Some(journal);
+                self.shard.serving = true;
             }
             Admin::Fleet(order) => self.take_fleet_order(order),
-            Admin::Move(order) => self.take_move_order(order),
-            Admin::RenewLease { until } => self.engine.renew_lease(self.now, until),
+            Admin::Move(order) => self.shard.peering().take_move_order(order),
+            Admin::RenewLease { until } => engine.homes().renew_lease(now, until),
             // The caller may have given up waiting.
-            Admin::Served(answer) => drop(answer.send(self.engine.served())),
+            Admin::Served(answer) => drop(answer.send(engine.questions().served())),
             Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
             Admin::Service(order) => self.take_service_order(order),
-            Admin::Roster(order) => self.set_roster(*order),
-            Admin::PeerNews(news) => self.record_peer_news(&news),
-            Admin::Exit => self.stage = Stage::Exiting,
+            Admin::Roster(order) => self.shard.peering().set_roster(*order),
+            Admin::PeerNews(news) => self.shard.peering().record_peer_news(&news),
+            Admin::Exit => self.shard.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
         }
     }
 
     fn take_homes(&mut self, homes: Option<&NodeHomes>, done: &Sender<()>) {
-        self.set_homes(homes);
+        self.shard.relaying().set_homes(homes);
         // The caller may have given up waiting.
         let _ = done.send(());
     }
 
     /// Clients with their addresses.
     fn clients(&mut self, query: &ClientQuery) -> Vec<(ClientSummary, Option<IpAddr>)> {
-        let clients = self.engine.clients(query).into_iter();
+        let clients = self.shard.engine.questions().clients(query).into_iter();
         clients
             .map(|client| {
-                let address = client.connection.and_then(|key| self.address_of(key));
+                let address = client.connection.and_then(|key| self.shard.admission().address_of(key));
                 (client, address)
             })
             .collect()
@@ -229,57 +234,59 @@ impl Shard {
     /// This shard's numbers.
     fn report(&self) -> ShardReport {
         ShardReport {
-            shard: self.place.shard,
-            counters: self.engine.counters().clone(),
-            gauges: self.engine.gauges(),
-            usage: self.engine.usage(self.now),
-            slow_sessions: self.engine.count_slow_sessions(self.now),
-            shell: self.counters,
-            flight: self.flight.counters(),
-            lag_ms: self.lag_ms(),
+            shard: self.shard.place.shard,
+            counters: self.shard.engine.questions().counters().clone(),
+            gauges: self.shard.engine.questions().gauges(),
+            usage: self.shard.engine.questions().usage(self.shard.now),
+            slow_sessions: self.shard.engine.questions().count_slow_sessions(self.shard.now),
+            shell: self.shard.counters,
+            flight: self.shard.flight.counters(),
+            lag_ms: self.shard.lag.at(Millis(self.shard.clock.now().monotonic.0)),
         }
     }
+}
 
+impl Shard {
     fn publish_last_wills(&mut self, sent: &Sender<ShardId>) {
         // Dropping a listener closes it, and removes the file of a Unix socket.
         self.acceptors.clear();
         self.quic.stop_accepting();
-        self.engine.publish_last_wills(self.now);
+        self.engine.control().publish_last_wills(self.now);
         self.send_batches();
         // The caller may have given up waiting.
         let _ = sent.send(self.place.shard);
     }
 
     fn begin_stop(&mut self, drained: Sender<ShardId>) {
-        self.end_relays(usize::MAX);
-        self.engine.begin_shutdown(self.now);
+        self.relaying().end_relays(usize::MAX);
+        self.engine.control().begin_shutdown(self.now);
         self.stage = Stage::Draining(drained);
     }
 
     /// Notes by when all input was taken that had arrived.
     fn note_taken(&mut self) {
         let datagrams = self.serving && self.quic.has_datagrams();
-        let drained = !self.inbox.has_more() && !datagrams && !self.wants_to_accept();
+        let drained = !self.inbox.has_more() && !datagrams && !self.accepting().wants_to_accept();
         self.heard.note_taken(drained, self.table.len());
     }
 
     fn run_timers(&mut self) {
         if self.engine.next_deadline() <= self.now.monotonic {
-            if self.engine.is_about_to_tell(self.now)
+            if self.engine.questions().is_about_to_tell(self.now)
                 && let Some(bytes) = memory::of_process()
             {
-                self.engine.set_process_memory(bytes);
+                self.engine.control().set_process_memory(bytes);
             }
             self.engine.handle_timers(self.now);
         }
         let heard = self.heard.until();
-        if self.engine.next_silence() <= heard {
+        if self.engine.questions().next_silence() <= heard {
             let table = &self.table;
-            self.engine.handle_silence(self.now, heard, |key| table.is_unread(key));
+            self.engine.timing().handle_silence(self.now, heard, |key| table.is_unread(key));
         }
-        self.run_quic_timers();
-        self.close_overdue();
-        let held = Held { bytes: self.engine.held_bytes(), connections: self.table.len() };
+        self.datagrams().run_quic_timers();
+        self.sockets().close_overdue();
+        let held = Held { bytes: self.engine.questions().held_bytes(), connections: self.table.len() };
         self.trim_policy.note(self.now.monotonic, held);
         if self.trim_policy.is_due(self.now.monotonic, held) {
             self.give_memory_back();
@@ -288,7 +295,7 @@ impl Shard {
 
     fn give_memory_back(&mut self) {
         self.counters.memory_trims += 1;
-        self.engine.shrink();
+        self.engine.control().shrink();
         self.table.shrink();
         self.gate.shrink();
         self.relays.shrink();
@@ -317,24 +324,24 @@ impl Shard {
                     }
                     self.ended.push((key, reason));
                 }
-                Event::HandOver { key, home, listener, bytes } => self.hand_over(key, home, listener, bytes),
-                Event::Relay { key, place } => self.begin_relay(key, place),
+                Event::HandOver { key, home, listener, bytes } => self.sockets().hand_over(key, home, listener, bytes),
+                Event::Relay { key, place } => self.relaying().begin_relay(key, place),
                 Event::PauseReading { key } => {
                     if let Some(flags) = self.table.flags(key) {
                         flags.set(Flags::PAUSED);
                     }
                 }
                 Event::ResumeReading { key } => self.resume_reading(key),
-                Event::Authenticate { key, request } => self.authenticate(key, request),
+                Event::Authenticate { key, request } => self.admission().authenticate(key, request),
                 Event::AnswerChallenge { key, data } => {
                     if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
                         let answer = Answer { shard, place: self.place.shard, key };
                         self.shared.observer.answer_challenge(data, answer);
                     }
                 }
-                Event::ReadQueue(wanted) => self.read_queue(wanted),
-                Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
-                Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
+                Event::ReadQueue(wanted) => self.storing().read_queue(wanted),
+                Event::Dial { uplink, attempt } => self.orders().dial(&uplink, attempt),
+                Event::Pong { tenant, client_id } => self.orders().take_pong(tenant, client_id),
                 Event::Observed { observer, message } => {
                     let engine = (&mut self.engine, self.now);
                     self.services.observers.take(engine, self.place.shard, observer, *message);
@@ -362,7 +369,7 @@ impl Shard {
             BadPacket, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
             TopicDenied,
         };
-        self.record(event);
+        self.admission().record(event);
         if !self.shared.observer.wants(event) {
             return;
         }
@@ -388,8 +395,8 @@ impl Shard {
     pub(crate) fn send_batches(&mut self) {
         let mut submitted = None;
         loop {
-            submitted = self.submit_journal().or(submitted);
-            self.send_to_nodes(submitted);
+            submitted = self.storing().submit_journal().or(submitted);
+            self.peering().send_to_nodes(submitted);
             for other in self.place.others() {
                 if let Some(batch) = self.engine.take_batch(other)
                     && let Some(inbox) = self.inboxes.get(usize::from(other.0))
@@ -403,9 +410,9 @@ impl Shard {
         }
         // Batches for other nodes may wait for one that was not submitted yet.
         if self.cluster.is_some() {
-            self.submit_journal();
+            self.storing().submit_journal();
         }
-        self.announce_to_nodes();
+        self.peering().announce_to_nodes();
     }
 
     /// Writes every connection once whose output few share, and then some of those in line. Connections that become
@@ -415,7 +422,7 @@ impl Shard {
         self.gather_dirty();
         let mut batch = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         for key in batch.drain(..) {
-            if self.write_connection(key) {
+            if self.sockets().write_connection(key) {
                 self.dirty.push(key);
             }
         }
@@ -425,7 +432,7 @@ impl Shard {
     }
 
     fn gather_dirty(&mut self) {
-        while let Some(key) = self.engine.pop_first() {
+        while let Some(key) = self.engine.outputs().pop_first() {
             self.dirty.push(key);
         }
     }
@@ -433,20 +440,20 @@ impl Shard {
     /// Writes the connections that have been in line for longest, as many as one turn may. The others wait for the next
     /// turn, and so do connections with more output.
     fn write_line(&mut self) {
-        let in_line = self.engine.in_line();
+        let in_line = self.engine.outputs().in_line();
         // A short line is written whole: coming back to it would cost its receivers more than it gives the others.
         let short = in_line <= SHORT_LINE;
         let most = if short { in_line } else { LINE_WRITES_PER_TURN };
         if most == 0 {
             return;
         }
-        let (began, bytes_before) = (Instant::now(), self.engine.counters().bytes_out);
+        let (began, bytes_before) = (Instant::now(), self.engine.questions().counters().bytes_out);
         for number in 1..=most {
-            let Some(key) = self.engine.pop_in_line() else { return };
-            if self.write_connection(key) {
-                self.engine.stand_in_line(key);
+            let Some(key) = self.engine.outputs().pop_in_line() else { return };
+            if self.sockets().write_connection(key) {
+                self.engine.outputs().stand_in_line(key);
             }
-            let bytes = self.engine.counters().bytes_out - bytes_before;
+            let bytes = self.engine.questions().counters().bytes_out - bytes_before;
             let looks = number % LINE_WRITES_PER_LOOK == 0;
             if !short
                 && (bytes >= LINE_BYTES_PER_TURN || (looks && began.elapsed().as_micros() >= LINE_MICROS_PER_TURN))
@@ -465,13 +472,13 @@ impl Shard {
                 break;
             }
             for (key, reason) in std::mem::take(&mut self.ended) {
-                self.begin_close(key, reason);
+                self.sockets().begin_close(key, reason);
             }
         }
         self.send_batches();
         self.gather_dirty();
-        self.tell_settled();
-        self.tell_settled_with_nodes();
+        self.storing().tell_settled();
+        self.peering().tell_settled_with_nodes();
         if self.table.len() == 0
             && let Stage::Draining(drained) = &self.stage
         {

@@ -16,7 +16,7 @@ use crate::address::HostPort;
 use crate::admission::Seat;
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::observer::Peer;
-use crate::shard::Shard;
+use crate::shard::facets::OrderCalls;
 use crate::shard::inbox::{Admin, ToShard};
 use crate::transport::Transport;
 
@@ -252,66 +252,71 @@ impl NodeHandle {
     }
 }
 
-impl Shard {
+impl OrderCalls<'_> {
     /// Carries out an order about the fleet. The caller may have given up waiting.
     pub(crate) fn take_fleet_order(&mut self, order: FleetOrder) {
-        let now = self.now;
+        let now = self.shard.now;
         match order {
             FleetOrder::Set { name, options, done } => {
-                let _ = done.send(self.engine.set_uplink(now, &name, options));
+                let _ = done.send(self.shard.engine.fleet().set_uplink(now, &name, options));
             }
             FleetOrder::Drain { name, done } => {
-                let _ = done.send(self.engine.drain_uplink(now, &name));
+                let _ = done.send(self.shard.engine.fleet().drain_uplink(now, &name));
             }
             FleetOrder::Adopt { of, uplink, transfer, options, answer } => {
-                let _ = answer
-                    .send(OrchestratorMoves::of(&mut self.engine).adopt_uplink(now, &of, &uplink, transfer, options));
+                let _ = answer.send(
+                    OrchestratorMoves::of(&mut self.shard.engine).adopt_uplink(now, &of, &uplink, transfer, options),
+                );
             }
             FleetOrder::Settle { name, settling, answer } => {
-                let mut settling =
-                    settling.unwrap_or_else(|| OrchestratorMoves::of(&mut self.engine).begin_settling_of(now, &name));
-                let settled = self.engine.settle(now, &mut settling);
+                let mut settling = settling
+                    .unwrap_or_else(|| OrchestratorMoves::of(&mut self.shard.engine).begin_settling_of(now, &name));
+                let settled = self.shard.engine.fleet().settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
             }
             FleetOrder::TakeBrought { name, answer } => {
-                let _ = answer.send(OrchestratorMoves::of(&mut self.engine).take_brought(&name));
+                let _ = answer.send(OrchestratorMoves::of(&mut self.shard.engine).take_brought(&name));
             }
             FleetOrder::ConfirmBrought { name, messages } => {
-                OrchestratorMoves::of(&mut self.engine).confirm_brought(now, &name, messages);
+                OrchestratorMoves::of(&mut self.shard.engine).confirm_brought(now, &name, messages);
             }
             FleetOrder::Remove { name, force, done } => {
-                let _ = done.send(self.engine.remove_uplink(now, &name, force));
+                let _ = done.send(self.shard.engine.fleet().remove_uplink(now, &name, force));
             }
             FleetOrder::ForgetOthers { done } => {
-                self.engine.forget_other_uplinks(now);
+                self.shard.engine.fleet().forget_other_uplinks(now);
                 let _ = done.send(Ok(()));
             }
             FleetOrder::Redirect { begin, reference, done } => {
                 if begin {
-                    self.engine.begin_redirecting(reference);
+                    self.shard.engine.homes().begin_redirecting(reference);
                 } else {
-                    self.engine.end_redirecting();
+                    self.shard.engine.homes().end_redirecting();
                 }
                 let _ = done.send(());
             }
             FleetOrder::Evict { clients, whom, answer } => {
-                let served = self.engine.evict(now, clients, whom);
-                let relayed = self.send_relayed_away(clients.saturating_sub(served), whom);
+                let served = self.shard.engine.control().evict(now, clients, whom);
+                let relayed = self.shard.relaying().send_relayed_away(clients.saturating_sub(served), whom);
                 let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {
-                let engine = &self.engine;
-                let _ = answer.send((engine.uplinks(), engine.wanted_filters(), engine.fleet_is_open()));
+                let engine = &self.shard.engine;
+                let _ = answer.send((
+                    engine.questions().uplinks(),
+                    engine.questions().wanted_filters(),
+                    engine.questions().fleet_is_open(),
+                ));
             }
         }
     }
 
     /// The engine wants a transport to a broker.
     pub(crate) fn dial(&mut self, uplink: &str, attempt: DialAttempt) {
-        let Some(inbox) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() else { return };
+        let Some(inbox) = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned() else { return };
         let tell = move |dialed| inbox.send(ToShard::Dialed(attempt, dialed));
-        if let Err(error) = self.shared.dialer.dial(uplink, tell) {
-            self.engine.fail_uplink(self.now, uplink, attempt, &error);
+        if let Err(error) = self.shard.shared.dialer.dial(uplink, tell) {
+            self.shard.engine.fleet().fail_uplink(self.shard.now, uplink, attempt, &error);
         }
     }
 
@@ -321,15 +326,15 @@ impl Shard {
         let transport = match outcome {
             Ok(transport) => transport,
             Err(error) => {
-                self.engine.fail_uplink(self.now, &name, attempt, &error);
+                self.shard.engine.fleet().fail_uplink(self.shard.now, &name, attempt, &error);
                 return;
             }
         };
         // The key of a connection that was handed over is free as soon as the event exists.
-        self.take_events();
-        let Some(key) = self.engine.open_uplink(self.now, &name, attempt) else { return };
-        self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.table.insert(key, transport, NO_LISTENER, Seat::NONE, Peer::Gone);
-        self.register(key);
+        self.shard.take_events();
+        let Some(key) = self.shard.engine.fleet().open_uplink(self.shard.now, &name, attempt) else { return };
+        self.shard.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.shard.table.insert(key, transport, NO_LISTENER, Seat::NONE, Peer::Gone);
+        self.shard.sockets().register(key);
     }
 }

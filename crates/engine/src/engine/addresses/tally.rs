@@ -1,16 +1,17 @@
 //! The timer that reports counted receipts.
 
-use crate::engine::Engine;
+use crate::engine::facets::{ClusterCalls, TimerCalls};
 use crate::ids::ShardId;
 use crate::link::counts::Counts;
 use crate::link::record::Record;
 use crate::roster::Shards;
 
-impl Engine {
+impl TimerCalls<'_> {
     /// The time has come to tell what was counted.
     pub(crate) fn handle_receipts_timer(&mut self) {
-        self.state.tallies.due = None;
+        self.engine.state.tallies.due = None;
         let changed: Vec<(u64, ShardId, Counts)> = self
+            .engine
             .state
             .tallies
             .parts
@@ -19,34 +20,36 @@ impl Engine {
             .map(|(number, part)| (*number, part.origin, part.counts))
             .collect();
         for (number, origin, counts) in changed {
-            if let Some(part) = self.state.tallies.parts.get_mut(&number) {
+            if let Some(part) = self.engine.state.tallies.parts.get_mut(&number) {
                 part.changed = false;
             }
             if counts.is_final() {
-                self.state.tallies.parts.remove(&number);
+                self.engine.state.tallies.parts.remove(&number);
             }
-            if origin == self.place.shard {
-                self.take_counts(origin, number, counts);
-            } else if self.links.roster.has(origin) {
-                self.links.send(origin, Record::Counted { number, counts });
+            if origin == self.engine.place.shard {
+                self.engine.cluster().take_counts(origin, number, counts);
+            } else if self.engine.links.roster.has(origin) {
+                self.engine.links.send(origin, Record::Counted { number, counts });
             }
         }
         // Those of other shards come meanwhile.
-        let changed = self.state.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
+        let changed = self.engine.state.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
         let numbers: Vec<u64> = changed.map(|(number, _)| *number).collect();
         for number in numbers {
-            self.state.reports().tell_counts_of(number);
+            self.engine.state.reports().tell_counts_of(number);
         }
     }
+}
 
+impl ClusterCalls<'_> {
     /// A shard has counted its nodes.
     pub(crate) fn take_counts(&mut self, from: ShardId, number: u64, counts: Counts) {
-        let Some(whole) = self.state.tallies.wholes.get_mut(&number) else { return };
+        let Some(whole) = self.engine.state.tallies.wholes.get_mut(&number) else { return };
         whole.awaited = whole.awaited.without(Shards::of(from));
         whole.changed |= whole.parts.insert(from, counts) != Some(counts);
-        let now = self.state.journal.now.monotonic;
-        if from != self.place.shard {
-            self.state.reports().tell_counts_later(now);
+        let now = self.engine.state.journal.now.monotonic;
+        if from != self.engine.place.shard {
+            self.engine.state.reports().tell_counts_later(now);
         }
     }
 }

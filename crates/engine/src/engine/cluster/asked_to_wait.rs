@@ -1,18 +1,18 @@
 //! Publishers of other nodes continue.
 
-use crate::engine::Engine;
+use crate::engine::facets::ClusterCalls;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
 
-impl Engine {
+impl ClusterCalls<'_> {
     /// A shard lets a publisher of this one go on. What a node says of a wait that is over already is not taken for
     /// another one's.
     pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
-        if self.links.is_foreign(asker) {
-            let Some(askers) = self.state.connections.askers_of(key) else { return };
+        if self.engine.links.is_foreign(asker) {
+            let Some(askers) = self.engine.state.connections.askers_of(key) else { return };
             let Some(at) = askers.iter().position(|other| *other == asker) else { return };
             askers.swap_remove(at);
         }
-        self.unpark(now, key);
+        self.engine.waiting().unpark(now, key);
     }
 }

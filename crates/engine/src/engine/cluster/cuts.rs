@@ -1,36 +1,38 @@
 //! A partition begins to leave this shard or to come to it.
 
 use crate::cluster::transfer::{Coming, Leaving, Stage};
-use crate::engine::Engine;
+use crate::engine::facets::{MoveCalls, ShardQuestions};
 use crate::flows::image::leaving::moving;
 use crate::ids::Partitions;
 use crate::link::transfer_word::TransferWord;
 use crate::now::Now;
 use std::collections::BTreeSet;
 
-impl Engine {
+impl ShardQuestions<'_> {
     /// Whether every shard has said that its messages are for the new home.
     pub fn is_cut(&self, id: u64) -> bool {
-        self.state.transfers.is_cut(id)
+        self.engine.state.transfers.is_cut(id)
     }
+}
 
+impl MoveCalls<'_> {
     /// Begins to note what arrives for partitions whose images this shard has just given out, in the same turn. `id` is
     /// that of the move.
     pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
-        let uncut = self.links.roster.all();
-        for partition in self.place.own(partitions) {
+        let uncut = self.engine.links.roster.all();
+        for partition in self.engine.place.own(partitions) {
             let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
-            self.state.transfers.leaving.insert(partition, leaving);
+            self.engine.state.transfers.leaving.insert(partition, leaving);
         }
     }
 
     /// Asks all shards to send what is for these partitions here, in the turn in which their images were taken in. What they send from their
-    /// cuts on is set aside until [`Engine::finish_transfer`].
+    /// cuts on is set aside until [`MoveCalls::finish_transfer`](crate::MoveCalls::finish_transfer).
     pub fn begin_coming(&mut self, now: Now, id: u64, partitions: Partitions) {
-        self.state.journal.now = now;
-        let uncut = self.links.roster.all();
+        self.engine.state.journal.now = now;
+        let uncut = self.engine.links.roster.all();
         let mut own = Partitions::NONE;
-        for partition in self.place.own(partitions) {
+        for partition in self.engine.place.own(partitions) {
             own.add(partition);
             let coming = Coming {
                 id,
@@ -41,16 +43,16 @@ impl Engine {
                 stage: Stage::Collecting,
                 touched: BTreeSet::new(),
             };
-            self.state.transfers.coming.insert(partition, coming);
+            self.engine.state.transfers.coming.insert(partition, coming);
         }
         if own.is_empty() {
             return;
         }
-        for shard in self.links.roster.others() {
-            self.links.send_transfer(shard, TransferWord::Ask { id, partitions: own });
+        for shard in self.engine.links.roster.others() {
+            self.engine.links.send_transfer(shard, TransferWord::Ask { id, partitions: own });
         }
-        self.finish_fan_outs(now);
-        moving!(self).cut(self.place.shard, id, own);
-        self.after_frame(now);
+        self.engine.pipeline().finish_fan_outs(now);
+        moving!(self.engine).cut(self.engine.place.shard, id, own);
+        self.engine.after_frame(now);
     }
 }

@@ -1,12 +1,12 @@
 //! Exchanges of shared groups are read from the store.
 
 use crate::cluster::exchanges::dealt_before::DealtBefore;
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::transfer_word::read_partitions;
 use crate::wire::{WireError, WireReader};
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Reads what `put_dealt_before` has written.
     pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
         let count = reader.u32("a number of messages that were dealt")?;

@@ -3,20 +3,20 @@
 use crate::cluster::transfer::error::ImageError;
 use crate::cluster::transfer::finish::Entry;
 use crate::cluster::transfer::{Stage, too_much};
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::flows::image::leaving::moving;
 use crate::image::{begin as begin_image, open as open_image, seal as seal_image};
 use crate::now::Now;
 
-impl Engine {
+impl MoveCalls<'_> {
     /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked
-    /// for when [`Engine::is_cut`]; from then on nothing is noted.
+    /// for when [`ShardQuestions::is_cut`](crate::ShardQuestions::is_cut); from then on nothing is noted.
     ///
     /// # Errors
     /// When it was more than is kept, or the link to a shard was lost before it had cut.
     pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
         let mut rest = begin_image();
-        for leaving in self.state.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
+        for leaving in self.engine.state.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
             if leaving.full {
                 return Err(too_much());
             }
@@ -35,9 +35,9 @@ impl Engine {
     /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions
     /// are to be forgotten then.
     pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let mut aside = Vec::new();
-        for coming in self.state.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+        for coming in self.engine.state.transfers.coming.values_mut().filter(|coming| coming.id == id) {
             if let Some(failed) = coming.failed.clone() {
                 return Err(failed);
             }
@@ -49,18 +49,18 @@ impl Engine {
         for rest in rests {
             let mut reader = open_image(rest)?;
             while !reader.is_empty() {
-                let (partition, entry) = self.state.sessions.read_entry(&mut reader, now)?;
-                if self.state.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
+                let (partition, entry) = self.engine.state.sessions.read_entry(&mut reader, now)?;
+                if self.engine.state.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
                     messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
-                    moving!(self).take_entry(now, partition, entry);
+                    moving!(self.engine).take_entry(now, partition, entry);
                 }
             }
         }
-        moving!(self).deliver_aside(now, aside);
-        for coming in self.state.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+        moving!(self.engine).deliver_aside(now, aside);
+        for coming in self.engine.state.transfers.coming.values_mut().filter(|coming| coming.id == id) {
             coming.touched.clear();
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
         Ok(messages)
     }
 }

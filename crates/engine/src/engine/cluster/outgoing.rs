@@ -1,13 +1,13 @@
 //! Messages that are owed to other nodes are read from the store.
 
 use crate::cluster::outgoing::OutgoingMessage;
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::ids::PartitionId;
 use crate::now::Now;
 use crate::records::image::read_message as read_publication;
 use crate::wire::{WireError, WireReader};
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Reads what `put_outgoing` has written.
     pub(crate) fn read_outgoing(
         reader: &mut WireReader<'_>,

@@ -2,7 +2,7 @@
 
 use crate::cluster::WELCOME_INDEX;
 use crate::durable::RESTORING_INDEX;
-use crate::engine::Engine;
+use crate::engine::facets::ClusterCalls;
 use crate::event::Delay;
 use crate::flows::cluster::peering::Peering;
 use crate::flows::cluster::peering::peering;
@@ -40,13 +40,13 @@ use tidegate_mqtt::QoS;
 /// A message that passed more places than this is not passed on: something goes round in a circle.
 const HOPS_MAX: u8 = 32;
 
-impl Engine {
+impl ClusterCalls<'_> {
     /// Takes a batch from another shard.
     ///
     /// # Errors
     /// When a shard of another node has sent what cannot be read: what is behind is lost, and the shell ends the link.
     pub fn handle_batch(&mut self, now: Now, batch: Batch) -> Result<(), WireError> {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let whole = self.read_batch(now, &batch);
         // In one process both ends are this program, so anything else is a defect in it.
         debug_assert!(
@@ -54,7 +54,7 @@ impl Engine {
             "{} sent a batch that cannot be read: {whole:?}",
             batch.from
         );
-        self.links.finish_batch(batch);
+        self.engine.links.finish_batch(batch);
         whole
     }
 
@@ -72,10 +72,10 @@ impl Engine {
                     .map(|record| self.handle_record(now, batch.from, record))
             };
             if let Err(error) = read {
-                self.state.counters.drop_message(Reason::ShardInboxFull);
+                self.engine.state.counters.drop_message(Reason::ShardInboxFull);
                 return Err(error);
             }
-            self.after_frame(now);
+            self.engine.after_frame(now);
         }
         Ok(())
     }
@@ -85,15 +85,15 @@ impl Engine {
         match record {
             Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
             Record::Confirm { ticket, refused, promises } => {
-                let ticket = self.links.answered(from, ticket, false);
-                answering!(self).confirm(now, ticket, refused, promises);
+                let ticket = self.engine.links.answered(from, ticket, false);
+                answering!(self.engine).confirm(now, ticket, refused, promises);
             }
             other => self.handle_rare_record(now, from, other),
         }
     }
 
     fn handle_rare_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
-        if record.envelope().is_some_and(|envelope| !self.links.is_new(from, envelope.sequence)) {
+        if record.envelope().is_some_and(|envelope| !self.engine.links.is_new(from, envelope.sequence)) {
             return;
         }
         match record {
@@ -105,48 +105,53 @@ impl Engine {
                     self.note_heard(now, from);
                 }
                 if ticket.connection.index == RESTORING_INDEX {
-                    self.note_restored(now);
+                    self.engine.store().note_restored(now);
                 }
-                if !self.uplinks.wanted.wait_behind(from, ticket) {
-                    self.links.confirm_interest(from, ticket);
+                if !self.engine.uplinks.wanted.wait_behind(from, ticket) {
+                    self.engine.links.confirm_interest(from, ticket);
                 }
             }
             Record::Crossing { number } => self.handle_crossing(from, number),
             Record::Crossed { number } => {
-                self.state.crossings.handle_crossed(self.place, &mut self.state.journal, from, number);
+                self.engine.state.crossings.handle_crossed(
+                    self.engine.place,
+                    &mut self.engine.state.journal,
+                    from,
+                    number,
+                );
             }
-            Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.state),
-            Record::Fleet(FleetWord::Room { gate }) => uplinking!(self).set_gate(Gate::from_number(gate)),
-            Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
+            Record::Replayed => self.engine.recovery.handle_replayed(self.engine.place, &mut self.engine.state),
+            Record::Fleet(FleetWord::Room { gate }) => uplinking!(self.engine).set_gate(Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Denied { topic }) => self.engine.uplinks.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { packet, payload }) => {
-                self.uplinks.set_largest(LenLimit { packet, payload });
+                self.engine.uplinks.set_largest(LenLimit { packet, payload });
             }
             Record::InterestRefused { ticket, filter, code } => {
-                uplinking!(self).refuse_filter(now, ticket, filter, code);
+                uplinking!(self.engine).refuse_filter(now, ticket, filter, code);
             }
             Record::InterestSeen { ticket } => {
-                self.links.answered(from, ticket, true);
-                answering!(self).handle_interest_seen(now, ticket);
+                self.engine.links.answered(from, ticket, true);
+                answering!(self.engine).handle_interest_seen(now, ticket);
             }
-            Record::Mark { number } => self.links.send(from, Record::Marked { number }),
+            Record::Mark { number } => self.engine.links.send(from, Record::Marked { number }),
             Record::Counted { number, counts } => self.take_counts(from, number, counts),
-            Record::Marked { number } => self.links.marked(from, number),
+            Record::Marked { number } => self.engine.links.marked(from, number),
             Record::Transfer(word) => {
                 if matches!(word, TransferWord::Ask { .. }) {
                     // What has reached some of its receivers here went to the old home alone: it was sent before.
-                    self.finish_fan_outs(now);
+                    self.engine.pipeline().finish_fan_outs(now);
                 }
-                moving!(self).handle_transfer(from, word);
+                moving!(self.engine).handle_transfer(from, word);
             }
             Record::Dealing(word) => {
-                if peering!(self).handle_dealing(now, from, word) {
+                if peering!(self.engine).handle_dealing(now, from, word) {
                     self.forget_those_replaced(now);
                 }
             }
-            Record::Exchange(word) => self.state.exchanges.note_coming(word),
-            Record::SysQuery { round } => self.answer_sys_query(from, round),
-            Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
-            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.state, id)),
+            Record::Exchange(word) => self.engine.state.exchanges.note_coming(word),
+            Record::SysQuery { round } => self.engine.sys_rounds().answer_sys_query(from, round),
+            Record::SysReport { round, values } => self.engine.sys_rounds().handle_sys_report(now, round, values),
+            Record::Dealt { id } => drop(self.engine.groups.kept.forget_deal(&mut self.engine.state, id)),
             other => self.handle_room_record(now, from, other),
         }
     }
@@ -156,18 +161,18 @@ impl Engine {
         match record {
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
-                self.state.reports().tell_delayed(Delay::Queue(None), connection);
-                parking!(self).park_for(now, connection, from);
+                self.engine.state.reports().tell_delayed(Delay::Queue(None), connection);
+                parking!(self.engine).park_for(now, connection, from);
             }
             Record::Unpark { connection } => self.unpark_for(now, connection, from),
             Record::GiveUp { connection } => self.give_up_blocking(BlockedPublisher { shard: from, connection }),
             Record::Credit { bytes } => {
-                for publisher in self.links.credit(from, bytes) {
-                    self.unpark(now, publisher);
+                for publisher in self.engine.links.credit(from, bytes) {
+                    self.engine.waiting().unpark(now, publisher);
                 }
             }
             Record::Reserve { number, tenant, topic, qos, cost, waits } => {
-                deciding!(self).handle_reserve(
+                deciding!(self.engine).handle_reserve(
                     now.monotonic,
                     from,
                     number,
@@ -175,30 +180,30 @@ impl Engine {
                     waits,
                 );
             }
-            Record::Reserved { number, full } => deciding!(self).handle_reserved(now, from, number, full),
-            Record::Commit { number } => self.state.reservations.commit((from, number)),
-            Record::Release { number } => deciding!(self).release((from, number)),
-            other => peering!(self).handle_retained_record(now, from, other),
+            Record::Reserved { number, full } => deciding!(self.engine).handle_reserved(now, from, number, full),
+            Record::Commit { number } => self.engine.state.reservations.commit((from, number)),
+            Record::Release { number } => deciding!(self.engine).release((from, number)),
+            other => peering!(self.engine).handle_retained_record(now, from, other),
         }
     }
 
     /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
     #[inline]
     fn handle_envelope(&mut self, now: Now, from: ShardId, mut envelope: Envelope<'_>) {
-        let named = self.state.exchanges.take_coming();
-        if !self.links.is_new(from, envelope.sequence) {
+        let named = self.engine.state.exchanges.take_coming();
+        if !self.engine.links.is_new(from, envelope.sequence) {
             return;
         }
-        self.state.counters.shard_messages_in += 1;
-        self.state.reservations.use_committed(from);
+        self.engine.state.counters.shard_messages_in += 1;
+        self.engine.state.reservations.use_committed(from);
         let source = source_of(&envelope);
-        let mark = self.state.journal.mark();
+        let mark = self.engine.state.journal.mark();
         // These have got it, when it was on its way before.
-        let known = named.map_or(Got::NOBODY, |word| deciding!(self).mark_coming(from, word));
+        let known = named.map_or(Got::NOBODY, |word| deciding!(self.engine).mark_coming(from, word));
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
-        self.state.transfers.source = from;
+        self.engine.state.transfers.source = from;
         let is_kept =
             |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
@@ -206,36 +211,42 @@ impl Engine {
             let is_stray = envelope.purpose & VERSIONED != 0;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
             refused = if is_stray {
-                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.state, publication)
+                self.engine.retained.take_stray(
+                    now,
+                    self.engine.place,
+                    &self.engine.links.roster,
+                    &mut self.engine.state,
+                    publication,
+                )
             } else if kept_by_a_broker {
-                publishing!(self).take_over_at_home(now, publication)
+                publishing!(self.engine).take_over_at_home(now, publication)
             } else {
-                publishing!(self).retain(now, publication)
+                publishing!(self.engine).retain(now, publication)
             };
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            self.state.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
+            self.engine.state.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
-            let slot = match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+            let slot = match self.engine.cache.lookup(self.engine.index.epoch(), tenant, topic.as_bytes()) {
                 Some(slot) => slot,
-                None => publishing!(self).make_route(tenant, topic),
+                None => publishing!(self.engine).make_route(tenant, topic),
             };
-            let receivers = self.cache.get(slot).1.targets().len();
-            self.state.gave_up = false;
-            publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
-            let gave_up = self.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
+            let receivers = self.engine.cache.get(slot).1.targets().len();
+            self.engine.state.gave_up = false;
+            publishing!(self.engine).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
+            let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
-            self.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
+            self.engine.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::UPLINK {
-                uplinking!(self).check_gate_now_and_then(now);
+                uplinking!(self.engine).check_gate_now_and_then(now);
             }
         }
-        self.state.transfers.source = self.place.shard;
-        let promises = self.state.journal.has_written_since(mark);
+        self.engine.state.transfers.source = self.engine.place.shard;
+        let promises = self.engine.state.journal.has_written_since(mark);
         if let Some(ticket) = envelope.ticket {
-            answering!(self).confirm_to(now, envelope.origin, ticket, refused, promises);
+            answering!(self.engine).confirm_to(now, envelope.origin, ticket, refused, promises);
         }
     }
 
@@ -248,28 +259,28 @@ impl Engine {
         present: bool,
         ticket: Option<Ticket>,
     ) {
-        if self.index.set_remote(tenant, filter, from, present) {
-            subscribing!(self).note_sys_interest(now, tenant, filter, present);
+        if self.engine.index.set_remote(tenant, filter, from, present) {
+            subscribing!(self.engine).note_sys_interest(now, tenant, filter, present);
         }
-        let later = self.uplinks.wanted.note_wanted(
-            &mut self.state,
-            &mut self.uplinks.brokers,
+        let later = self.engine.uplinks.wanted.note_wanted(
+            &mut self.engine.state,
+            &mut self.engine.uplinks.brokers,
             (tenant, filter),
             from,
             present,
             ticket,
         );
         if let Some(ticket) = ticket.filter(|_| !later) {
-            self.links.confirm_interest(from, ticket);
+            self.engine.links.confirm_interest(from, ticket);
         }
-        uplinking!(self).end_decided_waits(now);
+        uplinking!(self.engine).end_decided_waits(now);
     }
 
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
-        self.state.overload.give_up(&publisher);
-        self.state.loop_lag.give_up(&publisher);
-        self.state.sessions.give_up_blocking(&mut self.state.blockers, |other| *other == publisher);
+        self.engine.state.overload.give_up(&publisher);
+        self.engine.state.loop_lag.give_up(&publisher);
+        self.engine.state.sessions.give_up_blocking(&mut self.engine.state.blockers, |other| *other == publisher);
     }
 }
 

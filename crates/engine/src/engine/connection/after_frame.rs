@@ -1,4 +1,4 @@
-//! What a packet or a batch has caused beyond its own connection.
+//! The consequences of a packet or a batch for other connections.
 
 use crate::engine::Engine;
 use crate::flows::connection::parking::parking;
@@ -7,7 +7,7 @@ use crate::now::Now;
 use crate::publish::dead_letter::DeadLetters;
 
 impl Engine {
-    /// Works off what a packet or a batch has caused beyond its own connection: queues that filled or emptied, and
+    /// Handles the consequences of a packet or a batch for other connections: queues that filled or emptied, and
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
@@ -32,11 +32,11 @@ impl Engine {
 
     #[cold]
     fn work_off(&mut self, now: Now) {
-        // Whoever has to wait does so from the next packet on, also among packets that had waited themselves.
+        // A publisher waits from its next packet on, also when that packet is a parked one.
         while let Some(publisher) = self.state.to_park.pop() {
             parking!(self).park_publisher(now, publisher);
         }
-        // What is worked off may cause more of the same; the outermost call takes it all, so that nothing nests.
+        // One consequence may cause others. The outermost call handles them all, so that calls do not nest.
         if std::mem::replace(&mut self.working_off, true) {
             return;
         }
@@ -50,7 +50,7 @@ impl Engine {
             } else if let Some(session) = self.state.hungry.pop() {
                 self.fetches.wake(&self.state, session);
             } else if let Some(publisher) = self.state.to_unpark.pop() {
-                self.unpark_publisher(now, publisher);
+                self.waiting().unpark_publisher(now, publisher);
             } else if self.state.overload.has_memory_again(&self.state.memory) {
                 let waiting = std::mem::take(&mut self.state.overload).waiting;
                 self.state.to_unpark.extend(waiting);

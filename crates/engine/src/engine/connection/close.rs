@@ -4,6 +4,7 @@ use crate::connection::Phase;
 use crate::connection::close::Evicted;
 use crate::connection::connect::keep_alive_deadline;
 use crate::engine::Engine;
+use crate::engine::facets::{ControlCalls, ShardQuestions, TimerCalls};
 use crate::event::{Event, LogEvent};
 use crate::flows::cluster::ending::ending;
 use crate::flows::publish::answering::answering;
@@ -23,7 +24,7 @@ impl Engine {
         if self.turn_share.ends_later(key) {
             return;
         }
-        self.take_parked(now, key);
+        self.waiting().take_parked(now, key);
         self.end_connection(now, key, Reason::ConnectionLost, None);
         self.after_frame(now);
     }
@@ -38,32 +39,36 @@ impl Engine {
         self.end_connection(now, key, reason, Some(detail.to_owned()));
         self.after_frame(now);
     }
+}
 
+impl ShardQuestions<'_> {
     /// Whether a connection has sent no CONNECT yet.
     pub fn is_unheard(&self, key: ConnectionKey) -> bool {
-        self.state.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
+        self.engine.state.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
     }
+}
 
+impl ControlCalls<'_> {
     /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it
     /// was one.
     pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
         let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
-        let Some(connection) = self.state.connections.get_mut(key).filter(unheard) else { return false };
+        let Some(connection) = self.engine.state.connections.get_mut(key).filter(unheard) else { return false };
         connection.phase = Phase::Closing;
         connection.extra = None;
-        self.state.connections.set_connection_timer(&mut self.state.timers, key, Millis::NEVER);
-        self.state.events.push_back(Event::Close { key, reason });
+        self.engine.state.connections.set_connection_timer(&mut self.engine.state.timers, key, Millis::NEVER);
+        self.engine.state.events.push_back(Event::Close { key, reason });
         true
     }
 
     /// Ends the connection of a client by name; says whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
-        let session = self.state.sessions.find_session(tenant, client_id);
-        let Some(key) = session.and_then(|session| self.state.sessions.get(session.0)?.connection) else {
+        let session = self.engine.state.sessions.find_session(tenant, client_id);
+        let Some(key) = session.and_then(|session| self.engine.state.sessions.get(session.0)?.connection) else {
             return false;
         };
-        self.close_connection(now, key, reason, None);
-        self.after_frame(now);
+        self.engine.close_connection(now, key, reason, None);
+        self.engine.after_frame(now);
         true
     }
 
@@ -74,16 +79,18 @@ impl Engine {
             let name = session.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
             name.is_some_and(|name| is_meant(session.tenant, name))
         };
-        let sessions = self.state.sessions.iter().filter(|(_, session)| name_is_meant(session));
+        let sessions = self.engine.state.sessions.iter().filter(|(_, session)| name_is_meant(session));
         let meant: Vec<ConnectionKey> = sessions.filter_map(|(_, session)| session.connection).collect();
         for key in &meant {
-            self.close_connection(now, *key, reason, None);
+            self.engine.close_connection(now, *key, reason, None);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
         meant.len() as u64
     }
+}
 
-    /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
+impl Engine {
+    /// A packet was refused: its sender is notified and the connection ends ([MQTT-4.13.1-1]).
     pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
         if let Some(session) =
             self.state.connections.session_of(key).and_then(|session| self.state.sessions.get(session.0))
@@ -111,8 +118,8 @@ impl Engine {
         reference: Option<&str>,
     ) {
         if !self.fan_outs.is_empty() {
-            // What it is still owed of them goes before the DISCONNECT.
-            self.finish_fan_out(now, key);
+            // Its own share of these messages goes before the DISCONNECT.
+            self.pipeline().finish_fan_out(now, key);
         }
         let Some(connection) = self.state.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
@@ -121,7 +128,7 @@ impl Engine {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
             let home =
                 reference.map(str::to_owned).or_else(|| self.homes.reference_of_home(&self.state, connection.session));
-            let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
+            let reference = home.or_else(|| self.questions().reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
                 reason_string: Some(text),
@@ -133,23 +140,27 @@ impl Engine {
         }
         self.end_connection(now, key, reason, detail);
     }
+}
 
+impl ControlCalls<'_> {
     /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
     /// were.
     pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
-        let connections = self.state.connections.iter();
+        let connections = self.engine.state.connections.iter();
         let of_client = connections.filter(|(_, it)| {
             let wanted = whom == Evicted::Everyone || it.version == Version::V5;
             wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != UPLINK_LISTENER
         });
         let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
         for key in &keys {
-            self.close_connection(now, *key, Reason::UseAnotherServer, None);
+            self.engine.close_connection(now, *key, Reason::UseAnotherServer, None);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
         keys.len()
     }
+}
 
+impl Engine {
     /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
     pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
         let Some(connection) = self.state.connections.get_mut(key) else { return };
@@ -160,7 +171,7 @@ impl Engine {
             return answering!(self).refuse_all_of_principal(key, reason);
         }
         if !self.fan_outs.is_empty() {
-            self.finish_fan_out(now, key);
+            self.pipeline().finish_fan_out(now, key);
         }
         self.state.connections.drop_withheld(key);
         let Some(connection) = self.state.connections.get_mut(key) else { return };
@@ -169,7 +180,7 @@ impl Engine {
         let session = connection.session.take();
         if let Some(extra) = connection.extra.take() {
             self.state.memory.held -= extra.aliases_in.bytes();
-            self.end_admission(key, &extra);
+            self.pipeline().end_admission(key, &extra);
             if let Some(rate) = &extra.rate {
                 self.state.timers.cancel(rate.waits_until, Timer::Rate(key));
             }
@@ -208,41 +219,45 @@ impl Engine {
         let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
         ending!(self).detach_session(now, session, reason, sent_on);
     }
+}
 
+impl TimerCalls<'_> {
     /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
     pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         connection.timer = Millis::NEVER;
         match connection.phase {
             Phase::Closing => {}
             Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
-                self.close_connection(now, key, Reason::ConnectTimeout, None);
+                self.engine.close_connection(now, key, Reason::ConnectTimeout, None);
             }
             Phase::Open => {
                 let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
                 let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
                 if proof_ends <= now.monotonic {
-                    self.close_connection(now, key, Reason::ProofExpired, None);
+                    self.engine.close_connection(now, key, Reason::ProofExpired, None);
                 } else if connection.paused && connection.is_parked() {
                     // Its silence is our doing; it is asked again later.
                     let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
-                    self.state.connections.set_connection_timer(&mut self.state.timers, key, later);
+                    self.engine.state.connections.set_connection_timer(&mut self.engine.state.timers, key, later);
                 } else if deadline <= now.monotonic {
-                    self.close_connection(now, key, Reason::KeepAliveTimeout, None);
+                    self.engine.close_connection(now, key, Reason::KeepAliveTimeout, None);
                 } else {
-                    self.state.connections.set_connection_timer(&mut self.state.timers, key, deadline);
+                    self.engine.state.connections.set_connection_timer(&mut self.engine.state.timers, key, deadline);
                 }
             }
         }
     }
+}
 
+impl ControlCalls<'_> {
     /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
     pub fn begin_shutdown(&mut self, now: Now) {
         self.publish_last_wills(now);
-        let keys: Vec<ConnectionKey> = self.state.connections.iter().map(|(key, _)| key).collect();
+        let keys: Vec<ConnectionKey> = self.engine.state.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.end_waiting(now, key, Reason::ServerShuttingDown);
+            self.engine.waiting().end_waiting(now, key, Reason::ServerShuttingDown);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 }

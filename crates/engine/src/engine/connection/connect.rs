@@ -3,7 +3,7 @@
 use crate::access::Subject;
 use crate::connection::Phase;
 use crate::connection::input::Flow;
-use crate::engine::Engine;
+use crate::engine::facets::EntryCalls;
 use crate::event::{Accepted, Event, LogEvent, Verdict};
 use crate::flows::cluster::ending::ending;
 use crate::flows::connection::connecting::connecting;
@@ -16,7 +16,7 @@ use crate::settings::Authentication;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{Connect, Frame};
 
-impl Engine {
+impl EntryCalls<'_> {
     pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Flow {
         let connect = match Connect::decode(frame.first_byte, frame.body) {
             Ok(connect) => connect,
@@ -25,39 +25,39 @@ impl Engine {
                 return Flow::Next;
             }
         };
-        let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return Flow::Hold };
         connection.version = connect.version;
         // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
         connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
-        if let Err(refused) = connecting!(self).check_connect(key, &connect) {
+        if let Err(refused) = connecting!(self.engine).check_connect(key, &connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
-        if self.uplinks.brokers.config.is_own_uplink(&connect) {
+        if self.engine.uplinks.brokers.config.is_own_uplink(&connect) {
             let detail = "this is the orchestrator itself: one of its brokers has its own address".to_owned();
             self.refuse_connect(now, key, Reason::InvalidClientId, detail);
             return Flow::Next;
         }
-        if self.redirecting.is_some() {
+        if self.engine.redirecting.is_some() {
             self.refuse_connect(now, key, Reason::UseAnotherServer, String::new());
             return Flow::Next;
         }
-        let tenant = connecting!(self).find_tenant(key, connect.username);
-        let preset: Option<Box<str>> = connecting!(self).preset_client_id(key).map(Box::from);
+        let tenant = connecting!(self.engine).find_tenant(key, connect.username);
+        let preset: Option<Box<str>> = connecting!(self.engine).preset_client_id(key).map(Box::from);
         let assigned;
         let asked_for = preset.as_deref().unwrap_or(connect.client_id);
-        if let Some(flow) = self.send_home(now, key, tenant, asked_for) {
+        if let Some(flow) = self.engine.homes().send_home(now, key, tenant, asked_for) {
             return flow;
         }
         let client_id = if asked_for.is_empty() {
-            assigned = connecting!(self).assign_client_id(tenant);
+            assigned = connecting!(self.engine).assign_client_id(tenant);
             &assigned[..]
         } else {
             asked_for
         };
-        let is_of_hub = self.state.connections.get(key).is_some_and(|connection| connection.is_of_hub);
-        if is_of_hub || self.settings.authentication == Authentication::External {
-            connecting!(self).ask_for_verdict(key, tenant, client_id, &connect, frame);
+        let is_of_hub = self.engine.state.connections.get(key).is_some_and(|connection| connection.is_of_hub);
+        if is_of_hub || self.engine.settings.authentication == Authentication::External {
+            connecting!(self.engine).ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }
         self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
@@ -66,14 +66,14 @@ impl Engine {
 
     /// The control plane has decided about a CONNECT.
     pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
-        self.state.journal.now = now;
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        self.engine.state.journal.now = now;
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let tenant = connection.tenant;
         let open = connection.phase == Phase::Open;
         let Some(extra) = connection.extra.as_mut() else { return };
         let verdict = match verdict {
             Verdict::Challenge(data) => {
-                connecting!(self).challenge(key, &data);
+                connecting!(self.engine).challenge(key, &data);
                 return;
             }
             verdict if open => {
@@ -89,16 +89,16 @@ impl Engine {
             (Verdict::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
                 // It arrived before anyone could pay for it.
-                let payer = self.state.connections.payer_of(key);
-                self.state.meters.count_input(Some(payer), packet_len(body.len()));
+                let payer = self.engine.state.connections.payer_of(key);
+                self.engine.state.meters.count_input(Some(payer), packet_len(body.len()));
             }
             (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
             (Verdict::Challenge(_), _) => {}
         }
         // What the client sent meanwhile, and what a takeover has set free.
-        self.handle_input(now, key, &[]);
-        self.after_frame(now);
+        self.engine.handle_input(now, key, &[]);
+        self.engine.after_frame(now);
     }
 
     fn accept_connect(
@@ -110,20 +110,21 @@ impl Engine {
         connect: &Connect<'_>,
         accepted: &Accepted,
     ) {
-        if self.homes.home_of(&self.state, partition_of(tenant, client_id)) != Home::Here {
+        if self.engine.homes.home_of(&self.engine.state, partition_of(tenant, client_id)) != Home::Here {
             // It was, when the verdict was asked for.
             return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
         }
-        let existing = self.state.sessions.find_session(tenant, client_id);
-        let listener = self.state.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        let existing = self.engine.state.sessions.find_session(tenant, client_id);
+        let listener =
+            self.engine.state.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
-        let allowed = connecting!(self).check_client(subject, existing, connect);
-        if let Err(refused) = allowed.and_then(|()| connecting!(self).take_places(tenant, existing)) {
+        let allowed = connecting!(self.engine).check_client(subject, existing, connect);
+        if let Err(refused) = allowed.and_then(|()| connecting!(self.engine).take_places(tenant, existing)) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }
         self.let_in(now, key, subject, existing, connect, accepted);
-        connecting!(self).return_places(tenant);
+        connecting!(self.engine).return_places(tenant);
     }
 
     /// Ties a client that may come in to its session, that of before or a new one.
@@ -136,50 +137,50 @@ impl Engine {
         connect: &Connect<'_>,
         accepted: &Accepted,
     ) {
-        let mark = self.state.journal.mark();
+        let mark = self.engine.state.journal.mark();
         // The old connection ends first, so that its will and its session end as if it had broken off.
-        if let Some(old) = existing.and_then(|session| self.state.sessions.get(session.0)?.connection) {
-            self.take_parked(now, old);
-            self.close_connection(now, old, Reason::SessionTakenOver, None);
+        if let Some(old) = existing.and_then(|session| self.engine.state.sessions.get(session.0)?.connection) {
+            self.engine.waiting().take_parked(now, old);
+            self.engine.close_connection(now, old, Reason::SessionTakenOver, None);
         }
-        let Some(granted) = connecting!(self).grant(key, client_id, connect) else { return };
-        let (resumed, present) = ending!(self).session_to_resume(now, tenant, client_id, connect.clean_start);
+        let Some(granted) = connecting!(self.engine).grant(key, client_id, connect) else { return };
+        let (resumed, present) = ending!(self.engine).session_to_resume(now, tenant, client_id, connect.clean_start);
         let session = match resumed {
             Some(session) => {
-                connecting!(self).cancel_session_timers(session);
+                connecting!(self.engine).cancel_session_timers(session);
                 session
             }
-            None => connecting!(self).create_session(tenant, key, client_id),
+            None => connecting!(self.engine).create_session(tenant, key, client_id),
         };
-        connecting!(self).identify(session, accepted.identity.clone());
-        let standing = connecting!(self).standing_of(key, connect);
-        connecting!(self).bind(now, key, session, connect, &granted);
-        subscribing!(self).set_standing(now, session, standing);
-        connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
-        self.state.sessions.store_session(&mut self.state.journal, session);
-        let promises = self.state.journal.has_written_since(mark);
-        if !connecting!(self).send_conn_ack(key, connect, &granted, present, promises, accepted) {
+        connecting!(self.engine).identify(session, accepted.identity.clone());
+        let standing = connecting!(self.engine).standing_of(key, connect);
+        connecting!(self.engine).bind(now, key, session, connect, &granted);
+        subscribing!(self.engine).set_standing(now, session, standing);
+        connecting!(self.engine).bound_by_proof(now, key, accepted.identity.as_deref());
+        self.engine.state.sessions.store_session(&mut self.engine.state.journal, session);
+        let promises = self.engine.state.journal.has_written_since(mark);
+        if !connecting!(self.engine).send_conn_ack(key, connect, &granted, present, promises, accepted) {
             let detail = "CONNACK is larger than the client's maximum packet size";
-            self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
+            self.engine.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
             return;
         }
-        self.state.counters.connects_accepted += 1;
-        self.state.events.push_back(Event::Log(LogEvent::Connected {
+        self.engine.state.counters.connects_accepted += 1;
+        self.engine.state.events.push_back(Event::Log(LogEvent::Connected {
             key,
             client_id: client_id.to_owned(),
             version: connect.version,
             session_present: present,
         }));
-        if let Some(connection) = self.state.connections.get_mut(key) {
+        if let Some(connection) = self.engine.state.connections.get_mut(key) {
             // What the wait for a verdict needed is over.
             connection.settle();
         }
-        let event = self.sys.client_event(now, &mut self.state, session, None);
-        publishing!(self).publish_client_event(now, event);
+        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, None);
+        publishing!(self.engine).publish_client_event(now, event);
         if resumed.is_some() {
-            self.ask_for_rights_again(now, session);
-            self.groups.announce_presence(&self.state, &mut self.links, session, true);
-            self.state.resume(now.monotonic, &mut self.layouts, session);
+            self.engine.control().ask_for_rights_again(now, session);
+            self.engine.groups.announce_presence(&self.engine.state, &mut self.engine.links, session, true);
+            self.engine.state.resume(now.monotonic, &mut self.engine.layouts, session);
         }
     }
 }

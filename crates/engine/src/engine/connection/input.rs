@@ -3,6 +3,7 @@
 use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
+use crate::engine::facets::{HomeCalls, ShardQuestions, WaitingCalls};
 use crate::event::Event;
 use crate::flows::connection::connecting::connecting;
 use crate::flows::connection::parking::parking;
@@ -85,7 +86,7 @@ impl Engine {
             }
         }
         parking!(self).check_output(key);
-        // What was refused has ended its connection, and that may let others go on.
+        // A refused packet has ended its connection, and other publishers may continue.
         self.after_frame(now);
     }
 
@@ -113,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Keeps what is left of the input, an incomplete packet as a rule.
+    /// Keeps the rest of the input, an incomplete packet as a rule.
     fn keep_tail(&mut self, now: Now, key: ConnectionKey, rest: &[u8]) {
         if rest.is_empty() {
             return;
@@ -182,7 +183,7 @@ impl Engine {
                 Ok((Flow::Next, len)) => taken += len,
                 Ok((Flow::Hold, _)) => return taken,
                 Ok((Flow::HandOver(home), _)) => {
-                    self.hand_over(key, home, rest.to_vec());
+                    self.homes().hand_over(key, home, rest.to_vec());
                     return bytes.len();
                 }
                 Err(refused) => {
@@ -198,19 +199,20 @@ impl Engine {
     fn take_frame(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>, whole: &[u8]) -> Result<Flow, Refused> {
         let Some(connection) = self.state.connections.get(key) else { return Ok(Flow::Hold) };
         if connection.listener == UPLINK_LISTENER {
-            return self.take_uplink_frame(now, key, frame, whole);
+            return self.fleet().take_uplink_frame(now, key, frame, whole);
         }
         let version = connection.version;
         let packet_type = frame.packet_type();
         if connection.phase == Phase::AwaitConnect {
             self.state.counters.packets_in[packet_type as usize] += 1;
             check_first_byte(whole)?;
-            return Ok(self.handle_connect(now, key, frame));
+            return Ok(self.entry().handle_connect(now, key, frame));
         }
         if connection.phase == Phase::AwaitAuth && !matches!(packet_type, PacketType::Auth | PacketType::Disconnect) {
             return Err(Refused::new(Reason::ProtocolError, "AUTH is awaited"));
         }
-        if connection.is_parked() && !passes_parked(packet_type) && !self.is_repetition(key, version, frame) {
+        if connection.is_parked() && !passes_parked(packet_type) && !self.questions().is_repetition(key, version, frame)
+        {
             return Ok(parking!(self).park_frame(key, whole));
         }
         self.state.counters.packets_in[packet_type as usize] += 1;
@@ -219,7 +221,7 @@ impl Engine {
                 let listener = self.state.settings.listener(connection.listener);
                 let limits_rate =
                     listener.is_some_and(ListenerSettings::limits_rate) || self.state.tenants.limit_rates();
-                if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
+                if self.pipeline().handle_publish(now, key, version, frame)? == Progress::Deferred {
                     self.state.counters.packets_in[packet_type as usize] -= 1;
                     return Ok(parking!(self).park_frame(key, whole));
                 }
@@ -231,8 +233,8 @@ impl Engine {
             PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
             PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
             PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
-            PacketType::Subscribe => self.handle_subscribe(now, key, version, frame)?,
-            PacketType::Unsubscribe => self.handle_unsubscribe(now, key, version, frame)?,
+            PacketType::Subscribe => self.steps().handle_subscribe(now, key, version, frame)?,
+            PacketType::Unsubscribe => self.steps().handle_unsubscribe(now, key, version, frame)?,
             PacketType::PingReq => {
                 tidegate_mqtt::PingReq::decode(version, frame.first_byte, frame.body)?;
                 let mut answer = Vec::new();
@@ -276,43 +278,50 @@ impl Engine {
         self.end_connection(now, key, reason, None);
         Ok(())
     }
+}
 
+impl HomeCalls<'_> {
     /// Gives a connection to the shard that its client lives on.
     fn hand_over(&mut self, key: ConnectionKey, home: ShardId, bytes: Vec<u8>) {
-        let Some(connection) = self.state.connections.get(key) else { return };
+        let Some(connection) = self.engine.state.connections.get(key) else { return };
         let listener = connection.listener;
-        self.release_connection(key);
+        self.engine.release_connection(key);
         // It is counted where it ends up, and so is what it has sent.
-        self.state.counters.sockets_opened -= 1;
-        self.state.counters.packets_in[PacketType::Connect as usize] -= 1;
-        self.state.counters.bytes_in -= bytes.len() as u64;
-        self.state.events.push_back(Event::HandOver { key, home, listener, bytes });
+        self.engine.state.counters.sockets_opened -= 1;
+        self.engine.state.counters.packets_in[PacketType::Connect as usize] -= 1;
+        self.engine.state.counters.bytes_in -= bytes.len() as u64;
+        self.engine.state.events.push_back(Event::HandOver { key, home, listener, bytes });
     }
+}
 
+impl ShardQuestions<'_> {
     /// Whether a packet repeats a QoS 2 PUBLISH that was taken already. It is only answered, and so does not wait:
     /// behind the PUBREL of the first one, which does not wait either, it would look like a new message.
     #[cold]
-    fn is_repetition(&self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
+    fn is_repetition(self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
         let Ok(raw) = RawPublish::decode(version, frame.first_byte, frame.body) else { return false };
-        let session = self.state.connections.session_of(key).and_then(|session| self.state.sessions.get(session.0));
+        let session =
+            self.engine.state.connections.session_of(key).and_then(|session| self.engine.state.sessions.get(session.0));
         let received = session.and_then(|session| session.flow.as_ref()).map(|flow| &flow.received);
         frame.packet_type() == PacketType::Publish
             && raw.qos == QoS::ExactlyOnce
             && received.is_some_and(|received| raw.packet_id.is_some_and(|id| received.contains(id)))
     }
+}
 
+impl WaitingCalls<'_> {
     /// A queue has room again for a publisher, here or on its own shard.
     pub(crate) fn unpark_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
-        if publisher.shard == self.place.shard {
+        if publisher.shard == self.engine.place.shard {
             self.unpark(now, publisher.connection);
         } else {
-            self.links.send(publisher.shard, Record::Unpark { connection: publisher.connection });
+            self.engine.links.send(publisher.shard, Record::Unpark { connection: publisher.connection });
         }
     }
 
     /// One queue or link less to wait for; the last one lets the publisher go on.
     pub(crate) fn unpark(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return };
         parked.waits = parked.waits.saturating_sub(1);
         if parked.waits == 0 {
@@ -320,72 +329,72 @@ impl Engine {
         }
     }
 
-    /// A publisher has waited as long as it may. Whoever still blocks it drops from now on, until there is room.
+    /// A publisher has waited as long as it may. Queues that still block it drop its messages until they have room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
         if self.end_withheld(now, key) || self.goes_on_waiting(now, key) {
             return;
         }
-        if parking!(self).waits_for_turn_alone(now, key) {
+        if parking!(self.engine).waits_for_turn_alone(now, key) {
             return;
         }
-        self.observers.give_up(key);
-        self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
-        self.links.forget_waiting(key);
-        for shard in self.links.roster.others() {
-            self.links.send(shard, Record::GiveUp { connection: key });
+        self.engine.observers.give_up(key);
+        let shard = self.engine.place.shard;
+        self.engine.cluster().give_up_blocking(BlockedPublisher { shard, connection: key });
+        self.engine.links.forget_waiting(key);
+        for shard in self.engine.links.roster.others() {
+            self.engine.links.send(shard, Record::GiveUp { connection: key });
         }
-        if !parking!(self).waits_for_step(now, key) && !parking!(self).waits_for_rate(key) {
+        if !parking!(self.engine).waits_for_step(now, key) && !parking!(self.engine).waits_for_rate(key) {
             self.resume_parked(now, key);
         }
     }
 
-    /// A parked publisher is gone. What it had sent before counts, its goodbye above all: nobody is left to be held
-    /// back.
+    /// A parked publisher is gone. The packets that it had sent before are handled, its DISCONNECT above all.
     pub(crate) fn take_parked(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         if connection.is_suspended() {
             self.take_goodbye(now, key);
         } else if connection.is_parked() {
             connection.leaving = true;
-            self.links.forget_waiting(key);
+            self.engine.links.forget_waiting(key);
             self.resume_parked(now, key);
-            self.after_frame(now);
+            self.engine.after_frame(now);
         }
     }
 
-    /// Works off what was kept back, then what was not read.
+    /// Handles the parked packets, then the unread input.
     fn resume_parked(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let connection_listener = connection.listener;
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.take()) else { return };
-        self.groups.dealers.waiting.remove(&key);
-        self.state.timers.cancel(parked.until, Timer::Parked(key));
-        self.state.memory.held -= parked.bytes.len() as u64;
-        self.state.memory.input_bytes -= parked.bytes.len() as u64;
+        self.engine.groups.dealers.waiting.remove(&key);
+        self.engine.state.timers.cancel(parked.until, Timer::Parked(key));
+        self.engine.state.memory.held -= parked.bytes.len() as u64;
+        self.engine.state.memory.input_bytes -= parked.bytes.len() as u64;
         if connection_listener == PRINCIPAL_LISTENER {
-            return self.resume_principal(now, key);
+            return self.engine.insiders().resume_principal(now, key);
         }
         // If a packet among these fills a queue again, the rest is parked again by the same way.
-        let mut taken = self.observers.len_of_given_up(key, &parked.bytes);
+        let mut taken = self.engine.observers.len_of_given_up(key, &parked.bytes);
         if taken > 0 {
-            taken = self.take_frames(now, key, &parked.bytes[..taken]);
-            let waits_again = self.state.connections.get(key).is_some_and(Connection::is_parked);
+            taken = self.engine.take_frames(now, key, &parked.bytes[..taken]);
+            let waits_again = self.engine.state.connections.get(key).is_some_and(Connection::is_parked);
             if !waits_again {
-                self.observers.end_giving_up(key);
+                self.engine.observers.end_giving_up(key);
             }
         }
-        taken += self.take_frames(now, key, &parked.bytes[taken..]);
-        debug_assert!(taken == parked.bytes.len() || self.state.connections.get(key).is_none_or(|c| c.paused));
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        taken += self.engine.take_frames(now, key, &parked.bytes[taken..]);
+        debug_assert!(taken == parked.bytes.len() || self.engine.state.connections.get(key).is_none_or(|c| c.paused));
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         if connection.is_parked() {
             return;
         }
         if connection.paused {
             connection.paused = false;
-            self.state.events.push_back(Event::ResumeReading { key });
+            self.engine.state.events.push_back(Event::ResumeReading { key });
         }
         if let Some(tail) = connection.tail.take() {
-            self.take_frames_of_tail(now, key, tail);
+            self.engine.take_frames_of_tail(now, key, tail);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Clients that are sent to another server while this one drains.
 
-use crate::engine::Engine;
+use crate::engine::facets::{HomeCalls, ShardQuestions};
 use crate::ids::ListenerId;
 
 /// Where clients are sent.
@@ -10,28 +10,30 @@ pub(crate) struct Redirecting {
     pub reference: Option<Box<str>>,
 }
 
-impl Engine {
+impl<'e> ShardQuestions<'e> {
     /// What clients whose home is elsewhere are told when this server drains; their connections are not the engine's.
-    pub fn drain_reference(&self) -> Option<&str> {
-        self.redirecting.as_ref()?.reference.as_deref()
+    pub fn drain_reference(&self) -> Option<&'e str> {
+        self.engine.redirecting.as_ref()?.reference.as_deref()
     }
 
     /// What clients of a listener are told to use instead of this server.
-    pub(crate) fn reference_for(&self, listener: ListenerId) -> Option<String> {
-        if let Some(reference) = self.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
+    pub(crate) fn reference_for(self, listener: ListenerId) -> Option<String> {
+        if let Some(reference) = self.engine.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
             return Some(reference.to_string());
         }
-        self.state.settings.listener(listener).and_then(|listener| listener.server_reference.clone())
+        self.engine.state.settings.listener(listener).and_then(|listener| listener.server_reference.clone())
     }
+}
 
-    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections
+impl HomeCalls<'_> {
+    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`ControlCalls::evict`](crate::ControlCalls::evict) ends the connections
     /// of the others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
     pub fn begin_redirecting(&mut self, reference: Option<String>) {
-        self.redirecting = Some(Redirecting { reference: reference.map(String::into_boxed_str) });
+        self.engine.redirecting = Some(Redirecting { reference: reference.map(String::into_boxed_str) });
     }
 
     /// Takes clients again.
     pub fn end_redirecting(&mut self) {
-        self.redirecting = None;
+        self.engine.redirecting = None;
     }
 }

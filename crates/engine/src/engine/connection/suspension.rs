@@ -1,6 +1,6 @@
 //! Connections that wait continue.
 
-use crate::engine::Engine;
+use crate::engine::facets::WaitingCalls;
 use crate::flows::connection::parking::parking;
 use crate::ids::{ConnectionKey, Partitions};
 use crate::now::Now;
@@ -9,66 +9,66 @@ use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use tidegate_mqtt::{PacketType, split_frame};
 
-impl Engine {
+impl WaitingCalls<'_> {
     /// A table is in force: those who waited are served, wait on, or hear that they are not served here.
     pub(crate) fn end_suspension(&mut self, now: Now) {
-        for (key, partition) in parking!(self).suspended() {
-            match (self.homes.home_of(&self.state, partition), self.homes.meant(partition)) {
+        for (key, partition) in parking!(self.engine).suspended() {
+            match (self.engine.homes.home_of(&self.engine.state, partition), self.engine.homes.meant(partition)) {
                 (Home::Here, _) => self.go_on(now, key),
-                (Home::Nowhere, Home::Here) if self.homes.is_patient(now) => {}
+                (Home::Nowhere, Home::Here) if self.engine.homes.is_patient(now) => {}
                 (home, _) => self.send_on(now, key, home),
             }
         }
     }
 
     fn go_on(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         connection.extra_mut().suspended = false;
         if connection.output.as_mut().is_some_and(|output| output.go_on()) {
-            self.state.to_write.note(connection, key);
+            self.engine.state.to_write.note(connection, key);
         }
         connection.last_seen = now.monotonic;
-        parking!(self).go_on_with_steps(key);
+        parking!(self.engine).go_on_with_steps(key);
         self.unpark(now, key);
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 
     fn send_on(&mut self, now: Now, key: ConnectionKey, home: Home) {
         let elsewhere = matches!(home, Home::At(_));
         // A will that is another's to publish is not published here.
-        self.handover.exporting = elsewhere;
+        self.engine.handover.exporting = elsewhere;
         self.end_waiting(now, key, if elsewhere { Reason::UseAnotherServer } else { Reason::NotServedHere });
-        self.handover.exporting = false;
+        self.engine.handover.exporting = false;
     }
 
     /// Clients of partitions that live elsewhere wait no longer.
     pub(crate) fn send_on_all_of(&mut self, now: Now, partitions: Partitions) {
-        for (key, partition) in parking!(self).suspended() {
+        for (key, partition) in parking!(self.engine).suspended() {
             if partitions.has(partition) {
-                self.handover.exporting = true;
+                self.engine.handover.exporting = true;
                 self.end_waiting(now, key, Reason::NotServedHere);
-                self.handover.exporting = false;
+                self.engine.handover.exporting = false;
             }
         }
     }
 
-    /// Ends a connection, which may be of a client that waits. What is withheld is another's to say. Who is owed
-    /// nothing hears the reason.
+    /// Ends a connection, which may be of a client that waits. Withheld answers are not sent: another server gives them.
+    /// A client without withheld answers receives the reason.
     pub(crate) fn end_waiting(&mut self, now: Now, key: ConnectionKey, reason: Reason) {
-        let Some(connection) = self.state.connections.get_mut(key) else { return };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         if connection.is_suspended() && connection.output.as_ref().is_none_or(|output| output.is_empty()) {
             connection.extra_mut().suspended = false;
             if let Some(output) = connection.output.as_mut() {
                 output.go_on();
             }
         }
-        self.close_connection(now, key, reason, None);
+        self.engine.close_connection(now, key, reason, None);
     }
 
     /// A client that waits is gone. Nothing that it has sent meanwhile was acknowledged, and it may send it elsewhere;
     /// only its goodbye counts.
     pub(crate) fn take_goodbye(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.state.connections.get(key) else { return };
+        let Some(connection) = self.engine.state.connections.get(key) else { return };
         let version = connection.version;
         let parked = connection.extra.as_ref().and_then(|extra| extra.parked.as_ref());
         let kept = parked.map(|parked| parked.bytes.clone()).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Engine {
         while let Ok(Some(frame)) = split_frame(rest, u32::MAX) {
             if frame.packet_type() == PacketType::Disconnect {
                 // One that is malformed says nothing, and the client is gone in any case.
-                let _ = self.handle_disconnect(now, key, version, &frame);
+                let _ = self.engine.handle_disconnect(now, key, version, &frame);
                 return;
             }
             rest = &rest[frame.total_len..];
@@ -86,13 +86,15 @@ impl Engine {
     /// Whether a client that has waited as long as others may goes on waiting, since its node has no lease. In the end
     /// who has sent something is told that nobody serves it.
     pub(crate) fn goes_on_waiting(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let is_patient = self.homes.is_patient(now);
-        let limit = now.monotonic.plus(self.settings.limits.block_timeout_ms);
-        let Some(connection) = self.state.connections.get_mut(key).filter(|it| it.is_suspended()) else { return false };
+        let is_patient = self.engine.homes.is_patient(now);
+        let limit = now.monotonic.plus(self.engine.settings.limits.block_timeout_ms);
+        let Some(connection) = self.engine.state.connections.get_mut(key).filter(|it| it.is_suspended()) else {
+            return false;
+        };
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return false };
         if is_patient || parked.bytes.is_empty() {
             parked.until = limit;
-            self.state.timers.set(limit, Timer::Parked(key));
+            self.engine.state.timers.set(limit, Timer::Parked(key));
             return true;
         }
         self.end_waiting(now, key, Reason::NotServedHere);

@@ -1,32 +1,32 @@
 //! Wills at the end of a process.
 
-use crate::engine::Engine;
+use crate::engine::facets::ControlCalls;
 use crate::flows::cluster::ending::ending;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::telling::reason::Reason;
 use std::sync::Arc;
 
-impl Engine {
+impl ControlCalls<'_> {
     /// Another process has taken this one's place and knows the wills of its clients: they are that one's to publish.
     pub fn leave_wills_to_another(&mut self) {
-        Arc::make_mut(&mut self.settings).wills_on_shutdown = false;
+        Arc::make_mut(&mut self.engine.settings).wills_on_shutdown = false;
     }
 
     /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that
-    /// is wanted. Where every shard does this before any of them goes on to [`Engine::begin_shutdown`], and hands its
+    /// is wanted. Where every shard does this before any of them goes on to [`ControlCalls::begin_shutdown`](crate::ControlCalls::begin_shutdown), and hands its
     /// batches over, the clients that these wills are for are still there.
     pub fn publish_last_wills(&mut self, now: Now) {
-        self.stopping = true;
-        self.uplinks.brokers.stopping = true;
-        if !self.settings.wills_on_shutdown {
+        self.engine.stopping = true;
+        self.engine.uplinks.brokers.stopping = true;
+        if !self.engine.settings.wills_on_shutdown {
             return;
         }
         let sessions: Vec<SessionKey> =
-            self.state.connections.iter().filter_map(|(_, connection)| connection.session).collect();
+            self.engine.state.connections.iter().filter_map(|(_, connection)| connection.session).collect();
         for key in sessions {
-            ending!(self).schedule_will(now, key, Reason::ServerShuttingDown);
+            ending!(self.engine).schedule_will(now, key, Reason::ServerShuttingDown);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 }

@@ -1,4 +1,5 @@
 //! The store: calls of the engine.
 
+mod commits;
 mod crossing;
 pub(crate) mod restore;

@@ -4,6 +4,7 @@ use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restor
 use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
 use crate::engine::Engine;
+use crate::engine::facets::StoreCalls;
 use crate::flows::cluster::ending::ending;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{ConnectionKey, TenantId};
@@ -64,17 +65,17 @@ pub fn session_of_queue(key: &[u8]) -> Option<u64> {
     }
 }
 
-impl Engine {
+impl StoreCalls<'_> {
     /// Takes in one pair of a store. Pairs come in the order of their keys, those that
-    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`Engine::finish_restore`] follows
+    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`StoreCalls::finish_restore`](crate::StoreCalls::finish_restore) follows
     /// the last one.
     ///
     /// # Errors
     /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
     pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
-        let mut restoration = self.recovery.restoration.take().unwrap_or_default();
+        let mut restoration = self.engine.recovery.restoration.take().unwrap_or_default();
         let done = self.restore_pair(now, &mut restoration, key, value);
-        self.recovery.restoration = Some(restoration);
+        self.engine.recovery.restoration = Some(restoration);
         done
     }
 
@@ -86,33 +87,33 @@ impl Engine {
             if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
         if !is_part_of_session(&read) {
-            all.close_restored(&mut self.state)?;
+            all.close_restored(&mut self.engine.state)?;
         }
         match read {
-            Key::Numbers(_) => self.state.journal.note_used(Reserved::read(value).map_err(wrong)?),
+            Key::Numbers(_) => self.engine.state.journal.note_used(Reserved::read(value).map_err(wrong)?),
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
-                subscribing!(self).restore_session(now, all, session, record).map_err(wrong)?;
+                subscribing!(self.engine).restore_session(now, all, session, record).map_err(wrong)?;
             }
-            Key::Will(number) => ending!(self).restore_will(now, number, value).map_err(wrong)?,
+            Key::Will(number) => ending!(self.engine).restore_will(now, number, value).map_err(wrong)?,
             Key::Subscription(session, filter) => {
                 part(all, session)?;
-                let (options, id) = read_subscription(value).map_err(wrong)?;
-                subscribing!(self).restore_subscription(now, all, session, filter, options, id).map_err(wrong)?;
+                let read = read_subscription(value).map_err(wrong)?;
+                subscribing!(self.engine).restore_subscription(now, all, session, filter, read).map_err(wrong)?;
             }
             Key::Received(session, id) => {
                 part(all, session)?;
-                all.restore_received(&mut self.state, id, value).map_err(wrong)?;
+                all.restore_received(&mut self.engine.state, id, value).map_err(wrong)?;
             }
             Key::Refused(session, id) => {
                 part(all, session)?;
                 let message = RefusedMessage::read(value).map_err(wrong)?;
-                all.restore_refused(&mut self.state, id, message);
+                all.restore_refused(&mut self.engine.state, id, message);
             }
             Key::Entry(session, number) => {
                 part(all, session)?;
                 let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
-                restore_entry(now, restoring, number, value, self.state.memory.queue_share()).map_err(wrong)?;
+                restore_entry(now, restoring, number, value, self.engine.state.memory.queue_share()).map_err(wrong)?;
             }
             Key::Sent(session, number) => {
                 part(all, session)?;
@@ -121,7 +122,7 @@ impl Engine {
             }
             Key::Seen(session, _) => {
                 part(all, session)?;
-                self.uplinks.restore_seen(session, value).map_err(wrong)?;
+                self.engine.uplinks.restore_seen(session, value).map_err(wrong)?;
             }
             Key::Body(number) => {
                 let mut reader = WireReader::new(value);
@@ -133,16 +134,16 @@ impl Engine {
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Outgoing(number) => {
-                self.outgoing.restore_outgoing(now, &mut self.state, number, value).map_err(wrong)?;
+                self.engine.outgoing.restore_outgoing(now, &mut self.engine.state, number, value).map_err(wrong)?;
             }
             Key::Mark(name, shard) => {
                 let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
-                self.state.exchanges.marks.restore(name, shard, by);
+                self.engine.state.exchanges.marks.restore(name, shard, by);
             }
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += u64::from(!message.payload().is_empty());
-                self.retained.restore_retained(now, &mut self.state, tenant, message);
+                self.engine.retained.restore_retained(now, &mut self.engine.state, tenant, message);
             }
             Key::Foreign => {}
         }
@@ -150,37 +151,37 @@ impl Engine {
     }
 
     /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
-    /// and lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a
+    /// and lets no timers run before [`ShardQuestions::is_settled`](crate::ShardQuestions::is_settled) says so for all of them. Called for every shard of a
     /// process, also for one that has taken nothing in.
     ///
     /// # Errors
     /// When messages are missing that sessions are owed.
     pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
-        let mut all = self.recovery.restoration.take().unwrap_or_default();
-        all.close_restored(&mut self.state)?;
+        let mut all = self.engine.recovery.restoration.take().unwrap_or_default();
+        all.close_restored(&mut self.engine.state)?;
         let mut missing = 0;
         for (stored, mut restoring) in std::mem::take(&mut all.again).into_values() {
-            restoring.leave_tail(self.state.memory.queue_share());
+            restoring.leave_tail(self.engine.state.memory.queue_share());
             all.pending.push((stored, restoring));
         }
         for (stored, restoring) in std::mem::take(&mut all.pending) {
-            missing += all.restore_queue(&mut self.state, stored, restoring);
+            missing += all.restore_queue(&mut self.engine.state, stored, restoring);
         }
         if missing > 0 {
             return Err(RestoreError::MissingMessages { messages: missing });
         }
         for key in std::mem::take(&mut all.broken_off) {
-            self.state.sessions.store_session(&mut self.state.journal, key);
+            self.engine.state.sessions.store_session(&mut self.engine.state.journal, key);
         }
         let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
-        for shard in self.place.others() {
-            self.links.send(shard, Record::InterestBarrier { ticket });
-            self.peers.interest_under_way += 1;
+        for shard in self.engine.place.others() {
+            self.engine.links.send(shard, Record::InterestBarrier { ticket });
+            self.engine.peers.interest_under_way += 1;
         }
-        self.rules.recheck();
-        self.recovery.replay = Some(all.replay);
+        self.engine.rules.recheck();
+        self.engine.recovery.replay = Some(all.replay);
         self.go_on_restoring(now);
-        self.after_frame(now);
+        self.engine.after_frame(now);
         Ok(all.done)
     }
 }
@@ -194,7 +195,7 @@ pub struct SecondReading<'e> {
 }
 
 impl<'e> SecondReading<'e> {
-    /// For an engine that all its pairs have come to, before [`Engine::finish_restore`].
+    /// For an engine that all its pairs have come to, before [`StoreCalls::finish_restore`](crate::StoreCalls::finish_restore).
     pub fn of(engine: &'e mut Engine) -> Self {
         Self { restoration: engine.recovery.restoration.get_or_insert_default(), state: &mut engine.state }
     }

@@ -95,12 +95,12 @@ impl OrchestratorMoves<'_> {
                 moving!(engine).adopt_session(now, image);
             }
         }
-        self.engine.set_uplink(now, &name, options)?;
+        self.engine.fleet().set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
         if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {
             *adopted = Some(Box::new(Adopted::new(client_id, id, uplink.forwards)));
         }
-        self.engine.drain_uplink(now, &name)?;
+        self.engine.fleet().drain_uplink(now, &name)?;
         Ok(name)
     }
 

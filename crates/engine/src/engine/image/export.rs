@@ -1,7 +1,7 @@
 //! The image of a partition is written.
 
 use crate::cluster::transfer::error::ImageError;
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey};
@@ -10,7 +10,7 @@ use crate::now::Now;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting
     /// sessions and retained messages become one value and are forgotten here.
     ///
@@ -25,45 +25,45 @@ impl Engine {
     ///
     /// When the partition is not at home here, and nothing has happened.
     pub fn export_partition(&mut self, now: Now, partition: PartitionId) -> Result<Vec<u8>, ImageError> {
-        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
+        if partition.0 >= PARTITIONS || !self.engine.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
         let in_store = |key: &SessionKey| {
-            let flow = self.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+            let flow = self.engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
             flow.is_some_and(|flow| flow.tail.is_some())
         };
-        if self.state.sessions.sessions_of(partition).iter().any(in_store) {
+        if self.engine.state.sessions.sessions_of(partition).iter().any(in_store) {
             return Err(ImageError::InStore(partition));
         }
         self.close_partition(now, partition);
         let mut out = begin();
         out.put_u16(partition.0);
-        let sessions = self.state.sessions.sessions_of(partition);
+        let sessions = self.engine.state.sessions.sessions_of(partition);
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
-            if let Some(session) = self.state.sessions.get(key.0) {
-                imaging!(self).put_session(&mut out, now, *key, session);
+            if let Some(session) = self.engine.state.sessions.get(key.0) {
+                imaging!(self.engine).put_session(&mut out, now, *key, session);
             }
         }
-        self.retained.take_retained(&mut self.state, &mut out, now, partition);
-        self.state.exchanges.put_marks(&mut out, partition);
-        self.groups.put_kept(&self.links.roster, &mut out, now, Partitions::of(partition));
-        self.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
-        self.outgoing.put_outgoing(&mut out, now, partition);
-        self.outgoing.forget_outgoing(&mut self.state, Partitions::of(partition));
-        self.retained.put_removed(&mut out, partition);
-        self.retained.forget_removed(&mut self.state, partition);
+        self.engine.retained.take_retained(&mut self.engine.state, &mut out, now, partition);
+        self.engine.state.exchanges.put_marks(&mut out, partition);
+        self.engine.groups.put_kept(&self.engine.links.roster, &mut out, now, Partitions::of(partition));
+        self.engine.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
+        self.engine.outgoing.put_outgoing(&mut out, now, partition);
+        self.engine.outgoing.forget_outgoing(&mut self.engine.state, Partitions::of(partition));
+        self.engine.retained.put_removed(&mut out, partition);
+        self.engine.retained.forget_removed(&mut self.engine.state, partition);
         for key in sessions {
-            moving!(self).forget_session(now, key);
+            moving!(self.engine).forget_session(now, key);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
         Ok(seal(out))
     }
 
     /// Asks the clients of a partition to go elsewhere.
     fn close_partition(&mut self, now: Now, partition: PartitionId) {
-        self.handover.exporting = true;
+        self.engine.handover.exporting = true;
         self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
-        self.handover.exporting = false;
+        self.engine.handover.exporting = false;
     }
 }

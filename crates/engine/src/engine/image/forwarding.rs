@@ -72,7 +72,7 @@ impl<'e> OrchestratorMoves<'e> {
     pub fn return_forwarded(&mut self, now: Now, id: u64, partitions: Partitions) -> Result<Vec<u8>, ImageError> {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return Ok(seal(begin())) };
         let noted = seal(left.noted.clone());
-        self.engine.deliver_rest(now, partitions, &noted)?;
+        self.engine.moves().deliver_rest(now, partitions, &noted)?;
         self.end_forwarding(now, id, partitions);
         Ok(noted)
     }
@@ -149,7 +149,7 @@ impl<'e> OrchestratorMoves<'e> {
 
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the uplinks. With
     /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
-    /// ([`Engine::deliver_rest`]), and the partitions of their receivers.
+    /// ([`MoveCalls::deliver_rest`](crate::MoveCalls::deliver_rest)), and the partitions of their receivers.
     ///
     /// # Errors
     /// When the bytes cannot be read.

@@ -1,7 +1,7 @@
 //! The image of a partition is read.
 
 use crate::cluster::transfer::error::ImageError;
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::flows::image::leaving::moving;
 use crate::flows::publish::deciding::deciding;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, TenantId, partition_of};
@@ -16,7 +16,7 @@ use crate::session::table::Sessions;
 use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Takes a partition in that another place has moved out. All of it or, on an error, nothing.
     ///
     /// Where a topic has a retained message here already, the newer one stays; without versions, that is the one here. The limits of retained messages
@@ -28,10 +28,10 @@ impl Engine {
     pub fn import_partition(&mut self, now: Now, image: &[u8]) -> Result<PartitionId, ImageError> {
         let mut reader = open(image)?;
         let partition = PartitionId(reader.u16("a partition")?);
-        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
+        if partition.0 >= PARTITIONS || !self.engine.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
-        let sessions = read_sessions(now, partition, &mut reader, &self.state.sessions)?;
+        let sessions = read_sessions(now, partition, &mut reader, &self.engine.state.sessions)?;
         let mut retained = Vec::new();
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
@@ -48,21 +48,27 @@ impl Engine {
             return Err(WireError { reading: "the end of the image" }.into());
         }
         for (name, by) in marks {
-            self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, by);
+            self.engine.state.exchanges.put_mark(self.engine.place, &mut self.engine.state.journal, name, by);
         }
         for session in sessions {
-            moving!(self).adopt_session(now, session);
+            moving!(self.engine).adopt_session(now, session);
         }
         for message in retained {
-            self.retained.adopt_retained(now, &mut self.state, &self.homes, &self.uplinks.brokers.config, message);
+            self.engine.retained.adopt_retained(
+                now,
+                &mut self.engine.state,
+                &self.engine.homes,
+                &self.engine.uplinks.brokers.config,
+                message,
+            );
         }
-        self.retained.adopt_removed(now, &mut self.state, removed);
-        self.groups.kept.adopt_kept(now, &mut self.state, &mut self.links, partition, kept);
-        deciding!(self).adopt_dealt_before(dealt_before);
-        self.outgoing.adopt_outgoing(&mut self.state, outgoing);
+        self.engine.retained.adopt_removed(now, &mut self.engine.state, removed);
+        self.engine.groups.kept.adopt_kept(now, &mut self.engine.state, &mut self.engine.links, partition, kept);
+        deciding!(self.engine).adopt_dealt_before(dealt_before);
+        self.engine.outgoing.adopt_outgoing(&mut self.engine.state, outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.
-        self.rules.recheck();
-        self.after_frame(now);
+        self.engine.rules.recheck();
+        self.engine.after_frame(now);
         Ok(partition)
     }
 }

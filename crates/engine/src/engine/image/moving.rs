@@ -1,7 +1,7 @@
 //! Partitions are held, released, copied and forgotten.
 
 use crate::cluster::transfer::error::ImageError;
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::image::imaging::imaging;
@@ -13,29 +13,29 @@ use crate::journal::keys::Key;
 use crate::now::Now;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
-    /// [`Engine::release_partitions`]. MQTT 5 clients are told to use `reference`, the new home, as far as one is
+    /// [`MoveCalls::release_partitions`](crate::MoveCalls::release_partitions). MQTT 5 clients are told to use `reference`, the new home, as far as one is
     /// given.
     pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
-        self.state.journal.now = now;
-        self.state.moving = self.state.moving.with(partitions);
-        self.handover.exporting = true;
+        self.engine.state.journal.now = now;
+        self.engine.state.moving = self.engine.state.moving.with(partitions);
+        self.engine.handover.exporting = true;
         for partition in partitions.iter() {
             self.close_clients_of(now, partition, Reason::UseAnotherServer, reference);
         }
-        self.handover.exporting = false;
-        self.after_frame(now);
+        self.engine.handover.exporting = false;
+        self.engine.after_frame(now);
     }
 
     /// Ends the hold; who serves the partitions is in the table again.
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
-        self.state.moving = self.state.moving.without(partitions);
-        self.handover.rest = None;
-        moving!(self).release_transfers(now, partitions);
-        ending!(self).publish_held(now);
-        dealing!(self).deal_waiting(now);
-        self.after_frame(now);
+        self.engine.state.moving = self.engine.state.moving.without(partitions);
+        self.engine.handover.rest = None;
+        moving!(self.engine).release_transfers(now, partitions);
+        ending!(self.engine).publish_held(now);
+        dealing!(self.engine).deal_waiting(now);
+        self.engine.after_frame(now);
     }
 
     /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for
@@ -74,14 +74,14 @@ impl Engine {
         max_bytes: u64,
         others: Partitions,
     ) -> Result<Snapshot, ImageError> {
-        self.state.journal.now = now;
-        let own = self.place.own(partitions);
+        self.engine.state.journal.now = now;
+        let own = self.engine.place.own(partitions);
         let mut bytes = 0;
         let mut loading = false;
         let sessions: Vec<SessionKey> =
-            own.iter().flat_map(|partition| self.state.sessions.sessions_of(*partition)).collect();
+            own.iter().flat_map(|partition| self.engine.state.sessions.sessions_of(*partition)).collect();
         for key in &sessions {
-            if let Some(flow) = self.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
+            if let Some(flow) = self.engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
                 bytes += flow.waiting().1 + flow.inflight_bytes;
                 loading |= flow.tail.is_some();
             }
@@ -91,8 +91,8 @@ impl Engine {
         }
         if loading {
             for key in sessions {
-                if let Some(session) = self.state.sessions.get_mut(key.0) {
-                    session.load_tail(&self.state.journal, &mut self.state.events);
+                if let Some(session) = self.engine.state.sessions.get_mut(key.0) {
+                    session.load_tail(&self.engine.state.journal, &mut self.engine.state.events);
                 }
             }
             return Ok(Snapshot::Loading);
@@ -100,49 +100,49 @@ impl Engine {
         let (mut images, mut others) = (Vec::new(), others);
         for partition in own {
             // Counted behind the image, in the same turn.
-            let image = imaging!(self).image_of(now, partition, std::mem::take(&mut others));
-            images.push(PartitionImage { partition, image, owed: self.owed(partition) });
+            let image = imaging!(self.engine).image_of(now, partition, std::mem::take(&mut others));
+            images.push(PartitionImage { partition, image, owed: self.engine.questions().owed(partition) });
         }
-        self.handover.begin_rest(partitions, false);
+        self.engine.handover.begin_rest(partitions, false);
         Ok(Snapshot::Taken(images))
     }
 
     /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained
     /// messages stay: every orchestrator has those that its clients subscribe to.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
-        self.state.journal.now = now;
-        let aside = moving!(self).abandon_transfers(partitions);
-        self.send_on_all_of(now, partitions);
-        self.state.exchanges.note_left(partitions);
-        let own = self.place.own(partitions).into_iter().collect();
-        self.state.exchanges.leave_marks(self.place, &mut self.state.journal, own);
-        self.outgoing.forget_outgoing(&mut self.state, partitions);
+        self.engine.state.journal.now = now;
+        let aside = moving!(self.engine).abandon_transfers(partitions);
+        self.engine.waiting().send_on_all_of(now, partitions);
+        self.engine.state.exchanges.note_left(partitions);
+        let own = self.engine.place.own(partitions).into_iter().collect();
+        self.engine.state.exchanges.leave_marks(self.engine.place, &mut self.engine.state.journal, own);
+        self.engine.outgoing.forget_outgoing(&mut self.engine.state, partitions);
         let mut all = Owed::default();
-        for partition in self.place.own(partitions) {
-            all.add(&Owed { retained: 0, ..self.owed(partition) });
-            for key in self.state.sessions.sessions_of(partition) {
-                moving!(self).forget_session(now, key);
+        for partition in self.engine.place.own(partitions) {
+            all.add(&Owed { retained: 0, ..self.engine.questions().owed(partition) });
+            for key in self.engine.state.sessions.sessions_of(partition) {
+                moving!(self.engine).forget_session(now, key);
             }
         }
-        dealing!(self).give_back_aside(now, aside);
-        self.after_frame(now);
+        dealing!(self.engine).give_back_aside(now, aside);
+        self.engine.after_frame(now);
         all
     }
 
     /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on.
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
-        self.state.journal.now = now;
-        for partition in self.place.own(partitions) {
+        self.engine.state.journal.now = now;
+        for partition in self.engine.place.own(partitions) {
             let topics: Vec<(TenantId, String)> =
-                self.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+                self.engine.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
             for (tenant, topic) in topics {
-                if self.retained.values.clear(tenant, &topic).is_some() {
-                    self.state.journal.delete(Key::Retained(tenant, &topic));
+                if self.engine.retained.values.clear(tenant, &topic).is_some() {
+                    self.engine.state.journal.delete(Key::Retained(tenant, &topic));
                 }
             }
-            self.retained.forget_removed(&mut self.state, partition);
+            self.engine.retained.forget_removed(&mut self.engine.state, partition);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 
     /// Takes in the images of partitions, as far as they are at home on this shard, and holds them. Copies that are
@@ -156,32 +156,32 @@ impl Engine {
         now: Now,
         images: &[PartitionImage],
     ) -> Result<(Vec<(PartitionId, Owed)>, Owed), ImageError> {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let partitions: Partitions = images.iter().map(|image| image.partition).collect();
         self.hold_partitions(now, partitions, None);
         let given_up = self.forget_partitions(now, partitions);
         let mut owed = Vec::new();
-        let place = self.place;
+        let place = self.engine.place;
         for image in images.iter().filter(|image| place.owns(image.partition)) {
             if let Err(error) = self.import_partition(now, &image.image) {
                 self.forget_partitions(now, partitions);
                 return Err(error);
             }
-            owed.push((image.partition, self.owed(image.partition)));
+            owed.push((image.partition, self.engine.questions().owed(image.partition)));
         }
-        self.state.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
-        if self.uplinks.brokers.config.has_uplinks_here() && self.place.shards == 1 {
-            self.handover.begin_rest(partitions, true);
-        } else if self.uplinks.brokers.config.has_uplinks_here() {
-            self.handover.arrived = Some(Box::new(self.uplinks.settlement.seen_now()));
+        self.engine.state.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
+        if self.engine.uplinks.brokers.config.has_uplinks_here() && self.engine.place.shards == 1 {
+            self.engine.handover.begin_rest(partitions, true);
+        } else if self.engine.uplinks.brokers.config.has_uplinks_here() {
+            self.engine.handover.arrived = Some(Box::new(self.engine.uplinks.settlement.seen_now()));
         }
         Ok((owed, given_up))
     }
 
     /// The number of the batch that holds all that was written so far; what was written is in the store once
-    /// [`Engine::handle_committed`] has named it. `None` where nothing is kept.
+    /// [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed) has named it. `None` where nothing is kept.
     pub fn written_batch(&mut self) -> Option<u64> {
-        self.state.journal.is_on().then(|| self.state.journal.awaited_batch())
+        self.engine.state.journal.is_on().then(|| self.engine.state.journal.awaited_batch())
     }
 
     /// Ends the connections of a partition's clients; MQTT 5 clients are told to use `reference` instead.
@@ -192,9 +192,9 @@ impl Engine {
         reason: Reason,
         reference: Option<&str>,
     ) {
-        for key in self.state.sessions.sessions_of(partition) {
-            if let Some(connection) = self.state.sessions.get(key.0).and_then(|session| session.connection) {
-                self.close_towards(now, connection, reason, None, reference);
+        for key in self.engine.state.sessions.sessions_of(partition) {
+            if let Some(connection) = self.engine.state.sessions.get(key.0).and_then(|session| session.connection) {
+                self.engine.close_towards(now, connection, reason, None, reference);
             }
         }
     }

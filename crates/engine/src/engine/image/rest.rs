@@ -1,7 +1,7 @@
 //! The rest of a partition that has moved between processes is delivered.
 
 use crate::cluster::transfer::error::ImageError;
-use crate::engine::Engine;
+use crate::engine::facets::MoveCalls;
 use crate::flows::image::leaving::moving;
 use crate::ids::Partitions;
 use crate::image::noted::{AHEAD_MAX, each_noted, put_noted};
@@ -30,13 +30,13 @@ impl Sift {
     }
 }
 
-impl Engine {
+impl MoveCalls<'_> {
     /// Ends the collection and returns the collected messages; `None` if they were too many, or none were to be collected.
     pub fn take_rest(&mut self) -> Option<Vec<u8>> {
-        self.handover.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
+        self.engine.handover.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
     }
 
-    /// The messages for the sessions that have arrived, for [`Engine::deliver_rest`]: a rest, and the messages collected here that are not in
+    /// The messages for the sessions that have arrived, for [`MoveCalls::deliver_rest`](crate::MoveCalls::deliver_rest): a rest, and the messages collected here that are not in
     /// it. On the shard of the uplinks.
     ///
     /// # Errors
@@ -45,20 +45,20 @@ impl Engine {
         let mut sift = Sift { out: begin(), known: BTreeSet::new(), ahead: BTreeSet::new() };
         // With several shards nothing was noted here: what came since has been delivered, and is told by what had come
         // before.
-        let before = self.handover.arrived.take().filter(|_| self.place.shards > 1);
+        let before = self.engine.handover.arrived.take().filter(|_| self.engine.place.shards > 1);
         each_noted(now, rest, |id, message| {
-            let here = id.is_some_and(|id| self.uplinks.settlement.has_seen(id));
+            let here = id.is_some_and(|id| self.engine.uplinks.settlement.has_seen(id));
             if let (Some(id), Some(before), true) = (id, &before, here)
                 && !before.contains(id)
             {
                 return;
             }
-            if let Some(id) = id.filter(|_| !here && self.place.shards == 1 && sift.ahead.len() < AHEAD_MAX) {
+            if let Some(id) = id.filter(|_| !here && self.engine.place.shards == 1 && sift.ahead.len() < AHEAD_MAX) {
                 sift.ahead.insert((id.origin, id.number));
             }
             sift.put(now, id, message);
         })?;
-        if let Some(own) = self.handover.rest.take().filter(|own| own.coming) {
+        if let Some(own) = self.engine.handover.rest.take().filter(|own| own.coming) {
             if own.full {
                 return Err(ImageError::TooLarge { bytes: own.bytes.len() as u64, max_bytes: REST_MAX_BYTES as u64 });
             }
@@ -68,7 +68,7 @@ impl Engine {
                 }
             })?;
         }
-        self.handover.ahead.add(sift.ahead.into_iter().map(|id| (id, partitions)));
+        self.engine.handover.ahead.add(sift.ahead.into_iter().map(|id| (id, partitions)));
         Ok(seal(sift.out))
     }
 
@@ -78,14 +78,14 @@ impl Engine {
     /// # Errors
     /// When the bytes are no rest.
     pub fn deliver_rest(&mut self, now: Now, partitions: Partitions, sifted: &[u8]) -> Result<u64, ImageError> {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let mut messages = 0;
         each_noted(now, sifted, |_, message| {
-            moving!(self)
+            moving!(self.engine)
                 .deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
             messages += 1;
         })?;
-        self.after_frame(now);
+        self.engine.after_frame(now);
         Ok(messages)
     }
 }

@@ -1,18 +1,18 @@
 //! Limits that change while clients are connected.
 
-use crate::engine::Engine;
+use crate::engine::facets::ControlCalls;
 use crate::settings::overflow::OverflowRules;
 use crate::settings::{Limits, ListenerSettings, Settings};
 use crate::state::high_water;
 use std::sync::Arc;
 
-impl Engine {
+impl ControlCalls<'_> {
     /// Puts the limits of other settings in force, for what comes from now on: all of [`Limits`] but the length of
     /// links, how much is retained, how long queues may be, whether QoS 0 messages wait for who is away, and what
     /// listeners of the same name may take. What is beyond a lower limit already stays; nothing that clients were told
     /// changes.
     pub fn set_limits(&mut self, new: &Settings) {
-        let mut settings = (*self.settings).clone();
+        let mut settings = (*self.engine.settings).clone();
         settings.limits = Limits { shard_link_bytes: settings.limits.shard_link_bytes, ..new.limits.clone() };
         settings.retained.max_messages = new.retained.max_messages;
         settings.retained.max_bytes = new.retained.max_bytes;
@@ -26,13 +26,13 @@ impl Engine {
                 take_limits(listener, new);
             }
         }
-        self.retained.values.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
+        self.engine.retained.values.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
         let settings = Arc::new(settings);
-        self.state.overflow = OverflowRules::new(&settings);
-        self.state.high_water = high_water(&settings, self.state.blocked_connections);
-        self.state.memory.ceiling = settings.limits.memory_ceiling;
-        self.state.settings = Arc::clone(&settings);
-        self.settings = settings;
+        self.engine.state.overflow = OverflowRules::new(&settings);
+        self.engine.state.high_water = high_water(&settings, self.engine.state.blocked_connections);
+        self.engine.state.memory.ceiling = settings.limits.memory_ceiling;
+        self.engine.state.settings = Arc::clone(&settings);
+        self.engine.settings = settings;
     }
 }
 

@@ -1,31 +1,33 @@
 //! The lag of the event loop is noted, and publishers are slowed.
 
-use crate::engine::Engine;
+use crate::engine::facets::{ControlCalls, TimerCalls};
 use crate::limits::loop_lag::{LoopLag, WINDOW_MS};
 use crate::now::{Millis, Now};
 use crate::timers::Timer;
 
-impl Engine {
+impl ControlCalls<'_> {
     /// Tells that this shard's turns take too long, and will be taken to until then unless that is told again; `long`
     /// says whether the last one did. Publishers that give the shard most to do wait meanwhile.
     pub fn note_loop_lag(&mut self, now: Now, until: Millis, long: bool) {
-        let lag = &mut self.state.loop_lag;
+        let lag = &mut self.engine.state.loop_lag;
         lag.until = lag.until.max(until);
         lag.long |= long;
         if !lag.has_timer() && lag.is_on(now) {
             lag.since = now.monotonic;
             lag.window_ends = now.monotonic.plus(WINDOW_MS);
-            self.state.timers.set(lag.window_ends, Timer::LoopLag);
+            self.engine.state.timers.set(lag.window_ends, Timer::LoopLag);
         }
     }
+}
 
+impl TimerCalls<'_> {
     /// A second is over in which turns took too long, or had before. Whoever was held goes on.
     pub(crate) fn handle_loop_lag_timer(&mut self, now: Now) {
-        let lag = &mut self.state.loop_lag;
-        self.state.to_unpark.extend(std::mem::take(&mut lag.waiting));
+        let lag = &mut self.engine.state.loop_lag;
+        self.engine.state.to_unpark.extend(std::mem::take(&mut lag.waiting));
         if lag.is_on(now) {
-            lag.begin_window(now.monotonic, self.settings.limits.lag_exempt_bytes);
-            self.state.timers.set(lag.window_ends, Timer::LoopLag);
+            lag.begin_window(now.monotonic, self.engine.settings.limits.lag_exempt_bytes);
+            self.engine.state.timers.set(lag.window_ends, Timer::LoopLag);
         } else {
             *lag = LoopLag::default();
         }

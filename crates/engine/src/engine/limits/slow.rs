@@ -1,33 +1,38 @@
 //! Sessions that do not acknowledge.
 
-use crate::engine::Engine;
+use crate::engine::facets::ShardQuestions;
 use crate::limits::slow::{SlowSession, waiting_ms};
 use crate::now::Now;
 use crate::session::Session;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-impl Engine {
+impl ShardQuestions<'_> {
     /// The clients that hold most up, the worst first, `limit` at most: those that are connected and have acknowledged
     /// nothing for [`Limits::slow_after_ms`](crate::Limits) although something waits for it, and those whose queue is
     /// full, connected or not. Looks at every session of the shard.
     pub fn slow_sessions(&self, now: Now, limit: usize) -> Vec<SlowSession> {
         let mut worst: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
-        for (key, session) in self.state.sessions.iter() {
-            let Some(weight) = self.settings.slowness(now, session) else { continue };
+        for (key, session) in self.engine.state.sessions.iter() {
+            let Some(weight) = self.engine.settings.slowness(now, session) else { continue };
             worst.push(Reverse((weight.0, weight.1, key)));
             if worst.len() > limit {
                 worst.pop();
             }
         }
         let worst = worst.into_sorted_vec();
-        let sessions = worst.into_iter().filter_map(|Reverse((.., key))| self.state.sessions.get(key));
+        let sessions = worst.into_iter().filter_map(|Reverse((.., key))| self.engine.state.sessions.get(key));
         sessions.map(|session| describe(now, session)).collect()
     }
 
-    /// How many clients [`Engine::slow_sessions`] knows of. Looks at every session of the shard.
+    /// How many clients [`ShardQuestions::slow_sessions`](crate::ShardQuestions::slow_sessions) knows of. Looks at every session of the shard.
     pub fn count_slow_sessions(&self, now: Now) -> u64 {
-        self.state.sessions.iter().filter(|(_, session)| self.settings.slowness(now, session).is_some()).count() as u64
+        self.engine
+            .state
+            .sessions
+            .iter()
+            .filter(|(_, session)| self.engine.settings.slowness(now, session).is_some())
+            .count() as u64
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::connection::Phase;
 use crate::connection::input::Flow;
-use crate::engine::Engine;
+use crate::engine::facets::{HomeCalls, ShardQuestions};
 use crate::event::Event;
 use crate::flows::cluster::ending::ending;
 use crate::flows::connection::parking::parking;
@@ -14,81 +14,93 @@ use crate::orchestrator::homes::{Home, Homes, HomesInForce};
 use crate::telling::reason::Reason;
 use tidegate_mqtt::Version;
 
-impl Engine {
+impl HomeCalls<'_> {
     /// Puts a table in force; `None` has everything at home here. Clients that are served elsewhere now are sent there.
     pub fn set_homes(&mut self, now: Now, table: Option<Homes>) {
-        self.state.journal.now = now;
+        self.engine.state.journal.now = now;
         let ended = table.as_ref().is_some_and(|table| table.lease_until <= now.monotonic);
         let patient_until = match &table {
             // Those who wait already have waited since the lease ended.
-            Some(table) if ended && !self.homes.ended => now.monotonic.plus(table.patience_ms),
-            _ => self.homes.patient_until,
+            Some(table) if ended && !self.engine.homes.ended => now.monotonic.plus(table.patience_ms),
+            _ => self.engine.homes.patient_until,
         };
-        self.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
-        self.end_suspension(now);
+        self.engine.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
+        self.engine.waiting().end_suspension(now);
         self.close_those_elsewhere(now, Reason::NotServedHere);
-        ending!(self).publish_held(now);
-        self.after_frame(now);
+        ending!(self.engine).publish_held(now);
+        self.engine.after_frame(now);
     }
+}
 
+impl ShardQuestions<'_> {
     /// When the lease ends, unless it has.
     pub fn lease_deadline(&self) -> Millis {
-        let table = self.homes.table.as_ref().filter(|_| !self.homes.ended);
+        let table = self.engine.homes.table.as_ref().filter(|_| !self.engine.homes.ended);
         table.map_or(Millis::NEVER, |table| table.lease_until)
     }
+}
 
+impl HomeCalls<'_> {
     /// Lengthens the lease on the table in force. A lease that has ended here goes on, and clients that wait are served:
     /// the caller renews only a lease that never ended for the others, so no other node can have taken these partitions.
     /// Where the caller cannot say so, it puts another table in force. A renewal that is over already changes nothing.
     pub fn renew_lease(&mut self, now: Now, until: Millis) {
-        let Some(table) = self.homes.table.as_mut().filter(|_| until > now.monotonic) else { return };
+        let Some(table) = self.engine.homes.table.as_mut().filter(|_| until > now.monotonic) else { return };
         table.lease_until = until;
-        if std::mem::take(&mut self.homes.ended) {
-            self.state.journal.now = now;
-            self.end_suspension(now);
-            self.after_frame(now);
+        if std::mem::take(&mut self.engine.homes.ended) {
+            self.engine.state.journal.now = now;
+            self.engine.waiting().end_suspension(now);
+            self.engine.after_frame(now);
         }
     }
+}
 
+impl ShardQuestions<'_> {
     /// The partitions of this shard that are served here now.
     pub fn served(&self) -> Partitions {
         Partitions::that(|partition| {
-            self.place.owns(partition) && self.homes.home_of(&self.state, partition) == Home::Here
+            self.engine.place.owns(partition) && self.engine.homes.home_of(&self.engine.state, partition) == Home::Here
         })
     }
+}
 
+impl HomeCalls<'_> {
     /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now
     /// on. They wait, where the table has patience, and nothing but pings is answered. Otherwise, and where that is
     /// over, their connections end with [`Reason::LeaseEnded`], and the shell writes nothing of their output any more,
     /// which may acknowledge something. Says whether the lease has ended just now.
     pub fn keep_lease(&mut self, now: Now) -> bool {
-        if self.lease_deadline() > now.monotonic {
+        if self.engine.questions().lease_deadline() > now.monotonic {
             return false;
         }
-        self.state.journal.now = now;
-        self.homes.ended = true;
-        let patience = self.homes.table.as_ref().map_or(0, |table| table.patience_ms);
-        self.homes.patient_until = now.monotonic.plus(patience);
+        self.engine.state.journal.now = now;
+        self.engine.homes.ended = true;
+        let patience = self.engine.homes.table.as_ref().map_or(0, |table| table.patience_ms);
+        self.engine.homes.patient_until = now.monotonic.plus(patience);
         self.close_those_elsewhere(now, Reason::LeaseEnded);
-        answering!(self).refuse_all_of_principals(Reason::LeaseEnded);
-        self.after_frame(now);
+        answering!(self.engine).refuse_all_of_principals(Reason::LeaseEnded);
+        self.engine.after_frame(now);
         true
     }
 
     /// Ends the connections of clients that are not at home here.
     fn close_those_elsewhere(&mut self, now: Now, unserved: Reason) {
-        let connected = self.state.sessions.iter().filter_map(|(_, session)| {
+        let connected = self.engine.state.sessions.iter().filter_map(|(_, session)| {
             let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER)?;
             let partition = partition_of(session.tenant, &session.client_id);
-            Some((key, self.homes.home_of(&self.state, partition), self.homes.meant(partition) == Home::Here))
+            Some((
+                key,
+                self.engine.homes.home_of(&self.engine.state, partition),
+                self.engine.homes.meant(partition) == Home::Here,
+            ))
         });
         let away: Vec<(ConnectionKey, Home, bool)> = connected.filter(|(_, home, _)| *home != Home::Here).collect();
         for (key, home, waits) in away {
-            if waits && self.homes.is_patient(now) && parking!(self).suspend(now, key) {
+            if waits && self.engine.homes.is_patient(now) && parking!(self.engine).suspend(now, key) {
                 continue;
             }
             let reason = if matches!(home, Home::At(_)) { Reason::UseAnotherServer } else { unserved };
-            self.close_connection(now, key, reason, None);
+            self.engine.close_connection(now, key, reason, None);
         }
     }
 
@@ -102,68 +114,74 @@ impl Engine {
         client_id: &str,
     ) -> Option<Flow> {
         let home = if client_id.is_empty() {
-            let shard = self.homes.naming_shard(self.place, &self.state);
-            match (shard, self.homes.any_place()) {
-                (Some(shard), _) if shard == self.place.shard => return None,
+            let shard = self.engine.homes.naming_shard(self.engine.place, &self.engine.state);
+            match (shard, self.engine.homes.any_place()) {
+                (Some(shard), _) if shard == self.engine.place.shard => return None,
                 (Some(shard), _) => return Some(Flow::HandOver(shard)),
                 (None, Some(place)) => Home::At(place),
                 (None, None) => Home::Nowhere,
             }
         } else {
             let partition = partition_of(tenant, client_id);
-            let home = self.homes.home_of(&self.state, partition);
+            let home = self.engine.homes.home_of(&self.engine.state, partition);
             if home == Home::Here {
-                let shard = self.place.home_of(partition);
-                return (shard != self.place.shard).then_some(Flow::HandOver(shard));
+                let shard = self.engine.place.home_of(partition);
+                return (shard != self.engine.place.shard).then_some(Flow::HandOver(shard));
             }
             home
         };
         match home {
             Home::At(place) => Some(self.send_to_place(now, key, place)),
             Home::Here | Home::Nowhere => {
-                self.refuse_connect(now, key, Reason::NotServedHere, String::new());
+                self.engine.entry().refuse_connect(now, key, Reason::NotServedHere, String::new());
                 Some(Flow::Next)
             }
         }
     }
 
     fn send_to_place(&mut self, now: Now, key: ConnectionKey, place: u16) -> Flow {
-        let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return Flow::Hold };
         let (version, listener) = (connection.version, connection.listener);
-        if self.state.settings.listener(listener).is_some_and(|listener| listener.relayed) {
+        if self.engine.state.settings.listener(listener).is_some_and(|listener| listener.relayed) {
             // The place that sent it here has another table. One of both is older, and it must not go round in circles.
-            self.refuse_connect(now, key, Reason::NotServedHere, String::new());
+            self.engine.entry().refuse_connect(now, key, Reason::NotServedHere, String::new());
             return Flow::Next;
         }
-        let redirect = self.homes.table.as_ref().is_some_and(|table| table.redirect);
+        let redirect = self.engine.homes.table.as_ref().is_some_and(|table| table.redirect);
         if redirect && version == Version::V5 {
-            let reference = self.homes.reference(place);
-            self.refuse_with_reference(now, key, Reason::UseAnotherServer, String::new(), reference.as_deref());
+            let reference = self.engine.homes.reference(place);
+            self.engine.entry().refuse_with_reference(
+                now,
+                key,
+                Reason::UseAnotherServer,
+                String::new(),
+                reference.as_deref(),
+            );
             return Flow::Next;
         }
-        let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return Flow::Hold };
         connection.phase = Phase::AwaitHome;
         // What follows waits in the socket; so no more than one read is ever kept here.
         connection.paused = true;
-        self.state.events.push_back(Event::PauseReading { key });
-        self.state.events.push_back(Event::Relay { key, place });
+        self.engine.state.events.push_back(Event::PauseReading { key });
+        self.engine.state.events.push_back(Event::Relay { key, place });
         Flow::Hold
     }
 
     /// The home of a client has been reached: its connection is the shell's alone from now on. Returns all that the
     /// client has sent, from its CONNECT on; `None` when the connection has ended meanwhile.
     pub fn leave_for_home(&mut self, key: ConnectionKey) -> Option<Vec<u8>> {
-        let connection = self.state.connections.get_mut(key).filter(|it| it.phase == Phase::AwaitHome)?;
+        let connection = self.engine.state.connections.get_mut(key).filter(|it| it.phase == Phase::AwaitHome)?;
         let bytes = connection.tail.as_deref().cloned().unwrap_or_default();
-        self.release_connection(key);
+        self.engine.release_connection(key);
         Some(bytes)
     }
 
     /// The home of a client cannot be reached.
     pub fn fail_relay(&mut self, now: Now, key: ConnectionKey, detail: &str) {
-        if self.state.connections.get(key).is_some_and(|it| it.phase == Phase::AwaitHome) {
-            self.refuse_connect(now, key, Reason::HomeUnreachable, detail.to_owned());
-            self.after_frame(now);
+        if self.engine.state.connections.get(key).is_some_and(|it| it.phase == Phase::AwaitHome) {
+            self.engine.entry().refuse_connect(now, key, Reason::HomeUnreachable, detail.to_owned());
+            self.engine.after_frame(now);
         }
     }
 }

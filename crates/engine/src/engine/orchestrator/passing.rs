@@ -2,24 +2,24 @@
 //! are shown.
 
 use crate::connection::Phase;
-use crate::engine::Engine;
+use crate::engine::facets::HomeCalls;
 use crate::ids::ConnectionKey;
 use tidegate_mqtt::PacketType;
 
-impl Engine {
+impl HomeCalls<'_> {
     /// A client may come in and is served by another engine: its connection is the shell's alone from now on. Returns
     /// all that the client has sent, from its CONNECT on; `None` when it does not wait for a verdict any more.
     pub fn leave_admitted(&mut self, key: ConnectionKey) -> Option<Vec<u8>> {
-        let connection = self.state.connections.get_mut(key).filter(|it| it.phase == Phase::Authenticating)?;
+        let connection = self.engine.state.connections.get_mut(key).filter(|it| it.phase == Phase::Authenticating)?;
         let packet = connection.extra.as_mut()?.pending_connect.take()?.packet;
         let (first_byte, body) = packet.split_first()?;
         let mut bytes = vec![*first_byte];
         put_length(body.len(), &mut bytes);
         bytes.extend_from_slice(body);
         bytes.extend_from_slice(connection.tail.as_deref().map_or(&[], Vec::as_slice));
-        self.release_connection(key);
+        self.engine.release_connection(key);
         // It is counted where it ends up, and so is what it has sent.
-        let counters = &mut self.state.counters;
+        let counters = &mut self.engine.state.counters;
         counters.sockets_opened -= 1;
         counters.packets_in[PacketType::Connect as usize] -= 1;
         counters.bytes_in = counters.bytes_in.saturating_sub(bytes.len() as u64);

@@ -2,7 +2,8 @@
 
 use crate::connection::Extra;
 use crate::connection::reserving::Reserving;
-use crate::engine::Engine;
+use crate::engine::facets::PublishPipeline;
+use crate::engine::facets::WaitingCalls;
 use crate::flows::publish::answering::answering;
 use crate::flows::publish::deciding::deciding;
 use crate::ids::ConnectionKey;
@@ -11,34 +12,37 @@ use crate::now::{Millis, Now};
 use crate::session::BlockedPublisher;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl WaitingCalls<'_> {
     /// A publisher whose acknowledgement is withheld has waited as long as it may; says whether that is so.
     pub(crate) fn end_withheld(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let extra = self.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        let extra = self.engine.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
         if extra.is_none_or(|extra| extra.withheld_until > now.monotonic) {
             return false;
         }
-        self.state.counters.drop_message(Reason::QueueFullReject);
-        if self.principals.name(key).is_some() {
-            self.state.connections.end_withholding(key);
-            answering!(self).refuse_held(key, Reason::RejectedTooLong);
+        self.engine.state.counters.drop_message(Reason::QueueFullReject);
+        if self.engine.principals.name(key).is_some() {
+            self.engine.state.connections.end_withholding(key);
+            answering!(self.engine).refuse_held(key, Reason::RejectedTooLong);
             return false;
         }
-        self.close_connection(now, key, Reason::RejectedTooLong, None);
+        self.engine.close_connection(now, key, Reason::RejectedTooLong, None);
         true
     }
+}
 
+impl PublishPipeline<'_> {
     /// A connection ends: what was kept for it is anyone's again, and no queue has to tell it anything.
     pub(crate) fn end_admission(&mut self, key: ConnectionKey, extra: &Extra) {
         match extra.reserving {
-            Reserving::Asked(number) => deciding!(self).abandon(number),
-            Reserving::Granted { number, shards } => deciding!(self).commit(number, shards, 0),
+            Reserving::Asked(number) => deciding!(self.engine).abandon(number),
+            Reserving::Granted { number, shards } => deciding!(self.engine).commit(number, shards, 0),
             Reserving::Not | Reserving::Refused => {}
         }
         if extra.withheld_until != Millis::NEVER {
-            self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
-            for shard in self.links.roster.others() {
-                self.links.send(shard, Record::GiveUp { connection: key });
+            let shard = self.engine.place.shard;
+            self.engine.cluster().give_up_blocking(BlockedPublisher { shard, connection: key });
+            for shard in self.engine.links.roster.others() {
+                self.engine.links.send(shard, Record::GiveUp { connection: key });
             }
         }
     }

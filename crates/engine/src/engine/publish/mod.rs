@@ -7,7 +7,7 @@ mod pipeline;
 mod turn_share;
 mod with_properties;
 
-use crate::engine::Engine;
+use crate::engine::facets::PublishPipeline;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
@@ -18,7 +18,7 @@ use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{Frame, QoS, RawPublish, Version};
 
-impl Engine {
+impl PublishPipeline<'_> {
     /// Takes a PUBLISH packet: checks what the protocol and the listener allow, finds its topic, and hands it to the
     /// pipeline.
     #[inline]
@@ -30,32 +30,34 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<Progress, Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
-        if !self.fan_outs.is_empty() {
+        if !self.engine.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
         }
-        let Some(connection) = self.state.connections.get(key) else { return Ok(Progress::Taken) };
+        let Some(connection) = self.engine.state.connections.get(key) else { return Ok(Progress::Taken) };
         let Some(session) = connection.session else { return Ok(Progress::Taken) };
-        let Some(listener) = self.state.settings.listener(connection.listener) else { return Ok(Progress::Taken) };
+        let Some(listener) = self.engine.state.settings.listener(connection.listener) else {
+            return Ok(Progress::Taken);
+        };
         let (tenant, payer) = (connection.tenant, connection.payer);
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }
-        if raw.retain && !self.settings.retained.available {
+        if raw.retain && !self.engine.settings.retained.available {
             return Err(Refused::new(Reason::RetainNotSupported, "RETAIN is set"));
         }
-        self.state.counters.messages_in[raw.qos as usize] += 1;
-        self.state.counters.payload_bytes_in += raw.payload.len() as u64;
-        self.state.meters.of(payer).messages_in += 1;
+        self.engine.state.counters.messages_in[raw.qos as usize] += 1;
+        self.engine.state.counters.payload_bytes_in += raw.payload.len() as u64;
+        self.engine.state.meters.of(payer).messages_in += 1;
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        if raw.properties.is_empty() && !self.uplinks.brokers.config.is_on() {
-            let slot = match self.cache.lookup(self.index.epoch(), tenant, raw.topic) {
+        if raw.properties.is_empty() && !self.engine.uplinks.brokers.config.is_on() {
+            let slot = match self.engine.cache.lookup(self.engine.index.epoch(), tenant, raw.topic) {
                 Some(slot) => slot,
                 // The context is made for a new topic only: it costs as much as the look-up.
-                None => publishing!(self).new_slot(tenant, raw.topic)?,
+                None => publishing!(self.engine).new_slot(tenant, raw.topic)?,
             };
-            if !self.cache.traits(slot).is_for_hub {
+            if !self.engine.cache.traits(slot).is_for_hub {
                 let expires_at = self.expiry_of(now, slot, Millis::NEVER);
                 let (raw, session, unknown_receipts) = (&raw, Some(session), false);
                 let it =
@@ -63,18 +65,18 @@ impl Engine {
                 return Ok(self.publish(&it));
             }
         }
-        let mut properties = std::mem::take(&mut self.scratch_properties);
+        let mut properties = std::mem::take(&mut self.engine.scratch_properties);
         properties.clear();
         let progress =
             self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties);
-        self.scratch_properties = properties;
+        self.engine.scratch_properties = properties;
         progress
     }
 
     /// When a message expires for which its sender asks for `asked`: to mobile nodes, the broker has a word in it.
     #[inline]
     fn expiry_of(&self, now: Now, slot: RouteSlot, asked: Millis) -> Millis {
-        let addresses = self.settings.addresses.as_ref().filter(|_| self.cache.traits(slot).is_address);
+        let addresses = self.engine.settings.addresses.as_ref().filter(|_| self.engine.cache.traits(slot).is_address);
         addresses.map_or(asked, |addresses| addresses.expiry(now.monotonic, asked))
     }
 
@@ -89,10 +91,10 @@ impl Engine {
         if !version.is_v5() {
             return Ok(());
         }
-        let Some(connection) = self.state.connections.get(key) else { return Ok(()) };
-        let Some(listener) = self.state.settings.listener(connection.listener) else { return Ok(()) };
-        let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
-        if self.state.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
+        let Some(connection) = self.engine.state.connections.get(key) else { return Ok(()) };
+        let Some(listener) = self.engine.state.settings.listener(connection.listener) else { return Ok(()) };
+        let flow = self.engine.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+        if self.engine.state.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
             return Ok(());
         }
         // A repetition of what is under way already is not one more.
@@ -100,7 +102,7 @@ impl Engine {
             return Ok(());
         }
         if listener.receive_maximum_lenient {
-            self.state.counters.receive_maximum_tolerated += 1;
+            self.engine.state.counters.receive_maximum_tolerated += 1;
             return Ok(());
         }
         Err(Refused::new(

@@ -1,6 +1,6 @@
 //! The outcome of the stages is carried out: a PUBLISH is routed, deferred or rejected.
 
-use crate::engine::Engine;
+use crate::engine::facets::PublishPipeline;
 use crate::event::{Attempt, Delay};
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::answering::answering;
@@ -45,11 +45,11 @@ impl Notice {
     }
 }
 
-impl Engine {
+impl PublishPipeline<'_> {
     /// Takes a PUBLISH whose topic is known through the pipeline. Most need no stage and are routed at once.
     #[inline]
     pub(super) fn publish(&mut self, it: &Inbound<'_>) -> Progress {
-        let stages = deciding!(self).stages_of(it);
+        let stages = deciding!(self.engine).stages_of(it);
         if !stages.is_empty() {
             return self.publish_by_stages(it, stages);
         }
@@ -61,9 +61,9 @@ impl Engine {
     #[inline(never)]
     fn publish_by_stages(&mut self, it: &Inbound<'_>, stages: StageSet) -> Progress {
         for stage in ORDER.into_iter().filter(|stage| stages.has(*stage)) {
-            let step = deciding!(self).ask_stage(stage, it);
+            let step = deciding!(self.engine).ask_stage(stage, it);
             if step != Step::Continue && it.tenant == TenantId::UPLINK {
-                self.uplinks.give_id_back();
+                self.engine.uplinks.give_id_back();
             }
             match step {
                 Step::Continue => {}
@@ -84,59 +84,59 @@ impl Engine {
     fn defer(&mut self, it: &Inbound<'_>, why: Deferral) -> Progress {
         let (now, key) = (it.now, it.key);
         match why {
-            Deferral::Line => parking!(self).wait_for_next_turn(now, key, Share::Wide),
+            Deferral::Line => parking!(self.engine).wait_for_next_turn(now, key, Share::Wide),
             Deferral::Fleet => {
-                parking!(self).start_withholding(now, key);
-                self.state.reports().tell_delayed(Delay::Queue(None), key);
-                self.uplinks.add_waiting(key);
-                parking!(self).park(now, key);
+                parking!(self.engine).start_withholding(now, key);
+                self.engine.state.reports().tell_delayed(Delay::Queue(None), key);
+                self.engine.uplinks.add_waiting(key);
+                parking!(self.engine).park(now, key);
             }
             Deferral::Interest => {
-                if self.groups.dealers.waiting.insert(key) {
-                    parking!(self).park(now, key);
+                if self.engine.groups.dealers.waiting.insert(key) {
+                    parking!(self.engine).park(now, key);
                 }
             }
-            Deferral::Queues { shard, full, whose } => parking!(self).withhold(now, key, (shard, full), whose),
-            Deferral::Answers => parking!(self).park(now, key),
+            Deferral::Queues { shard, full, whose } => parking!(self.engine).withhold(now, key, (shard, full), whose),
+            Deferral::Answers => parking!(self.engine).park(now, key),
             Deferral::Observer(id) => {
-                let name = self.observers.name(id).unwrap_or_default().to_owned();
-                self.state.reports().tell_delayed(Delay::Observer(name), key);
-                if self.observers.wait(id, key) {
-                    parking!(self).park(now, key);
+                let name = self.engine.observers.name(id).unwrap_or_default().to_owned();
+                self.engine.state.reports().tell_delayed(Delay::Observer(name), key);
+                if self.engine.observers.wait(id, key) {
+                    parking!(self.engine).park(now, key);
                 }
             }
         }
-        self.state.counters.messages_in[it.raw.qos as usize] -= 1;
-        self.state.counters.payload_bytes_in -= it.raw.payload.len() as u64;
-        let payer = self.state.connections.payer_of(key);
-        self.state.meters.of(payer).messages_in -= 1;
+        self.engine.state.counters.messages_in[it.raw.qos as usize] -= 1;
+        self.engine.state.counters.payload_bytes_in -= it.raw.payload.len() as u64;
+        let payer = self.engine.state.connections.payer_of(key);
+        self.engine.state.meters.of(payer).messages_in -= 1;
         Progress::Deferred
     }
 
     /// Counts a rejected message, logs it, and answers its publisher.
     #[cold]
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
-        let (now, key, topic) = (it.now, it.key, self.cache.topic_of(it));
+        let (now, key, topic) = (it.now, it.key, self.engine.cache.topic_of(it));
         if reason == Reason::QueueFullReject {
-            self.state.reports().discard_publication(reason, &mut it.publication(&topic));
+            self.engine.state.reports().discard_publication(reason, &mut it.publication(&topic));
         } else {
-            self.state.counters.drop_message(reason);
+            self.engine.state.counters.drop_message(reason);
         }
-        parking!(self).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
-        let name = deciding!(self).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.state.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
-        let Some(connection) = self.state.connections.get(key) else { return };
+        parking!(self.engine).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
+        let name = deciding!(self.engine).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.engine.state.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
+        let Some(connection) = self.engine.state.connections.get(key) else { return };
         let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
         // A principal has no connection that could end.
         let notice = if it.session.is_some() { Notice::of(reason) } else { Notice::Acknowledgement };
         match notice {
             Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !is_told && connection.leaving => {}
-            Notice::AcknowledgementOrClose(reason) if !is_told => self.close_connection(now, key, reason, None),
-            Notice::Close => self.close_connection(now, key, reason, None),
+            Notice::AcknowledgementOrClose(reason) if !is_told => self.engine.close_connection(now, key, reason, None),
+            Notice::Close => self.engine.close_connection(now, key, reason, None),
             Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
-                self.state.connections.end_withholding(key);
-                let mark = self.state.journal.mark();
-                answering!(self).answer_publish(now, key, it.raw, (Err(reason), None), 0, mark);
+                self.engine.state.connections.end_withholding(key);
+                let mark = self.engine.state.journal.mark();
+                answering!(self.engine).answer_publish(now, key, it.raw, (Err(reason), None), 0, mark);
             }
         }
     }
@@ -145,49 +145,50 @@ impl Engine {
     #[inline]
     fn route(&mut self, it: &Inbound<'_>) {
         let Inbound { now, key, session, slot, raw, .. } = *it;
-        let mark = self.state.journal.mark();
-        let ticket = answering!(self).begin_answer(it);
-        let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
-        let refused = if raw.retain { deciding!(self).retain_inbound(it) } else { None };
+        let mark = self.engine.state.journal.mark();
+        let ticket = answering!(self.engine).begin_answer(it);
+        let source = Source::publisher_here(self.engine.place.shard, now, session, key, ticket);
+        let refused = if raw.retain { deciding!(self.engine).retain_inbound(it) } else { None };
         if raw.qos == QoS::ExactlyOnce
-            && !self.links.roster.has_no_peers()
+            && !self.engine.links.roster.has_no_peers()
             && let Some(session) = session
         {
-            deciding!(self).name_exchange(session, slot, raw, ticket);
+            deciding!(self.engine).name_exchange(session, slot, raw, ticket);
         }
-        let traits = self.cache.traits(slot);
-        let mut first = self.cache.get(slot).1.targets().len();
+        let traits = self.engine.cache.traits(slot);
+        let mut first = self.engine.cache.get(slot).1.targets().len();
         if first > FAN_OUT_STEP {
-            first = parking!(self).first_receivers(now, key, raw, first);
+            first = parking!(self.engine).first_receivers(now, key, raw, first);
         }
-        let (topic, route) = self.cache.get(slot);
+        let (topic, route) = self.engine.cache.get(slot);
         let mut publication = it.publication(topic);
         publication.priority = traits.priority.level(it.properties);
         if session.is_none() {
-            publication.publisher = self.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
+            publication.publisher =
+                self.engine.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
         }
         let deliveries = route.targets().len();
-        self.state.gave_up = false;
-        let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
-        self.links.exchange = None;
-        self.state.memory.held += self.fan_outs.begin(&mut publication, source, route, first);
-        if let Some(share) = self.turn_share.charge(now, deliveries, &self.state) {
-            parking!(self).wait_for_next_turn(now, key, share);
+        self.engine.state.gave_up = false;
+        let done = reach!(self.engine).dispatch_first(now, route, first, &mut publication, &source);
+        self.engine.links.exchange = None;
+        self.engine.state.memory.held += self.engine.fan_outs.begin(&mut publication, source, route, first);
+        if let Some(share) = self.engine.turn_share.charge(now, deliveries, &self.engine.state) {
+            parking!(self.engine).wait_for_next_turn(now, key, share);
         }
-        if self.state.loop_lag.is_on(now) {
-            parking!(self).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        if self.engine.state.loop_lag.is_on(now) {
+            parking!(self.engine).charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         }
         let mut waits = u32::from(done.waits);
         let mut reached = done.reached;
         if !traits.observers.is_empty() {
-            let told = deciding!(self).tell_observers_of(it, ticket);
+            let told = deciding!(self.engine).tell_observers_of(it, ticket);
             reached |= told > 0;
             waits += told;
         }
         if raw.packet_id.is_some() {
-            let outcome = answering!(self).outcome_of(raw.qos, refused, reached);
-            let digest = deciding!(self).digest_if_refusable(it);
-            answering!(self).answer_publish(now, key, raw, (outcome, digest), waits, mark);
+            let outcome = answering!(self.engine).outcome_of(raw.qos, refused, reached);
+            let digest = deciding!(self.engine).digest_if_refusable(it);
+            answering!(self.engine).answer_publish(now, key, raw, (outcome, digest), waits, mark);
         }
         self.after_publish(now, key, it.tenant, done.full);
     }
@@ -196,10 +197,10 @@ impl Engine {
     #[inline]
     fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
         if full_links != 0 {
-            parking!(self).wait_for_links(now, key, full_links);
+            parking!(self.engine).wait_for_links(now, key, full_links);
         }
         if tenant == TenantId::UPLINK {
-            uplinking!(self).check_gate_now_and_then(now);
+            uplinking!(self.engine).check_gate_now_and_then(now);
         }
     }
 }

@@ -1,31 +1,31 @@
 //! A turn begins.
 
-use crate::engine::Engine;
+use crate::engine::facets::TimerCalls;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::now::Now;
 use crate::publish::turn_share::Share;
 use crate::subscribe::steps::FILTER_WORK_PER_TURN;
 
-impl Engine {
+impl TimerCalls<'_> {
     /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
     /// each after the other.
     pub(crate) fn begin_turn(&mut self, now: Now) {
-        self.turn_share.begin(&self.state.to_write);
-        self.endings.begin_turn(FILTER_WORK_PER_TURN);
-        self.run_fan_outs(now);
-        self.run_steps(now);
-        self.endings.run(now, &mut subscribing!(self));
+        self.engine.turn_share.begin(&self.engine.state.to_write);
+        self.engine.endings.begin_turn(FILTER_WORK_PER_TURN);
+        self.engine.pipeline().run_fan_outs(now);
+        self.engine.steps().run_steps(now);
+        self.engine.endings.run(now, &mut subscribing!(self.engine));
         for share in [Share::Narrow, Share::Wide] {
-            let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
+            let waiting = self.engine.turn_share.waiting.len() + self.engine.turn_share.waiting_wide.len();
             for _ in 0..waiting {
-                if share == Share::Wide && !self.fan_outs.is_empty() {
+                if share == Share::Wide && !self.engine.fan_outs.is_empty() {
                     return;
                 }
-                let Some(key) = self.turn_share.next(share) else { break };
-                self.unpark(now, key);
-                self.after_frame(now);
-                if self.turn_share.is_gone(key) {
-                    self.handle_transport_closed(now, key);
+                let Some(key) = self.engine.turn_share.next(share) else { break };
+                self.engine.waiting().unpark(now, key);
+                self.engine.after_frame(now);
+                if self.engine.turn_share.is_gone(key) {
+                    self.engine.handle_transport_closed(now, key);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
-use crate::engine::Engine;
+use crate::engine::facets::PublishPipeline;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
@@ -15,10 +15,9 @@ use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use crate::topics::origin::ORIGIN_PROPERTY;
 use std::borrow::Cow;
-use std::num::NonZeroU16;
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
-impl Engine {
+impl PublishPipeline<'_> {
     /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came. `forwarded` is empty and
     /// takes the properties that are passed on; the message expires at `latest`.
     pub(crate) fn publish_with_properties(
@@ -33,17 +32,14 @@ impl Engine {
         if properties.subscription_identifiers.iter().next().is_some() {
             return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
         }
-        let (tenant, topic) = if self.uplinks.brokers.config.is_on() {
-            let stays = match (raw.topic.is_empty(), properties.topic_alias) {
-                (true, Some(alias)) => self.settings.is_of_addresses(self.aliased(key, alias).unwrap_or("").as_bytes()),
-                _ => self.settings.is_of_addresses(raw.topic),
-            };
-            if stays { (tenant, Cow::Borrowed(raw.topic)) } else { to_fleet(&self.settings, tenant, raw.topic)? }
+        let has_brokers = self.engine.uplinks.brokers.config.is_on();
+        let (tenant, topic) = if has_brokers && !self.is_of_addresses(key, &properties, raw) {
+            to_fleet(&self.engine.settings, tenant, raw.topic)?
         } else {
             (tenant, Cow::Borrowed(raw.topic))
         };
         let slot = match properties.topic_alias {
-            None => publishing!(self).slot_of(tenant, &topic)?,
+            None => publishing!(self.engine).slot_of(tenant, &topic)?,
             Some(alias) => self.slot_by_alias(key, tenant, alias, &topic)?,
         };
         if properties.payload_format == Some(PayloadFormat::Utf8) && self.checks_payload_format(key) {
@@ -52,7 +48,7 @@ impl Engine {
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
         let expires_at = self.expiry_of(now, slot, expires_at.min(latest));
         let mut unknown_receipts = false;
-        let is_for_hub = self.cache.traits(slot).is_for_hub;
+        let is_for_hub = self.engine.cache.traits(slot).is_for_hub;
         if is_for_hub {
             self.append_origin(now, session, raw.retain, forwarded);
         }
@@ -60,28 +56,37 @@ impl Engine {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
-            self.uplinks.next_message_id(now, &self.state, session, raw.retain).append(forwarded);
-        } else if !self.cache.traits(slot).is_address {
+            self.engine.uplinks.next_message_id(now, &self.engine.state, session, raw.retain).append(forwarded);
+        } else if !self.engine.cache.traits(slot).is_address {
             // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
             properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
         } else {
             properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
             unknown_receipts = asks_for_unknown_receipts(&properties);
-            let topic = self.cache.get(slot).0.to_owned();
-            publishing!(self).add_receipts((key, session), &topic, &properties, forwarded);
+            let topic = self.engine.cache.get(slot).0.to_owned();
+            publishing!(self.engine).add_receipts((key, session), &topic, &properties, forwarded);
         }
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
         Ok(self.publish(&it))
     }
 
-    /// The topic that a client has set an alias for, as it was routed.
-    fn aliased(&self, key: ConnectionKey, alias: NonZeroU16) -> Option<&str> {
-        self.state.connections.get(key)?.extra.as_ref()?.aliases_in.get(alias)
+    /// Whether a message has a topic of addresses, by its name or by a topic alias.
+    fn is_of_addresses(&self, key: ConnectionKey, properties: &PublishProperties<'_>, raw: &RawPublish<'_>) -> bool {
+        let Some(alias) = properties.topic_alias.filter(|_| raw.topic.is_empty()) else {
+            return self.engine.settings.is_of_addresses(raw.topic);
+        };
+        let extra = self.engine.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        let known = extra.and_then(|extra| extra.aliases_in.get(alias));
+        known.is_some_and(|topic| self.engine.settings.is_of_addresses(topic.as_bytes()))
     }
 
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {
-        let listener =
-            self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
+        let listener = self
+            .engine
+            .state
+            .connections
+            .get(key)
+            .and_then(|connection| self.engine.state.settings.listener(connection.listener));
         listener.is_some_and(|listener| listener.check_payload_format)
     }
 
@@ -89,11 +94,14 @@ impl Engine {
         &mut self,
         key: ConnectionKey,
         tenant: TenantId,
-        alias: NonZeroU16,
+        alias: std::num::NonZeroU16,
         topic: &[u8],
     ) -> Result<RouteSlot, Refused> {
-        let Some(connection) = self.state.connections.get(key) else { return publishing!(self).slot_of(tenant, topic) };
-        let max = self.state.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        let Some(connection) = self.engine.state.connections.get(key) else {
+            return publishing!(self.engine).slot_of(tenant, topic);
+        };
+        let max =
+            self.engine.state.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
         if alias.get() > max {
             return Err(Refused::new(
                 Reason::InvalidTopicAlias,
@@ -101,28 +109,28 @@ impl Engine {
             ));
         }
         if topic.is_empty() {
-            let Some(connection) = self.state.connections.get(key) else {
-                return publishing!(self).slot_of(tenant, topic);
+            let Some(connection) = self.engine.state.connections.get(key) else {
+                return publishing!(self.engine).slot_of(tenant, topic);
             };
             let known = connection.extra.as_ref().and_then(|extra| extra.aliases_in.get(alias));
             let Some(topic) = known else {
                 return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
             };
-            if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+            if let Some(slot) = self.engine.cache.lookup(self.engine.index.epoch(), tenant, topic.as_bytes()) {
                 return Ok(slot);
             }
             let topic = topic.to_owned();
-            return Ok(publishing!(self).make_route(tenant, &topic));
+            return Ok(publishing!(self.engine).make_route(tenant, &topic));
         }
-        let slot = publishing!(self).slot_of(tenant, topic)?;
-        let (name, _) = self.cache.get(slot);
-        if let Some(connection) = self.state.connections.get_mut(key) {
+        let slot = publishing!(self.engine).slot_of(tenant, topic)?;
+        let (name, _) = self.engine.cache.get(slot);
+        if let Some(connection) = self.engine.state.connections.get_mut(key) {
             let aliases = &mut connection.extra_mut().aliases_in;
             let before = aliases.bytes();
             aliases.set(alias, name, max);
             let after = aliases.bytes();
-            self.state.memory.held = self.state.memory.held + after - before;
-            if after > before && self.state.memory.is_over_ceiling() {
+            self.engine.state.memory.held = self.engine.state.memory.held + after - before;
+            if after > before && self.engine.state.memory.is_over_ceiling() {
                 return Err(Refused::new(Reason::MemoryCeiling, ""));
             }
         }

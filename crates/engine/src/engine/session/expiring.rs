@@ -1,6 +1,6 @@
 //! The timer of messages that expire in queues.
 
-use crate::engine::Engine;
+use crate::engine::facets::TimerCalls;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::timers::Timer;
@@ -8,27 +8,27 @@ use crate::timers::Timer;
 /// Expired messages of one queue that are worked off in one turn; the others are due in the next.
 const EXPIRED_PER_TURN: u64 = 1024;
 
-impl Engine {
+impl TimerCalls<'_> {
     /// The time has come at which something in a session's queue has expired.
     pub(crate) fn handle_expiry_timer(&mut self, now: Now, to: SessionKey) {
-        let flow = self.state.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let flow = self.engine.state.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
         // The timer of a session that is gone may name another one.
         let Some(flow) = flow.filter(|flow| flow.expiry_timer.is_some_and(|at| at <= now.monotonic)) else { return };
         flow.expiry_timer = None;
         let (mut taken, mut done) = (0, false);
         while !done && taken < EXPIRED_PER_TURN {
-            let more = self.state.expire_next(now.monotonic, to);
+            let more = self.engine.state.expire_next(now.monotonic, to);
             (taken, done) = (taken + more, more == 0);
         }
-        self.state.after_refill(to);
+        self.engine.state.after_refill(to);
         if done {
-            self.state.sessions.watch_expiry(&mut self.state.timers, to);
-        } else if let Some(flow) = self.state.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
+            self.engine.state.sessions.watch_expiry(&mut self.engine.state.timers, to);
+        } else if let Some(flow) = self.engine.state.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             let next = now.monotonic.plus(1);
             flow.expiry_timer = Some(next);
-            self.state.timers.set(next, Timer::Expiry(to));
+            self.engine.state.timers.set(next, Timer::Expiry(to));
         }
-        let session = self.state.sessions.get_mut(to.0);
+        let session = self.engine.state.sessions.get_mut(to.0);
         if let Some(session) = session.filter(|session| session.connection.is_none()) {
             session.settle();
         }

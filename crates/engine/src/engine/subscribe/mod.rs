@@ -2,14 +2,18 @@
 
 mod steps;
 
-use crate::engine::Engine;
+use crate::engine::facets::SubscribeSteps;
 use crate::ids::ConnectionKey;
 use tidegate_mqtt::QoS;
 
-impl Engine {
+impl SubscribeSteps<'_> {
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
-        let listener =
-            self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
+        let listener = self
+            .engine
+            .state
+            .connections
+            .get(key)
+            .and_then(|connection| self.engine.state.settings.listener(connection.listener));
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
     }
 }

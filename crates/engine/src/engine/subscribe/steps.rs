@@ -1,7 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE are worked off in steps.
 
 use crate::connection::{Answer, Connection, PendingAck, Phase, SubAckAnswer, UnsubAckAnswer};
-use crate::engine::Engine;
+use crate::engine::facets::SubscribeSteps;
 use crate::event::Attempt;
 use crate::flows::connection::parking::parking;
 use crate::flows::publish::answering::answering;
@@ -48,7 +48,7 @@ impl<'a> Filters<'a> {
     }
 }
 
-impl Engine {
+impl SubscribeSteps<'_> {
     pub(crate) fn handle_subscribe(
         &mut self,
         now: Now,
@@ -57,21 +57,26 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
-        let Some(tenant) = self.state.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
+        let Some(session) = self.engine.state.connections.session_of(key) else { return Ok(()) };
+        let Some(tenant) = self.engine.state.sessions.get(session.0).map(|session| session.tenant) else {
+            return Ok(());
+        };
         let kind = Kind::Subscribe(Asked {
             tenant,
             max_qos: self.maximum_qos(key),
-            bridge: self.state.connections.get(key).is_some_and(|connection| connection.bridge),
+            bridge: self.engine.state.connections.get(key).is_some_and(|connection| connection.bridge),
             subscription_id: subscribe.subscription_identifier.unwrap_or(0),
             number: 0,
             waits: SubAckWaits::default(),
             expects: false,
         });
-        let (packet_id, ticket) = (subscribe.packet_id, self.state.connections.next_ticket(key));
+        let (packet_id, ticket) = (subscribe.packet_id, self.engine.state.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind, promises: false };
         let answer = SubAckAnswer {
-            refusals: Refusals::new(self.state.connections.wants_reasons(key), subscribe.filters().take(2).count()),
+            refusals: Refusals::new(
+                self.engine.state.connections.wants_reasons(key),
+                subscribe.filters().take(2).count(),
+            ),
             ..SubAckAnswer::default()
         };
         self.begin_steps(now, key, steps, Filters::Subscribe(subscribe.filters()), Answer::SubAck(Box::new(answer)));
@@ -86,10 +91,11 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
-        let (packet_id, ticket) = (unsubscribe.packet_id, self.state.connections.next_ticket(key));
+        let Some(session) = self.engine.state.connections.session_of(key) else { return Ok(()) };
+        let (packet_id, ticket) = (unsubscribe.packet_id, self.engine.state.connections.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind: Kind::Unsubscribe, promises: false };
-        let refusals = Refusals::new(self.state.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
+        let refusals =
+            Refusals::new(self.engine.state.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
         let answer = Answer::UnsubAck(Box::new(UnsubAckAnswer { codes: Vec::new(), refusals }));
         self.begin_steps(now, key, steps, Filters::Unsubscribe(unsubscribe.filters()), answer);
         Ok(())
@@ -106,46 +112,49 @@ impl Engine {
         let done = self.take_filters(now, key, &mut steps, &mut filters, &mut answer);
         let (packet_id, ticket) = (steps.packet_id, steps.ticket);
         if done {
-            let waits = subscribing!(self).end_steps(&mut steps, &answer);
-            answering!(self).answer(now, key, packet_id, answer, waits, steps.promises);
+            let waits = subscribing!(self.engine).end_steps(&mut steps, &answer);
+            answering!(self.engine).answer(now, key, packet_id, answer, waits, steps.promises);
         } else {
             let bytes: Box<[u8]> = filters.rest().into();
-            self.state.memory.held += bytes.len() as u64;
-            self.state.memory.input_bytes += bytes.len() as u64;
+            self.engine.state.memory.held += bytes.len() as u64;
+            self.engine.state.memory.input_bytes += bytes.len() as u64;
             // One wait is that for the other steps.
             let waits = 1 + steps.take_waits();
-            parking!(self).park(now, key);
-            let Some(connection) = self.state.connections.get_mut(key) else { return };
+            parking!(self.engine).park(now, key);
+            let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
             let extra = connection.extra_mut();
             extra.acks.push(PendingAck { waits, packet_id, answer, promises: false });
             extra.packet_left = Some(Box::new(PacketLeft { steps, bytes, at: 0 }));
-            self.turn_share.add_packet(key);
-            debug_assert!(extra_has(self.state.connections.get_mut(key), ticket), "the answer has another place");
+            self.engine.turn_share.add_packet(key);
+            debug_assert!(
+                extra_has(self.engine.state.connections.get_mut(key), ticket),
+                "the answer has another place"
+            );
         }
-        uplinking!(self).end_decided_waits(now);
-        parking!(self).wait_for_full_links(now, key);
+        uplinking!(self.engine).end_decided_waits(now);
+        parking!(self.engine).wait_for_full_links(now, key);
     }
 
     /// Takes the next steps of packets, each after the other, as far as the turn allows.
     pub(crate) fn run_steps(&mut self, now: Now) {
-        for _ in 0..self.turn_share.packets_waiting() {
-            if !self.turn_share.has_filter_work() {
+        for _ in 0..self.engine.turn_share.packets_waiting() {
+            if !self.engine.turn_share.has_filter_work() {
                 return;
             }
-            let Some(key) = self.turn_share.next_packet() else { return };
+            let Some(key) = self.engine.turn_share.next_packet() else { return };
             if self.take_step(now, key) {
-                self.unpark(now, key);
-                self.after_frame(now);
+                self.engine.waiting().unpark(now, key);
+                self.engine.after_frame(now);
             }
-            if self.turn_share.is_gone(key) {
-                self.handle_transport_closed(now, key);
+            if self.engine.turn_share.is_gone(key) {
+                self.engine.handle_transport_closed(now, key);
             }
         }
     }
 
     /// Takes a step of a packet; says whether it was the last.
     fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let Some(connection) = self.state.connections.get_mut(key) else { return false };
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return false };
         if connection.is_suspended() {
             // It goes on when the connection does.
             return false;
@@ -161,27 +170,29 @@ impl Engine {
         };
         let done = self.take_filters(now, key, &mut packet.steps, &mut filters, &mut answer);
         packet.at = packet.bytes.len() - filters.rest().len();
-        let waits =
-            if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
-        let Some(extra) = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
+        let waits = if done {
+            subscribing!(self.engine).end_steps(&mut packet.steps, &answer)
+        } else {
+            packet.steps.take_waits()
+        };
+        let Some(extra) = self.engine.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut())
+        else {
             return false;
         };
         extra.acks.put_answer(ticket.sequence, answer, waits);
         if done {
-            self.state.memory.held -= packet.bytes.len() as u64;
-            self.state.memory.input_bytes -= packet.bytes.len() as u64;
-            answering!(self).confirm(now, ticket, None, packet.steps.promises);
+            self.engine.state.memory.held -= packet.bytes.len() as u64;
+            self.engine.state.memory.input_bytes -= packet.bytes.len() as u64;
+            answering!(self.engine).confirm(now, ticket, None, packet.steps.promises);
         } else {
             extra.packet_left = Some(packet);
-            self.turn_share.add_packet(key);
+            self.engine.turn_share.add_packet(key);
         }
-        uplinking!(self).end_decided_waits(now);
-        parking!(self).wait_for_full_links(now, key);
+        uplinking!(self.engine).end_decided_waits(now);
+        parking!(self.engine).wait_for_full_links(now, key);
         done
     }
-}
 
-impl Engine {
     /// Works off filters of a packet as far as the turn allows; says whether none is left.
     fn take_filters(
         &mut self,
@@ -193,12 +204,12 @@ impl Engine {
     ) -> bool {
         // Of a client that is gone nothing can be kept back.
         let stays = |connection: &Connection| connection.phase == Phase::Open && !connection.leaving;
-        let bounded = self.state.connections.get(key).is_some_and(stays);
-        self.turn_share.begin_packet(now, key, &self.state.to_write);
-        let mark = self.state.journal.mark();
+        let bounded = self.engine.state.connections.get(key).is_some_and(stays);
+        self.engine.turn_share.begin_packet(now, key, &self.engine.state.to_write);
+        let mark = self.engine.state.journal.mark();
         let mut left = filters.rest().len();
         while left > 0 {
-            if bounded && !self.turn_share.has_filter_work() {
+            if bounded && !self.engine.turn_share.has_filter_work() {
                 break;
             }
             let Some((filter, options)) = filters.next() else { break };
@@ -211,15 +222,15 @@ impl Engine {
                 }
                 (Kind::Unsubscribe, Answer::UnsubAck(answer)) => {
                     if filter.is_ok_and(|filter| filter.shared().is_some()) {
-                        work += self.state.sessions.queue_len(steps.session) / QUEUE_LOOK;
+                        work += self.engine.state.sessions.queue_len(steps.session) / QUEUE_LOOK;
                     }
-                    subscribing!(self).take_unsubscription(now, steps.session, filter, answer);
+                    subscribing!(self.engine).take_unsubscription(now, steps.session, filter, answer);
                 }
                 _ => {}
             }
-            self.turn_share.charge_filter(work);
+            self.engine.turn_share.charge_filter(work);
         }
-        steps.promises |= self.state.journal.has_written_since(mark);
+        steps.promises |= self.engine.state.journal.has_written_since(mark);
         left == 0
     }
 
@@ -232,13 +243,13 @@ impl Engine {
         options: SubscriptionOptions,
         answer: &mut SubAckAnswer,
     ) {
-        self.endings.give_way(now, asked.tenant, &mut subscribing!(self));
+        self.engine.endings.give_way(now, asked.tenant, &mut subscribing!(self.engine));
         // More filters than a client may have can only be repetitions, whose work nothing else would bound.
-        let max_filters = self.settings.limits.max_subscriptions_per_client as usize;
+        let max_filters = self.engine.settings.limits.max_subscriptions_per_client as usize;
         let result = match filter {
             Err(_) => Err(Reason::InvalidTopicFilter),
             Ok(_) if asked.number >= max_filters => Err(Reason::TooManySubscriptions),
-            Ok(filter) => subscribing!(self).subscribe(
+            Ok(filter) => subscribing!(self.engine).subscribe(
                 now,
                 &Request {
                     session,
@@ -255,21 +266,21 @@ impl Engine {
         };
         asked.number += 1;
         let text = filter.map_or("", |filter| filter.as_str());
-        if self.uplinks.brokers.config.is_on() {
+        if self.engine.uplinks.brokers.config.is_on() {
             answer.filters.push(text.into());
         }
         answer.codes.push(match result {
             Ok(()) => granted_code(options.qos.min(asked.max_qos)),
             Err(reason) => {
-                self.state.counters.requests_refused[reason.number()] += 1;
-                self.state.reports().tell_denied(Attempt::Subscribe, session, text, reason);
+                self.engine.state.counters.requests_refused[reason.number()] += 1;
+                self.engine.state.reports().tell_denied(Attempt::Subscribe, session, text, reason);
                 answer.refusals.add(text, reason);
                 reason.code()
             }
         });
         if !asked.expects && !answer.fetches.is_empty() {
             asked.expects = true;
-            fetching!(self).expect_fetches(session, &answer.fetches);
+            fetching!(self.engine).expect_fetches(session, &answer.fetches);
         }
     }
 }

@@ -1,18 +1,18 @@
 //! The list of clients.
 
-use crate::engine::Engine;
+use crate::engine::facets::ShardQuestions;
 use crate::ids::TenantId;
 use crate::ids::UPLINK_LISTENER;
 use crate::session::{Session, Standing};
 use crate::telling::clients::{ClientQuery, ClientSummary};
 use std::collections::BinaryHeap;
 
-impl Engine {
+impl ShardQuestions<'_> {
     /// The clients that a query asks for, in the order of tenants and client ids, `limit` at most. Looks at every
     /// session of the shard.
     pub fn clients(&self, query: &ClientQuery) -> Vec<ClientSummary> {
         let mut first: BinaryHeap<(TenantId, &str, u32)> = BinaryHeap::new();
-        for (key, session) in self.state.sessions.iter() {
+        for (key, session) in self.engine.state.sessions.iter() {
             let behind = query.after.as_ref().is_none_or(|(tenant, name)| (*tenant, name.as_str()) < place(session));
             if is_client(session) && behind && session.client_id.contains(&*query.containing) {
                 let (tenant, name) = place(session);
@@ -22,16 +22,16 @@ impl Engine {
                 }
             }
         }
-        let sessions = first.into_sorted_vec().into_iter().filter_map(|(.., key)| self.state.sessions.get(key));
+        let sessions = first.into_sorted_vec().into_iter().filter_map(|(.., key)| self.engine.state.sessions.get(key));
         sessions.map(|session| self.summary(session, query.filters)).collect()
     }
 
-    fn summary(&self, session: &Session, filters: usize) -> ClientSummary {
-        let connection = session.connection.and_then(|key| self.state.connections.get(key));
+    fn summary(self, session: &Session, filters: usize) -> ClientSummary {
+        let connection = session.connection.and_then(|key| self.engine.state.connections.get(key));
         let flow = session.flow.as_ref();
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
         let shared = memberships.iter().map(|member| format!("$share/{}/{}", member.share, member.filter));
-        let plain = session.filters.iter().filter_map(|key| self.index.filter(key).map(str::to_owned));
+        let plain = session.filters.iter().filter_map(|key| self.engine.index.filter(key).map(str::to_owned));
         ClientSummary {
             tenant: session.tenant,
             client_id: session.client_id.to_string(),

@@ -1,6 +1,6 @@
 //! Values and events below `$SYS` are published.
 
-use crate::engine::Engine;
+use crate::engine::facets::{ControlCalls, ShardQuestions, SysRounds};
 use crate::flows::publish::dispatch::reach;
 use crate::flows::publish::publishing::publishing;
 use crate::ids::{ShardId, TenantId};
@@ -16,51 +16,60 @@ use tidegate_mqtt::QoS;
 /// Place of CONNECT among the types of packets.
 const CONNECT: usize = 1;
 
-impl Engine {
+impl ShardQuestions<'_> {
     /// Whether the next [`Engine::handle_timers`] publishes `$SYS`, which then tells the memory of the process if
-    /// [`Engine::set_process_memory`] has told it before.
+    /// [`ControlCalls::set_process_memory`](crate::ControlCalls::set_process_memory) has told it before.
     pub fn is_about_to_tell(&self, now: Now) -> bool {
-        self.sys.next().is_some_and(|at| at <= now.monotonic)
+        self.engine.sys.next().is_some_and(|at| at <= now.monotonic)
     }
+}
 
+impl ControlCalls<'_> {
     /// Takes note of what the process uses, in bytes.
     pub fn set_process_memory(&mut self, bytes: u64) {
-        let most = self.sys.process_memory.map_or(0, |(_, most)| most);
-        self.sys.process_memory = Some((bytes, most.max(bytes)));
+        let most = self.engine.sys.process_memory.map_or(0, |(_, most)| most);
+        self.engine.sys.process_memory = Some((bytes, most.max(bytes)));
     }
+}
 
+impl SysRounds<'_> {
     /// Begins a round: every shard is asked.
     pub(crate) fn publish_sys(&mut self, now: Now) {
-        self.sys.set_sys_timer(&mut self.state, now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
-        self.sys.round = self.sys.round.wrapping_add(1);
-        self.sys.gathered = self.sys_values();
-        self.sys.missing = self.place.shards - 1;
-        for shard in self.place.others() {
-            self.links.send(shard, Record::SysQuery { round: self.sys.round });
+        self.engine.sys.set_sys_timer(
+            &mut self.engine.state,
+            now.monotonic.plus_seconds(self.engine.settings.sys_interval_seconds),
+        );
+        self.engine.sys.round = self.engine.sys.round.wrapping_add(1);
+        self.engine.sys.gathered = self.engine.questions().sys_values();
+        self.engine.sys.missing = self.engine.place.shards - 1;
+        for shard in self.engine.place.others() {
+            self.engine.links.send(shard, Record::SysQuery { round: self.engine.sys.round });
         }
-        if self.sys.missing == 0 {
+        if self.engine.sys.missing == 0 {
             self.finish_sys_round(now);
         }
     }
 
     pub(crate) fn answer_sys_query(&mut self, from: ShardId, round: u32) {
-        let values = self.sys_values().write();
-        self.links.send(from, Record::SysReport { round, values: &values });
+        let values = self.engine.questions().sys_values().write();
+        self.engine.links.send(from, Record::SysReport { round, values: &values });
     }
 
     pub(crate) fn handle_sys_report(&mut self, now: Now, round: u32, values: &[u8]) {
-        if round != self.sys.round {
+        if round != self.engine.sys.round {
             return;
         }
-        self.sys.gathered.add(&SysValues::read(values));
-        self.sys.missing = self.sys.missing.saturating_sub(1);
-        if self.sys.missing == 0 {
+        self.engine.sys.gathered.add(&SysValues::read(values));
+        self.engine.sys.missing = self.engine.sys.missing.saturating_sub(1);
+        if self.engine.sys.missing == 0 {
             self.finish_sys_round(now);
         }
     }
+}
 
-    fn sys_values(&self) -> SysValues {
-        let counters = &self.state.counters;
+impl ShardQuestions<'_> {
+    fn sys_values(self) -> SysValues {
+        let counters = &self.engine.state.counters;
         let gauges = self.gauges();
         let plain = [
             gauges.sessions_connected,
@@ -84,20 +93,22 @@ impl Engine {
         ];
         SysValues { plain, dropped: counters.dropped, connects: counters.packets_in[CONNECT] }
     }
+}
 
+impl SysRounds<'_> {
     fn finish_sys_round(&mut self, now: Now) {
-        if self.sys.watchers == 0 {
+        if self.engine.sys.watchers == 0 {
             return;
         }
-        let values = self.sys.gathered.clone();
+        let values = self.engine.sys.gathered.clone();
         let [connected, disconnected, ..] = values.plain;
-        self.sys.clients_maximum = self.sys.clients_maximum.max(connected);
-        let uptime = now.monotonic.since(self.sys.started.monotonic) / 1000;
+        self.engine.sys.clients_maximum = self.engine.sys.clients_maximum.max(connected);
+        let uptime = now.monotonic.since(self.engine.sys.started.monotonic) / 1000;
         let mut texts: Vec<(String, String)> = vec![
-            ("version".into(), format!("tidegate version {}", self.settings.version)),
+            ("version".into(), format!("tidegate version {}", self.engine.settings.version)),
             ("uptime".into(), format!("{uptime} seconds")),
             ("clients/total".into(), (connected + disconnected).to_string()),
-            ("clients/maximum".into(), self.sys.clients_maximum.to_string()),
+            ("clients/maximum".into(), self.engine.sys.clients_maximum.to_string()),
             ("clients/active".into(), connected.to_string()),
             ("clients/inactive".into(), disconnected.to_string()),
             ("messages/stored".into(), values.plain[15].to_string()),
@@ -108,29 +119,29 @@ impl Engine {
                 texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));
             }
         }
-        if let Some((now, most)) = self.sys.process_memory {
+        if let Some((now, most)) = self.engine.sys.process_memory {
             texts.push(("heap/current".into(), now.to_string()));
             texts.push(("heap/maximum".into(), most.to_string()));
         }
-        self.sys.add_loads(now, &values, &mut texts);
+        self.engine.sys.add_loads(now, &values, &mut texts);
         for (topic, text) in texts {
             self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
         }
-        self.sys.last = Some((now.monotonic, values));
+        self.engine.sys.last = Some((now.monotonic, values));
     }
 
     fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
         let mut publication =
             Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
         // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
-        let kept = self.settings.retained.available
-            && self.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
-        let slot = publishing!(self).route_of(TenantId::DEFAULT, &topic);
-        let source = Source::inside(self.place.shard, now);
-        let (_, route) = self.cache.get(slot);
-        reach!(self).dispatch(now, route, &mut publication, &source);
+        let kept = self.engine.settings.retained.available
+            && self.engine.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
+        let slot = publishing!(self.engine).route_of(TenantId::DEFAULT, &topic);
+        let source = Source::inside(self.engine.place.shard, now);
+        let (_, route) = self.engine.cache.get(slot);
+        reach!(self.engine).dispatch(now, route, &mut publication, &source);
         if kept {
-            self.sys.published.insert(topic);
+            self.engine.sys.published.insert(topic);
         }
     }
 }

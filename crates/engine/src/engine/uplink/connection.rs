@@ -2,7 +2,7 @@
 
 use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
-use crate::engine::Engine;
+use crate::engine::facets::FleetCalls;
 use crate::flows::connection::parking::parking;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::session::acknowledge::acknowledging;
@@ -26,22 +26,22 @@ use tidegate_mqtt::{
 /// Seconds of silence after which a broker may give the orchestrator up; probes come more often.
 const KEEP_ALIVE_SECONDS: u16 = 60;
 
-impl Engine {
+impl FleetCalls<'_> {
     /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it, as when
     /// it is the outcome of another attempt than the present one.
     pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
-        self.state.journal.now = now;
-        let key = self.uplinks.brokers.find(name).filter(|_| !self.uplinks.brokers.stopping)?;
-        let settings = self.uplinks.brokers.config.settings()?.clone();
-        let uplink = self.uplinks.brokers.all.get_mut(&key)?;
+        self.engine.state.journal.now = now;
+        let key = self.engine.uplinks.brokers.find(name).filter(|_| !self.engine.uplinks.brokers.stopping)?;
+        let settings = self.engine.uplinks.brokers.config.settings()?.clone();
+        let uplink = self.engine.uplinks.brokers.all.get_mut(&key)?;
         if uplink.stage != Stage::Dialing(attempt) {
             return None;
         }
         let mut connection = Connection::new(UPLINK_LISTENER, TenantId::UPLINK, now.monotonic);
         connection.phase = Phase::AwaitConnAck;
         connection.version = uplink.version;
-        let connection = self.state.connections.insert(connection);
-        self.state.counters.sockets_opened += 1;
+        let connection = self.engine.state.connections.insert(connection);
+        self.engine.state.counters.sockets_opened += 1;
         uplink.connection = Some(connection);
         uplink.stage = Stage::Connecting;
         uplink.silent = true;
@@ -73,12 +73,12 @@ impl Engine {
                 authentication_data: None,
             },
         };
-        self.uplinks.brokers.by_connection.insert(connection, key);
+        self.engine.uplinks.brokers.by_connection.insert(connection, key);
         // What was done on the last connection may be under way to the store. Whatever this one says of it follows a
         // CONNECT that waits for that, as what is said to a client follows its CONNACK.
-        let stored = self.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
-        self.state.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
-        self.uplinks.brokers.set_uplink_timer(&mut self.state, key);
+        let stored = self.engine.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        self.engine.state.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
+        self.engine.uplinks.brokers.set_uplink_timer(&mut self.engine.state, key);
         Some(connection)
     }
 
@@ -90,37 +90,39 @@ impl Engine {
         frame: &Frame<'_>,
         whole: &[u8],
     ) -> Result<Flow, Refused> {
-        let Some(connection) = self.state.connections.get(key) else { return Ok(Flow::Hold) };
+        let Some(connection) = self.engine.state.connections.get(key) else { return Ok(Flow::Hold) };
         let (version, phase, parked) = (connection.version, connection.phase, connection.is_parked());
         let packet_type = frame.packet_type();
         if packet_type == PacketType::Publish && parked {
-            return Ok(parking!(self).park_frame(key, whole));
+            return Ok(parking!(self.engine).park_frame(key, whole));
         }
-        self.state.counters.packets_in[packet_type as usize] += 1;
+        self.engine.state.counters.packets_in[packet_type as usize] += 1;
         if phase == Phase::AwaitConnAck {
             return match packet_type {
-                PacketType::ConnAck => uplinking!(self).handle_conn_ack(now, key, version, frame).map(|()| Flow::Next),
+                PacketType::ConnAck => {
+                    uplinking!(self.engine).handle_conn_ack(now, key, version, frame).map(|()| Flow::Next)
+                }
                 PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame).map(|()| Flow::Next),
                 _ => Err(Refused::new(Reason::ProtocolError, format!("the broker sent {packet_type} before CONNACK"))),
             };
         }
         match packet_type {
-            PacketType::Publish => uplinking!(self).receive_from_broker(now, key, version, frame)?,
-            PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
-            PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
-            PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
-            PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
-            PacketType::SubAck => uplinking!(self).handle_sub_ack(now, key, frame)?,
-            PacketType::UnsubAck => uplinking!(self).handle_unsub_ack(now, key, frame)?,
-            PacketType::PingResp => self.uplinks.brokers.note_probe_answered(now, &mut self.state, key),
+            PacketType::Publish => uplinking!(self.engine).receive_from_broker(now, key, version, frame)?,
+            PacketType::PubAck => acknowledging!(self.engine).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubRec => acknowledging!(self.engine).handle_pub_rec(now, key, version, frame)?,
+            PacketType::PubRel => acknowledging!(self.engine).handle_pub_rel(key, version, frame)?,
+            PacketType::PubComp => acknowledging!(self.engine).handle_pub_comp(now, key, version, frame)?,
+            PacketType::SubAck => uplinking!(self.engine).handle_sub_ack(now, key, frame)?,
+            PacketType::UnsubAck => uplinking!(self.engine).handle_unsub_ack(now, key, frame)?,
+            PacketType::PingResp => self.engine.uplinks.brokers.note_probe_answered(now, &mut self.engine.state, key),
             PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame)?,
             _ => {
                 let what = format!("a broker does not send {packet_type} here");
                 return Err(Refused::new(Reason::ProtocolError, what));
             }
         }
-        BrokerRefusals(dealing!(self)).settle(now);
-        uplinking!(self).settle_acknowledged(now);
+        BrokerRefusals(dealing!(self.engine)).settle(now);
+        uplinking!(self.engine).settle_acknowledged(now);
         Ok(Flow::Next)
     }
 
@@ -135,69 +137,74 @@ impl Engine {
         let why = disconnect.reason_string.map_or_else(|| format!("{:?}", disconnect.reason_code), str::to_owned);
         let mut error = format!("the broker has ended the connection: {why}");
         if disconnect.reason_code == ReasonCode::SessionTakenOver {
-            let own = self.uplinks.brokers.config.settings().map_or("", |settings| settings.orchestrator.as_str());
+            let own =
+                self.engine.uplinks.brokers.config.settings().map_or("", |settings| settings.orchestrator.as_str());
             error = format!(
                 "another orchestrator named `{own}` has taken over the session at the broker: give each a --name of its own"
             );
         }
-        self.uplinks.brokers.note_uplink_error(key, error);
-        let uplink = self.uplinks.brokers.of_connection(key);
-        if let Some(uplink) = uplink.and_then(|uplink| self.uplinks.brokers.all.get_mut(&uplink)) {
+        self.engine.uplinks.brokers.note_uplink_error(key, error);
+        let uplink = self.engine.uplinks.brokers.of_connection(key);
+        if let Some(uplink) = uplink.and_then(|uplink| self.engine.uplinks.brokers.all.get_mut(&uplink)) {
             uplink.suspicion.said = Some(disconnect.reason_code);
         }
         let about_packets = crate::orchestrator::uplink::suspects::is_about_packets(disconnect.reason_code);
-        self.end_connection(now, key, if about_packets { Reason::ConnectionLost } else { Reason::UplinkLost }, None);
+        self.engine.end_connection(
+            now,
+            key,
+            if about_packets { Reason::ConnectionLost } else { Reason::UplinkLost },
+            None,
+        );
         Ok(())
     }
 
     /// Asks a broker whether it lives, or gives it up when it has not answered. Says whether it was given up.
     pub(super) fn probe_uplink(&mut self, now: Now, key: UplinkKey) -> bool {
-        let Some(settings) = self.uplinks.brokers.config.settings() else { return false };
+        let Some(settings) = self.engine.uplinks.brokers.config.settings() else { return false };
         let (interval, timeout) = (settings.probe_interval_ms, settings.probe_timeout_ms);
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
+        let Some(uplink) = self.engine.uplinks.brokers.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection else { return false };
-        if self.state.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
+        if self.engine.state.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
             && let Some(asked) = uplink.probe.asked.as_mut()
         {
             // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
             *asked = now.monotonic;
         }
-        let seen = self.state.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
+        let seen = self.engine.state.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
         if uplink.probe.due(seen, timeout).is_some_and(|due| due <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");
             uplink.silent = false;
-            self.end_connection(now, connection, Reason::UplinkLost, None);
+            self.engine.end_connection(now, connection, Reason::UplinkLost, None);
             return true;
         }
         if uplink.stage == Stage::Open && uplink.probe.asked.is_none() && uplink.probe.next <= now.monotonic {
             uplink.probe.asked = Some(now.monotonic);
             uplink.probe.next = now.monotonic.plus(interval);
-            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-                uplink.note_probe_sent(&self.state);
+            if let Some(uplink) = self.engine.uplinks.brokers.all.get_mut(&key) {
+                uplink.note_probe_sent(&self.engine.state);
             }
-            self.state.send(connection, PacketType::PingReq, |out| {
+            self.engine.state.send(connection, PacketType::PingReq, |out| {
                 PingReq.encode(out);
                 true
             });
         }
         false
     }
-}
 
-impl Engine {
     /// Gives a broker up that has not answered for filters in time, and says whether it did.
     pub(super) fn is_silent_about_filters(&mut self, now: Now, key: UplinkKey) -> bool {
-        let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.probe_timeout_ms) else {
+        let Some(timeout) = self.engine.uplinks.brokers.config.settings().map(|settings| settings.probe_timeout_ms)
+        else {
             return false;
         };
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
+        let Some(uplink) = self.engine.uplinks.brokers.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return false };
         let filters = &mut uplink.filters;
         if filters.asked_since == Millis::NEVER {
             return false;
         }
-        if self.state.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
+        if self.engine.state.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
             // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
             filters.asked_since = now.monotonic;
         }
@@ -206,7 +213,7 @@ impl Engine {
         }
         let waited = timeout.saturating_mul(SUB_ACK_PROBES);
         uplink.last_error = format!("the broker has not answered SUBSCRIBE or UNSUBSCRIBE for {waited} ms");
-        self.end_connection(now, connection, Reason::UplinkLost, None);
+        self.engine.end_connection(now, connection, Reason::UplinkLost, None);
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of brokers that have left.
 
-use crate::engine::Engine;
+use crate::engine::facets::FleetCalls;
 use crate::flows::cluster::ending::ending;
 use crate::ids::SessionKey;
 use crate::now::Now;
@@ -8,31 +8,31 @@ use crate::orchestrator::uplink::former::Former;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
-impl Engine {
+impl FleetCalls<'_> {
     /// Their time is over.
     pub(crate) fn handle_former_timer(&mut self, now: Now) {
-        self.uplinks.brokers.former = Former::Unknown;
+        self.engine.uplinks.brokers.former = Former::Unknown;
         self.forget_other_uplinks(now);
     }
 
     /// All brokers have been named: others get what those owe that an earlier process knew and that are not among them.
     /// Where there is none at all it waits in the store until there is.
     pub fn forget_other_uplinks(&mut self, now: Now) {
-        self.state.journal.now = now;
-        if let Former::Awaited(until) = std::mem::take(&mut self.uplinks.brokers.former) {
-            self.state.timers.cancel(until, Timer::FormerUplinks);
+        self.engine.state.journal.now = now;
+        if let Former::Awaited(until) = std::mem::take(&mut self.engine.uplinks.brokers.former) {
+            self.engine.state.timers.cancel(until, Timer::FormerUplinks);
         }
-        if self.uplinks.brokers.all.is_empty() {
+        if self.engine.uplinks.brokers.all.is_empty() {
             return;
         }
-        self.uplinks.brokers.former = Former::Settled;
-        let known = &self.uplinks.brokers.by_session;
+        self.engine.uplinks.brokers.former = Former::Settled;
+        let known = &self.engine.uplinks.brokers.by_session;
         let others =
-            self.state.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
+            self.engine.state.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
         let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
         for session in others {
-            ending!(self).end_session(now, session, Reason::SessionDiscarded);
+            ending!(self.engine).end_session(now, session, Reason::SessionDiscarded);
         }
-        self.after_frame(now);
+        self.engine.after_frame(now);
     }
 }

@@ -1,6 +1,6 @@
 //! A broker is drained or removed.
 
-use crate::engine::Engine;
+use crate::engine::facets::FleetCalls;
 use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::subscribe::subscribing::subscribing;
@@ -10,18 +10,18 @@ use crate::orchestrator::uplink::{Drain, UPLINK_FILTER, UPLINK_SHARE, UplinkErro
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
-impl Engine {
+impl FleetCalls<'_> {
     /// Stops giving a broker messages (BRK-32 step 1). What it has it settles, and what comes from it is taken.
     ///
     /// # Errors
     /// When there is no such broker, or no other that could take its messages.
     pub fn drain_uplink(&mut self, now: Now, name: &str) -> Result<(), UplinkError> {
-        self.state.journal.now = now;
-        let key = self.uplinks.brokers.find(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
-        if !self.uplinks.brokers.has_another(key) {
+        self.engine.state.journal.now = now;
+        let key = self.engine.uplinks.brokers.find(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
+        if !self.engine.uplinks.brokers.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return Ok(()) };
+        let Some(uplink) = self.engine.uplinks.brokers.all.get_mut(&key) else { return Ok(()) };
         if uplink.draining.is_some() {
             return Ok(());
         }
@@ -31,11 +31,11 @@ impl Engine {
         uplink.since = now.unix;
         uplink.probe.next = now.monotonic;
         let session = uplink.session;
-        self.uplinks.brokers.note_flaws(key);
-        dealing!(self).keep_order(now);
-        subscribing!(self).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
-        self.uplinks.brokers.set_uplink_timer(&mut self.state, key);
-        self.after_frame(now);
+        self.engine.uplinks.brokers.note_flaws(key);
+        dealing!(self.engine).keep_order(now);
+        subscribing!(self.engine).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
+        self.engine.uplinks.brokers.set_uplink_timer(&mut self.engine.state, key);
+        self.engine.after_frame(now);
         Ok(())
     }
 
@@ -44,39 +44,39 @@ impl Engine {
     /// # Errors
     /// When there is no such broker, it owes messages and is not forced, or is the last one.
     pub fn remove_uplink(&mut self, now: Now, name: &str, force: bool) -> Result<(), UplinkError> {
-        self.state.journal.now = now;
-        let key = self.uplinks.brokers.find(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
-        let report = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.report(&self.state));
+        self.engine.state.journal.now = now;
+        let key = self.engine.uplinks.brokers.find(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
+        let report = self.engine.uplinks.brokers.all.get(&key).map(|uplink| uplink.report(&self.engine.state));
         let owed = report.as_ref().map_or(0, UplinkReport::owed);
         if owed > 0 && !force {
             return Err(UplinkError::Owes { name: name.to_owned(), owed });
         }
         // Another shard may have sent a message here already, and those that are being drained may have to give theirs
         // away.
-        if !self.uplinks.brokers.has_another(key) {
+        if !self.engine.uplinks.brokers.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return Ok(()) };
+        let Some(uplink) = self.engine.uplinks.brokers.all.get_mut(&key) else { return Ok(()) };
         uplink.ends = true;
         let (session, connection) = (uplink.session, uplink.connection);
-        self.uplinks.brokers.note_flaws(key);
+        self.engine.uplinks.brokers.note_flaws(key);
         // Before it leaves, since then what waits would go to others before what was sent.
-        uplinking!(self).reassign(now, key);
-        subscribing!(self).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
+        uplinking!(self.engine).reassign(now, key);
+        subscribing!(self.engine).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         if let Some(connection) = connection {
-            self.uplinks.brokers.say_goodbye(&mut self.state, connection, true);
-            self.end_connection(now, connection, Reason::UplinkRemoved, None);
+            self.engine.uplinks.brokers.say_goodbye(&mut self.engine.state, connection, true);
+            self.engine.end_connection(now, connection, Reason::UplinkRemoved, None);
         }
-        if let Some(uplink) = self.uplinks.brokers.all.remove(&key) {
-            self.state.timers.cancel(uplink.timer, Timer::Uplink(key));
-            self.uplinks.brokers.by_session.remove(&session.0);
-            self.uplinks.brokers.flawed.remove(&session.0);
-            self.uplinks.brokers.held.remove(&key);
-            self.uplinks.settlement.confirming.forget_session(session);
+        if let Some(uplink) = self.engine.uplinks.brokers.all.remove(&key) {
+            self.engine.state.timers.cancel(uplink.timer, Timer::Uplink(key));
+            self.engine.uplinks.brokers.by_session.remove(&session.0);
+            self.engine.uplinks.brokers.flawed.remove(&session.0);
+            self.engine.uplinks.brokers.held.remove(&key);
+            self.engine.uplinks.settlement.confirming.forget_session(session);
         }
-        ending!(self).end_session(now, session, Reason::SessionDiscarded);
-        uplinking!(self).check_gate(now);
-        self.after_frame(now);
+        ending!(self.engine).end_session(now, session, Reason::SessionDiscarded);
+        uplinking!(self.engine).check_gate(now);
+        self.engine.after_frame(now);
         Ok(())
     }
 }

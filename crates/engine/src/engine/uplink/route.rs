@@ -1,11 +1,11 @@
 //! Whether the fleet takes messages.
 
-use crate::engine::Engine;
+use crate::engine::facets::ShardQuestions;
 use crate::orchestrator::uplink::route::Gate;
 
-impl Engine {
+impl ShardQuestions<'_> {
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
-        self.uplinks.gate == Gate::Open
+        self.engine.uplinks.gate == Gate::Open
     }
 }

@@ -1,19 +1,20 @@
 //! The check whether brokers have delivered all messages that they sent before a moment.
 
-use crate::engine::Engine;
+use crate::engine::facets::FleetCalls;
 use crate::engine::image::forwarding::OrchestratorMoves;
 use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::Stage;
 use crate::orchestrator::uplink::settled::{Awaited, Settling};
 
-impl Engine {
+impl FleetCalls<'_> {
     /// Begins to check whether all messages have arrived that brokers sent before now. Disconnected brokers are left
     /// out: their messages come on another connection, if at all.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
-        self.state.journal.now = now;
-        let own = self.uplinks.last_number();
+        self.engine.state.journal.now = now;
+        let own = self.engine.uplinks.last_number();
         let open: Vec<UplinkKey> = self
+            .engine
             .uplinks
             .brokers
             .all
@@ -23,39 +24,39 @@ impl Engine {
             .collect();
         let awaited = open
             .into_iter()
-            .filter_map(|key| Awaited::begin(&mut self.uplinks.brokers, now, &mut self.state, key, own))
+            .filter_map(|key| Awaited::begin(&mut self.engine.uplinks.brokers, now, &mut self.engine.state, key, own))
             .collect();
-        self.after_frame(now);
+        self.engine.after_frame(now);
         Settling { awaited }
     }
 
     /// Whether all of these messages have arrived. A broker whose messages have all arrived is not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
-        self.state.journal.now = now;
-        let own = self.uplinks.last_number();
+        self.engine.state.journal.now = now;
+        let own = self.engine.uplinks.last_number();
         let awaited = std::mem::take(&mut settling.awaited);
         settling.awaited = awaited
             .into_iter()
-            .filter_map(|awaited| awaited.remaining(&mut self.uplinks.brokers, now, &mut self.state, own))
+            .filter_map(|awaited| awaited.remaining(&mut self.engine.uplinks.brokers, now, &mut self.engine.state, own))
             .collect();
-        self.after_frame(now);
+        self.engine.after_frame(now);
         settling.awaited.is_empty()
     }
 }
 
 impl OrchestratorMoves<'_> {
-    /// Begins to check like [`Engine::begin_settling`]. Disconnected brokers are waited for: they keep messages that are
+    /// Begins to check like [`FleetCalls::begin_settling`](crate::FleetCalls::begin_settling). Disconnected brokers are waited for: they keep messages that are
     /// to be forwarded.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         let brokers = self.engine.uplinks.brokers.all.iter();
         let away = brokers.filter(|(_, uplink)| uplink.stage != Stage::Open).map(|(key, _)| *key);
         let away: Vec<UplinkKey> = away.collect();
-        let mut settling = self.engine.begin_settling(now);
+        let mut settling = self.engine.fleet().begin_settling(now);
         settling.awaited.extend(away.into_iter().map(Awaited::of_disconnected));
         settling
     }
 
-    /// Begins to check one broker like [`Engine::begin_settling`]. A disconnected broker is waited for.
+    /// Begins to check one broker like [`FleetCalls::begin_settling`](crate::FleetCalls::begin_settling). A disconnected broker is waited for.
     pub fn begin_settling_of(&mut self, now: Now, broker: &str) -> Settling {
         self.engine.state.journal.now = now;
         let key = self.engine.uplinks.brokers.find(broker);

@@ -52,7 +52,7 @@ pub(crate) struct SessionEnding<'e> {
 
 /// Borrows the context of ending sessions from an engine.
 macro_rules! ending {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::cluster::ending::SessionEnding {
             state: &mut $from.state,
             index: &mut $from.index,

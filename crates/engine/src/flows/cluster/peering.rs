@@ -37,7 +37,7 @@ pub(crate) struct Peering<'e> {
 
 /// Borrows the context of announcements of other shards from an engine.
 macro_rules! peering {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::cluster::peering::Peering {
             state: &mut $from.state,
             index: &mut $from.index,

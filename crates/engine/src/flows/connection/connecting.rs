@@ -19,7 +19,7 @@ pub(crate) struct Connecting<'e> {
 
 /// Borrows the context of a CONNECT from an engine.
 macro_rules! connecting {
-    ($engine:ident) => {
+    ($engine:expr) => {
         $crate::flows::connection::connecting::Connecting {
             state: &mut $engine.state,
             rules: &$engine.rules,

@@ -24,7 +24,7 @@ pub(crate) struct Parking<'e> {
 
 /// Borrows the context of waiting publishers from an engine, or from a wider context.
 macro_rules! parking {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::connection::parking::Parking {
             state: &mut $from.state,
             links: &mut $from.links,

@@ -85,8 +85,7 @@ impl Subscribing<'_> {
         all: &mut Restoration,
         stored: StoredSession,
         filter: &str,
-        options: u8,
-        subscription_id: u32,
+        (options, subscription_id): (u8, u32),
     ) -> Result<(), WireError> {
         if options & NODE_GROUP != 0 {
             let node = all.current.as_ref().map(|(_, restoring)| restoring.key);

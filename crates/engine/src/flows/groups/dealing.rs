@@ -18,7 +18,7 @@ pub(crate) struct Dealing<'e> {
 
 /// Borrows the context of dealing from an engine, or from a wider context.
 macro_rules! dealing {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::groups::dealing::Dealing {
             state: &mut $from.state,
             layouts: &mut $from.layouts,

@@ -23,7 +23,7 @@ pub(crate) struct Imaging<'e> {
 
 /// Borrows what an image is written from from an engine.
 macro_rules! imaging {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::image::imaging::Imaging {
             state: &$from.state,
             index: &$from.index,

@@ -46,7 +46,7 @@ pub(crate) struct Moving<'e> {
 
 /// Borrows the context of moving partitions from an engine, or from a wider context.
 macro_rules! moving {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::image::leaving::Moving {
             state: &mut $from.state,
             index: &mut $from.index,

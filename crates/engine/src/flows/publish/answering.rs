@@ -33,7 +33,7 @@ pub(crate) struct Answering<'e> {
 
 /// Borrows the context of acknowledgements from an engine, or from a wider context.
 macro_rules! answering {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::publish::answering::Answering {
             state: &mut $from.state,
             index: &mut $from.index,

@@ -48,7 +48,7 @@ pub(crate) struct Deciding<'e> {
 
 /// Borrows the context of the stages from an engine.
 macro_rules! deciding {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::publish::deciding::Deciding {
             state: &mut $from.state,
             index: &mut $from.index,

@@ -38,7 +38,7 @@ pub(crate) struct Reach<'e> {
 
 /// Splits an engine into its route cache and what delivering needs.
 macro_rules! reach {
-    ($engine:ident) => {
+    ($engine:expr) => {
         $crate::flows::publish::dispatch::Reach {
             place: $engine.links.place,
             state: &mut $engine.state,

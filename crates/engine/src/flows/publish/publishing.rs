@@ -35,7 +35,7 @@ pub(crate) struct Publishing<'e> {
 
 /// Borrows the context of publishing from an engine.
 macro_rules! publishing {
-    ($engine:ident) => {
+    ($engine:expr) => {
         $crate::flows::publish::publishing::Publishing {
             state: &mut $engine.state,
             layouts: &mut $engine.layouts,

@@ -21,7 +21,7 @@ pub(crate) struct Fetching<'e> {
 
 /// Borrows the context of a fetch from an engine.
 macro_rules! fetching {
-    ($engine:ident) => {
+    ($engine:expr) => {
         $crate::flows::retained::fetching::Fetching {
             state: &mut $engine.state,
             fetches: &mut $engine.fetches,

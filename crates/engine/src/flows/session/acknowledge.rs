@@ -32,7 +32,7 @@ pub(crate) struct Acknowledging<'e> {
 
 /// Borrows the context of an acknowledgement from an engine.
 macro_rules! acknowledging {
-    ($engine:ident) => {
+    ($engine:expr) => {
         $crate::flows::session::acknowledge::Acknowledging {
             state: &mut $engine.state,
             layouts: &mut $engine.layouts,

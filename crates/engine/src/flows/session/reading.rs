@@ -13,7 +13,7 @@ pub(crate) struct Reading<'e> {
 
 /// Borrows the context of reading queues from an engine.
 macro_rules! reading {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::session::reading::Reading {
             state: &mut $from.state,
             rules: &$from.rules,

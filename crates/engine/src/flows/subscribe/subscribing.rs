@@ -31,7 +31,7 @@ pub(crate) struct Subscribing<'e> {
 
 /// Borrows the context of a subscription from an engine.
 macro_rules! subscribing {
-    ($engine:ident) => {
+    ($engine:expr) => {
         $crate::flows::subscribe::subscribing::Subscribing {
             state: &mut $engine.state,
             index: &mut $engine.index,

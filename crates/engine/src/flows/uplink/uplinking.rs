@@ -51,7 +51,7 @@ pub(crate) struct Uplinking<'e> {
 
 /// Borrows the context of brokers from an engine.
 macro_rules! uplinking {
-    ($from:ident) => {
+    ($from:expr) => {
         $crate::flows::uplink::uplinking::Uplinking {
             state: &mut $from.state,
             index: &mut $from.index,

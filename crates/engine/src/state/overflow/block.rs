@@ -1,21 +1,20 @@
 //! The publisher waits.
 
 use crate::event::Delay;
-use crate::now::Millis;
 use crate::session::overflow::Arriving;
-use crate::state::ShardState;
+use crate::state::overflow::FullQueue;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
-impl ShardState {
-    pub(super) fn block(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
-        let Arriving { to, publisher, bounds, .. } = *arriving;
-        let link_bytes = self.settings.limits.shard_link_bytes;
-        let over_ceiling = self.memory.is_over_ceiling();
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+impl FullQueue<'_> {
+    pub(super) fn block(&mut self) -> bool {
+        let Arriving { to, publisher, bounds, .. } = *self.arriving;
+        let link_bytes = self.state.settings.limits.shard_link_bytes;
+        let over_ceiling = self.state.memory.is_over_ceiling();
+        let Some(session) = self.state.sessions.get_mut(to.0) else { return false };
         let takes = session.connection.is_some();
         let Some(publisher) = publisher.filter(|_| takes && !over_ceiling) else {
-            return self.refuse(now, arriving, Reason::QueueFullNewest);
+            return self.refuse(Reason::QueueFullNewest);
         };
         let flow = session.flow_mut();
         // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by then still
@@ -24,17 +23,17 @@ impl ShardState {
         let flow_gave_up = flow.block_given_up;
         let reason = if flow_gave_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
         if flow_gave_up || !hard {
-            self.gave_up |= flow_gave_up && arriving.delivery.qos != QoS::AtMostOnce;
-            self.reports().discard_arriving(reason, arriving);
+            self.state.gave_up |= flow_gave_up && self.arriving.delivery.qos != QoS::AtMostOnce;
+            self.state.reports().discard_arriving(reason, self.arriving);
             return false;
         }
         if !flow.blocking.contains(&publisher) {
             flow.blocking.push(publisher);
-            self.blockers.insert(to.0);
-            self.to_park.push(publisher);
-            if publisher.shard == self.shard {
+            self.state.blockers.insert(to.0);
+            self.state.to_park.push(publisher);
+            if publisher.shard == self.state.shard {
                 let delay = Delay::Queue(Some(session.client_id.to_string()));
-                self.reports().tell_delayed(delay, publisher.connection);
+                self.state.reports().tell_delayed(delay, publisher.connection);
             }
         }
         true

@@ -2,23 +2,25 @@
 //! that is full of other topics gives up its oldest message.
 
 use crate::ids::SessionKey;
-use crate::now::Millis;
 use crate::session::Delivery;
 use crate::session::overflow::Arriving;
 use crate::state::ShardState;
+use crate::state::overflow::FullQueue;
 use crate::telling::reason::Reason;
 
-impl ShardState {
-    pub(super) fn keep_last(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
-        let Arriving { to, delivery, bounds, .. } = *arriving;
-        let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) else { return false };
+impl FullQueue<'_> {
+    pub(super) fn keep_last(&mut self) -> bool {
+        let Arriving { to, delivery, bounds, .. } = *self.arriving;
+        let Some(flow) = self.state.sessions.get(to.0).and_then(|session| session.flow.as_ref()) else { return false };
         let older = flow.queue.replaceable(delivery).map(Delivery::cost);
         if older.is_some_and(|older| flow.queue_bytes - older + delivery.cost() <= bounds.max_bytes) {
             return true;
         }
-        self.drop_oldest(now, arriving)
+        self.drop_oldest()
     }
+}
 
+impl ShardState {
     /// A message that waited was replaced by a newer one of its topic.
     #[cold]
     pub(crate) fn drop_replaced(&mut self, to: SessionKey, older: &Delivery) {

@@ -40,10 +40,10 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
     let mut route = RestoreRoute::new(engines.len() as u16);
     for (key, value) in pairs {
         match route.takers(key, value)? {
-            Takers::One(shard) => engines[usize::from(shard.0)].restore(now, key, value)?,
+            Takers::One(shard) => engines[usize::from(shard.0)].store().restore(now, key, value)?,
             Takers::All => {
                 for engine in &mut *engines {
-                    engine.restore(now, key, value)?;
+                    engine.store().restore(now, key, value)?;
                 }
             }
             Takers::None => {}
@@ -57,7 +57,7 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
                 reading.restore(now, key, value)?;
             }
         }
-        engine.finish_restore(now)?;
+        engine.store().finish_restore(now)?;
     }
     Ok(())
 }
@@ -69,8 +69,8 @@ impl Net {
         self.trace.note(format!("crash: {crash:?}, {kept} of {} batches survive", self.store.waiting.len()));
         self.crashes += 1;
         for engine in &self.engines {
-            self.past.add(engine.counters());
-            self.broken += engine.gauges().sessions_connected;
+            self.past.add(engine.questions().counters());
+            self.broken += engine.questions().gauges().sessions_connected;
         }
         for socket in &mut self.sockets {
             if !matches!(socket.stand, Stand::Gone) {
@@ -124,7 +124,7 @@ impl Net {
 
     /// Nobody is served before all shards know of each other.
     fn settle(&mut self) {
-        while !self.engines.iter().all(Engine::is_settled) {
+        while !self.engines.iter().all(|engine| engine.questions().is_settled()) {
             let between = |step: &Step| matches!(step, Step::Ship(_) | Step::Deliver { .. } | Step::Timers(_));
             let steps: Vec<Step> = self.steps().into_iter().filter(between).collect();
             let step = match &mut self.schedule {

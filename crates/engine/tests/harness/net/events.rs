@@ -8,7 +8,7 @@ use super::socket::Stand;
 /// Opens the windows of the observers that the settings ask for, as services do.
 pub(crate) fn open_windows(engine: &mut Engine, now: Now) {
     for id in [ObserverId::APPLICATIONS, ObserverId::REPORTS] {
-        engine.set_observer_window(now, id, ObserverWindow { messages: 1_000, bytes: 1_000_000 });
+        engine.insiders().set_observer_window(now, id, ObserverWindow { messages: 1_000, bytes: 1_000_000 });
     }
 }
 
@@ -34,7 +34,7 @@ impl Net {
         while let Some(event) = self.engines[shard].poll_event() {
             self.carry_out(shard, event);
         }
-        while let Some(key) = self.engines[shard].pop_dirty() {
+        while let Some(key) = self.engines[shard].outputs().pop_dirty() {
             if let Some(id) = self.by_key[shard].get(&key) {
                 self.sockets[*id].dirty = true;
             }
@@ -86,7 +86,7 @@ impl Net {
 
     pub(crate) fn answer(&mut self, asked: &Asked, verdict: Verdict) {
         self.trace.note(format!("verdict on {}: {verdict:?}", asked.request.client_id));
-        self.engines[asked.shard].handle_verdict(self.now, asked.key, verdict);
+        self.engines[asked.shard].entry().handle_verdict(self.now, asked.key, verdict);
         self.gather(asked.shard);
     }
 }

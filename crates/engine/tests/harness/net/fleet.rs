@@ -22,9 +22,9 @@ impl Net {
         let configured = self.configured.clone();
         self.with_engine(0, |engine, now| {
             for (name, options) in configured {
-                engine.set_uplink(now, &name, options).expect("an orchestrator");
+                engine.fleet().set_uplink(now, &name, options).expect("an orchestrator");
             }
-            engine.forget_other_uplinks(now);
+            engine.fleet().forget_other_uplinks(now);
         });
     }
 
@@ -34,10 +34,10 @@ impl Net {
         let there = self.brokers.get(&name).is_some_and(|broker| broker.ways.reachable);
         self.trace.note(format!("shard 0: dials {name}, which is there: {there}"));
         if !there {
-            self.with_engine(0, |engine, now| engine.fail_uplink(now, &name, attempt, "nobody listens"));
+            self.with_engine(0, |engine, now| engine.fleet().fail_uplink(now, &name, attempt, "nobody listens"));
             return;
         }
-        let Some(key) = self.engines[0].open_uplink(self.now, &name, attempt) else {
+        let Some(key) = self.engines[0].fleet().open_uplink(self.now, &name, attempt) else {
             self.gather(0);
             return;
         };

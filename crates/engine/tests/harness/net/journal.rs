@@ -10,7 +10,7 @@ use super::steps::Schedule;
 impl Net {
     /// Hands in what a shard has written for the store.
     pub(super) fn write_journal(&mut self, shard: usize) {
-        if let Some(batch) = self.engines[shard].take_journal() {
+        if let Some(batch) = self.engines[shard].store().take_journal() {
             self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
             self.store.hand_in(self.nodes, shard, batch);
         }
@@ -48,7 +48,7 @@ impl Net {
         }
         self.trace.note(format!("committed: {committed:?}"));
         for (shard, sequence) in committed {
-            self.engines[shard].handle_committed(sequence);
+            self.engines[shard].store().handle_committed(sequence);
             for id in self.by_key[shard].values() {
                 self.sockets[*id].awaits_commit = false;
             }
@@ -79,7 +79,7 @@ impl Net {
     pub(super) fn bring(&mut self) {
         let Some((shard, loaded)) = self.brought.pop_front() else { return };
         self.trace.note(format!("shard {shard}: takes {} messages of {}", loaded.entries.len(), loaded.client_id));
-        self.engines[shard].handle_read(self.now, &loaded);
+        self.engines[shard].store().handle_read(self.now, &loaded);
         self.gather(shard);
     }
 }

@@ -100,15 +100,16 @@ impl Net {
             Stage::Sent(images) if to_lives => {
                 self.read_tables(to);
                 self.on_node(to, |engine, now| {
-                    engine.arrive(now, &images).expect("images as they were given out");
-                    engine.begin_coming(now, id, partitions);
+                    engine.moves().arrive(now, &images).expect("images as they were given out");
+                    engine.moves().begin_coming(now, id, partitions);
                 });
                 self.go_on_when_written(Stage::Arrived);
             }
             Stage::Arrived
-                if from_lives && self.on_node(from, |engine, _| engine.is_cut(id)).iter().all(|cut| *cut) =>
+                if from_lives
+                    && self.on_node(from, |engine, _| engine.questions().is_cut(id)).iter().all(|cut| *cut) =>
             {
-                let rests = self.on_node(from, |engine, _| engine.take_transfer_rest(id));
+                let rests = self.on_node(from, |engine, _| engine.moves().take_transfer_rest(id));
                 match rests.into_iter().collect() {
                     Ok(rests) => self.go_on(Stage::Rest(rests)),
                     Err(error) => {
@@ -118,7 +119,7 @@ impl Net {
                 }
             }
             Stage::Rest(rests) if to_lives && committed => {
-                let done = self.on_node(to, |engine, now| engine.finish_transfer(now, id, &rests));
+                let done = self.on_node(to, |engine, now| engine.moves().finish_transfer(now, id, &rests));
                 if let Some(error) = done.into_iter().find_map(Result::err) {
                     self.trace.note(format!("node {to} refuses move {id}: {error}"));
                     self.forget_at(to, partitions);
@@ -151,8 +152,8 @@ impl Net {
     /// The old home has read that partitions leave: it gives out their images.
     pub(super) fn send_images(&mut self, moved: Moved) {
         let taken = self.on_node(moved.from, |engine, now| {
-            let taken = engine.snapshot_partitions(now, moved.partitions, u64::MAX);
-            engine.begin_leaving(moved.id, moved.partitions);
+            let taken = engine.moves().snapshot_partitions(now, moved.partitions, u64::MAX);
+            engine.moves().begin_leaving(moved.id, moved.partitions);
             match taken {
                 Ok(Snapshot::Taken(images)) => images,
                 other => panic!("no images: {other:?}"),

@@ -239,8 +239,8 @@ impl Nodes {
             let roster = roster.with_moves(table.moves_begun, &open);
             let references = Vec::new();
             let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER, patience_ms: 0 };
-            engines[of].set_roster(now, roster);
-            engines[of].set_homes(now, Some(table));
+            engines[of].cluster().set_roster(now, roster);
+            engines[of].homes().set_homes(now, Some(table));
         }
     }
 }
@@ -270,8 +270,8 @@ impl Net {
     fn end_process(&mut self, node: usize) {
         self.trace.note(format!("node {node} dies"));
         for engine in self.nodes.engines_of(node) {
-            self.past.add(self.engines[engine].counters());
-            self.broken += self.engines[engine].gauges().sessions_connected;
+            self.past.add(self.engines[engine].questions().counters());
+            self.broken += self.engines[engine].questions().gauges().sessions_connected;
             let place = self.nodes.place(engine as u16);
             self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
             super::events::open_windows(&mut self.engines[engine], self.now);
@@ -279,7 +279,7 @@ impl Net {
             let homes = [Home::Nowhere; PARTITIONS as usize];
             let lease_until = Millis::NEVER;
             let nothing = Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: 0 };
-            self.engines[engine].set_homes(self.now, Some(nothing));
+            self.engines[engine].homes().set_homes(self.now, Some(nothing));
             self.by_key[engine] = BTreeMap::new();
             self.inboxes[engine] = VecDeque::new();
             self.shipping[engine] = None;
@@ -300,7 +300,7 @@ impl Net {
             let of_dead: VecDeque<(usize, Batch)> = of_dead;
             *inbox = rest;
             for (_, batch) in of_dead {
-                self.engines[to].handle_batch(self.now, batch).expect("a batch that can be read");
+                self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
             }
         }
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
@@ -354,7 +354,7 @@ impl Net {
                 let count = counts.entry(from).or_insert(0);
                 *count += 1;
                 if *count <= arrive {
-                    self.engines[to].handle_batch(self.now, batch).expect("a batch that can be read");
+                    self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
                 }
             }
         }

@@ -86,7 +86,7 @@ impl Net {
                 self.sockets[id].stand = Stand::At { shard, key };
                 self.live.insert(id);
                 self.by_key[shard].insert(key, id);
-                self.engines[shard].preset_connection(key, self.sockets[id].preset.clone());
+                self.engines[shard].control().preset_connection(key, self.sockets[id].preset.clone());
                 if !bytes.is_empty() {
                     self.engines[shard].handle_input(self.now, key, bytes);
                 }
@@ -213,7 +213,7 @@ impl Net {
             let replies = self.sockets[id].side.receive(&bytes);
             self.sockets[id].upstream.extend(replies);
         }
-        self.engines[shard].handle_written(self.now, key);
+        self.engines[shard].outputs().handle_written(self.now, key);
         self.gather(shard);
     }
 
@@ -244,7 +244,7 @@ impl Net {
         let id = self.by_key[shard].remove(&key).expect("Relay names a connection that the shell has");
         self.sockets[id].dirty = false;
         self.sockets[id].paused = false;
-        let Some(bytes) = self.engines[shard].leave_for_home(key) else { return };
+        let Some(bytes) = self.engines[shard].homes().leave_for_home(key) else { return };
         if !self.nodes.lives(self.nodes.node_of(home)) {
             self.sockets[id].stand = Stand::Gone;
             self.sockets[id].closed = Some(Reason::HomeUnreachable);

@@ -59,7 +59,7 @@ impl Net {
         }
         self.audited = self.trace.steps;
         for (shard, engine) in self.engines.iter().enumerate() {
-            let wrong = engine.audit();
+            let wrong = engine.questions().audit();
             assert!(wrong.is_empty(), "shard {shard}: {}", wrong.join("; "));
         }
     }
@@ -145,7 +145,8 @@ impl Net {
         }
         let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();
         steps.extend((0..self.engines.len()).filter(to_ship).map(Step::Ship));
-        let next = |shard: usize| self.engines[shard].next_deadline().min(self.engines[shard].next_silence());
+        let next =
+            |shard: usize| self.engines[shard].next_deadline().min(self.engines[shard].questions().next_silence());
         let due = |shard: &usize| next(*shard) <= self.now.monotonic;
         steps.extend(shards().filter(due).map(Step::Timers));
         // What an output acknowledges has to be under way before it is written.
@@ -189,14 +190,14 @@ impl Net {
                     let socket = by_key.get(&key).map(|id| &sockets[*id]);
                     socket.is_some_and(|socket| !socket.upstream.is_empty() && !socket.paused)
                 };
-                self.engines[shard].handle_silence(self.now, self.now.monotonic, unread);
+                self.engines[shard].timing().handle_silence(self.now, self.now.monotonic, unread);
                 self.gather(shard);
             }
             Step::Deliver { from, to } => {
                 let Some(first) = self.inboxes[to].iter().position(|(sender, _)| *sender == from) else { return };
                 let Some((_, batch)) = self.inboxes[to].remove(first) else { return };
                 self.trace.note(format!("shard {to}: {} bytes from shard {from}", batch.bytes_len()));
-                self.engines[to].handle_batch(self.now, batch).expect("a batch that can be read");
+                self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
                 self.gather(to);
             }
             Step::Adopt(id) => self.adopt(id),

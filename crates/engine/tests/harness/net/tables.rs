@@ -43,7 +43,7 @@ impl Net {
         for order in &orders {
             match *order {
                 Order::Begin(moved) if moved.from == node => {
-                    self.on_node(node, |engine, now| engine.hold_partitions(now, moved.partitions, None));
+                    self.on_node(node, |engine, now| engine.moves().hold_partitions(now, moved.partitions, None));
                 }
                 Order::End { moved, committed } if node == if committed { moved.from } else { moved.to } => {
                     self.forget_at(node, moved.partitions);
@@ -59,7 +59,7 @@ impl Net {
                 Order::Begin(moved) if moved.from == node => self.send_images(moved),
                 Order::Begin(_) => {}
                 Order::End { moved: Moved { partitions, .. }, .. } | Order::Serve(partitions) => {
-                    self.on_node(node, |engine, now| engine.release_partitions(now, partitions));
+                    self.on_node(node, |engine, now| engine.moves().release_partitions(now, partitions));
                 }
             }
         }
@@ -86,8 +86,8 @@ impl Net {
     /// A node forgets partitions that live elsewhere.
     pub(super) fn forget_at(&mut self, node: usize, partitions: Partitions) {
         self.on_node(node, |engine, now| {
-            engine.forget_partitions(now, partitions);
-            engine.forget_retained(now, partitions);
+            engine.moves().forget_partitions(now, partitions);
+            engine.moves().forget_retained(now, partitions);
         });
     }
 

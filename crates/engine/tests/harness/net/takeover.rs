@@ -56,7 +56,7 @@ impl Net {
             let images: Vec<PartitionImage> = images.iter().filter(its).cloned().collect();
             self.trace.note(format!("node {taker} takes in {} partitions of node {node}", images.len()));
             for engine in nodes.engines_of(taker) {
-                self.with_engine(engine, |engine, now| engine.arrive(now, &images)).expect("images of a store");
+                self.with_engine(engine, |engine, now| engine.moves().arrive(now, &images)).expect("images of a store");
                 // It is served when this is committed, which is asked of what was handed in.
                 self.write_journal(engine);
             }
@@ -69,7 +69,7 @@ impl Net {
         self.replace_node(node);
         for engine in 0..self.engines.len() {
             if self.nodes.lives(self.nodes.node_of(engine)) {
-                self.with_engine(engine, |engine, now| engine.release_partitions(now, taken));
+                self.with_engine(engine, |engine, now| engine.moves().release_partitions(now, taken));
             }
         }
     }
@@ -83,7 +83,7 @@ impl Net {
         let its = self.nodes.engines_of(node);
         restore(&mut self.engines[its.clone()], self.now, &pairs).expect("what engines wrote can be taken in");
         its.clone().for_each(|engine| self.gather(engine));
-        while !self.engines[its.clone()].iter().all(Engine::is_settled) {
+        while !self.engines[its.clone()].iter().all(|engine| engine.questions().is_settled()) {
             let between = |step: &Step| match *step {
                 Step::Ship(shard) | Step::Timers(shard) => its.contains(&shard),
                 Step::Deliver { from, to } => its.contains(&from) && its.contains(&to),
@@ -119,8 +119,8 @@ impl Net {
         let kept = pairs.iter().filter(|(key, value)| sweep.keep(key, value));
         let kept: Pairs = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
         restore(std::slice::from_mut(&mut engine), self.now, &kept).expect("what engines wrote can be taken in");
-        engine.hold_partitions(self.now, partitions, None);
-        match engine.snapshot_of_dead(self.now, partitions, u64::MAX) {
+        engine.moves().hold_partitions(self.now, partitions, None);
+        match engine.moves().snapshot_of_dead(self.now, partitions, u64::MAX) {
             Ok(Snapshot::Taken(images)) => images,
             other => panic!("no images: {other:?}"),
         }

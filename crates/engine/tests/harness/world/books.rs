@@ -28,7 +28,7 @@ impl World {
     pub(crate) fn counters(&self) -> Counters {
         let mut sum = self.0.borrow().past.clone();
         for engine in &self.0.borrow().engines {
-            sum.add(engine.counters());
+            sum.add(engine.questions().counters());
         }
         sum
     }
@@ -37,7 +37,7 @@ impl World {
     pub(crate) fn usage(&self, tenant: TenantId) -> Usage {
         let mut sum = Usage::default();
         for shard in 0..self.shards() {
-            for (owner, usage) in self.engine(shard, |engine, now| engine.usage(now)) {
+            for (owner, usage) in self.engine(shard, |engine, now| engine.questions().usage(now)) {
                 if owner == tenant {
                     sum.add(&usage);
                 }
@@ -50,7 +50,7 @@ impl World {
     pub(crate) fn gauges(&self) -> Gauges {
         let mut sum = Gauges::default();
         for engine in &self.0.borrow().engines {
-            sum.add(&engine.gauges());
+            sum.add(&engine.questions().gauges());
         }
         sum
     }
@@ -96,8 +96,8 @@ impl World {
     /// Publishes at a shard as a part of the broker.
     pub(crate) fn publish_as_broker(&self, shard: u16, message: &InnerPublication, number: u64) {
         self.engine(shard, |engine, now| {
-            let id = engine.add_principal(now, principal(PrincipalKind::Broker, "broker"));
-            engine.publish_as(now, id, message.clone(), number);
+            let id = engine.insiders().add_principal(now, principal(PrincipalKind::Broker, "broker"));
+            engine.insiders().publish_as(now, id, message.clone(), number);
         });
     }
 

@@ -27,7 +27,7 @@ impl World {
     pub(crate) fn decide_challenge(&self, verdict: Verdict) -> Vec<u8> {
         let mut net = self.0.borrow_mut();
         let (shard, key, data) = net.challenged.pop_front().expect("an answer to a challenge");
-        net.with_engine(shard, |engine, now| engine.handle_verdict(now, key, verdict));
+        net.with_engine(shard, |engine, now| engine.entry().handle_verdict(now, key, verdict));
         net.run();
         data
     }

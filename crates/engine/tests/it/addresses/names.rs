@@ -102,7 +102,7 @@ fn groups_outlive_the_connection_and_end_with_the_session() {
         let node = world.connect(v5("n").lasting());
         node.expect_publish("ctx/to/group/g", "kept");
         let home = world.home_of("n");
-        assert_eq!(world.engine(home, |engine, _| engine.groups_of(TenantId::DEFAULT, "n")), ["g"]);
+        assert_eq!(world.engine(home, |engine, _| engine.questions().groups_of(TenantId::DEFAULT, "n")), ["g"]);
     });
 }
 
@@ -126,7 +126,7 @@ fn changes_that_cannot_be_made_change_nothing() {
     assert_eq!(change(&world, "n", &["a", "c"], &["b"]), MembershipOutcome::Done);
     let refused = MembershipError::TooMany { client_id: "n".to_owned(), groups: 3, max: 2 };
     assert_eq!(change(&world, "n", &["d"], &[]), MembershipOutcome::Refused(refused));
-    let groups = world.engine(world.home_of("n"), |engine, _| engine.groups_of(TenantId::DEFAULT, "n"));
+    let groups = world.engine(world.home_of("n"), |engine, _| engine.questions().groups_of(TenantId::DEFAULT, "n"));
     assert_eq!(groups, ["a", "c"]);
 }
 
@@ -210,7 +210,7 @@ fn what_reaches_many_and_what_others_are_sent_needs_a_rule() {
         for with_rules in [false, true] {
             if with_rules {
                 for shard in 0..world.shards() {
-                    world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Boss))));
+                    world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(Boss))));
                 }
                 world.run();
             }
@@ -257,7 +257,7 @@ fn contexts_of_others_and_advertisements_need_a_rule() {
         for with_rules in [false, true] {
             if with_rules {
                 for shard in 0..world.shards() {
-                    world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Boss))));
+                    world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(Boss))));
                 }
                 world.run();
             }
@@ -290,7 +290,7 @@ fn only_mobile_nodes_are_told_to_those_who_balance_them() {
         let (_node, _application) = (world.connect(v5("truck")), world.connect(v5("")));
         let on = |shard: u16| {
             let names = |engine: &mut tidegate_engine::Engine| {
-                engine.connected_clients().map(|(_, name, _)| name.to_owned()).collect::<Vec<_>>()
+                engine.questions().connected_clients().map(|(_, name, _)| name.to_owned()).collect::<Vec<_>>()
             };
             world.engine(shard, |engine, _| names(engine))
         };
@@ -333,7 +333,7 @@ fn who_may_speak_to_one_to_a_group_and_to_all_is_said_by_rules_on_the_names_of_a
     let guarded = |settings: &mut Settings| settings.addresses = Some(AddressSettings::default());
     everywhere_with(guarded, |world| {
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Roles))));
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(Roles))));
         }
         world.run();
         let node = world.connect(v5("node"));

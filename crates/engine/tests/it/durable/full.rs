@@ -8,7 +8,7 @@ use super::*;
 
 fn fill(world: &World, full: bool) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.set_store_full(full));
+        world.engine(shard, |engine, _| engine.store().set_store_full(full));
     }
 }
 

@@ -361,7 +361,7 @@ proptest! {
         for number in 0..CLIENTS {
             let name = format!("client {number}");
             let close = |engine: &mut tidegate_engine::Engine, now| {
-                engine.disconnect_client(now, T, &name, Reason::UseAnotherServer)
+                engine.control().disconnect_client(now, T, &name, Reason::UseAnotherServer)
             };
             stays.world.engine(stays.world.home_of(&name), close);
         }

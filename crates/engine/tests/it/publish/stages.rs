@@ -73,7 +73,7 @@ fn publish_with(faults: &[Fault]) -> (ReasonCode, Option<Reason>) {
         while other.publish(sent(1)) == ReasonCode::Success {}
     }
     if faults.contains(&Fault::Denied) {
-        world.engine(0, |engine, _| engine.set_access(Some(Box::new(NothingIsAllowed))));
+        world.engine(0, |engine, _| engine.control().set_access(Some(Box::new(NothingIsAllowed))));
     }
     if faults.contains(&Fault::ObserverFull) {
         let observer = Observer {
@@ -84,9 +84,9 @@ fn publish_with(faults: &[Fault]) -> (ReasonCode, Option<Reason>) {
             policy: ObserverPolicy::Refuse,
             refusal: Reason::ObserverRefused,
         };
-        world.engine(0, |engine, _| engine.observe(observer)).expect("an observer");
+        world.engine(0, |engine, _| engine.insiders().observe(observer)).expect("an observer");
     }
-    world.engine(0, |engine, _| engine.set_store_full(faults.contains(&Fault::StoreFull)));
+    world.engine(0, |engine, _| engine.store().set_store_full(faults.contains(&Fault::StoreFull)));
     let before = world.counters().dropped;
     let last = if faults.contains(&Fault::UnknownReceipts) { sent(7).user("receipt", "bogus") } else { sent(7) };
     publisher.send_publish(last);
@@ -161,7 +161,7 @@ fn a_publisher_without_rights_waits_for_nothing() {
         while first.publish(message("t", "x").qos1()) == ReasonCode::Success {}
         let parked = world.counters().publishers_parked;
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(NothingIsAllowed))));
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(NothingIsAllowed))));
         }
         let publisher = world.connect(v311("p"));
         publisher.publish_later(message("t", "x").qos1());

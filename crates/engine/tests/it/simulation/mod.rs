@@ -252,7 +252,8 @@ impl Simulation {
         if self.random.percent(70) {
             let shard = self.random.below(usize::from(self.world.shards())) as u16;
             let (ahead, long) = (self.random.pick(&[900, 5000, 20_000]), self.random.percent(80));
-            self.world.engine(shard, |engine, now| engine.note_loop_lag(now, now.monotonic.plus(ahead), long));
+            self.world
+                .engine(shard, |engine, now| engine.control().note_loop_lag(now, now.monotonic.plus(ahead), long));
         }
         let milliseconds = self.random.pick(&[1, 50, 400, 1000, 2000]);
         self.world.skip(milliseconds);

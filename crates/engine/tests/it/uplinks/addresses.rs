@@ -30,7 +30,7 @@ fn join(world: &World, client_id: &str, group: &str) {
     let (client_id, add) = (client_id.to_owned(), vec![group.to_owned()]);
     let change = MembershipChange { tenant: TenantId::DEFAULT, client_id, add, remove: Vec::new() };
     let home = world.home_of(&change.client_id);
-    let outcome = world.engine(home, |engine, now| engine.change_membership(now, &change));
+    let outcome = world.engine(home, |engine, now| engine.insiders().change_membership(now, &change));
     assert_eq!(outcome, MembershipOutcome::Done);
     world.run();
 }
@@ -137,7 +137,9 @@ fn contexts_stay_and_other_reports_are_told_and_go_on() {
             let (shard, report) = reports.remove(0);
             assert_eq!((&*report.client_id, &*report.topic), ("truck", topic));
             assert_eq!(node.answers(), [], "the core has not said anything");
-            world.engine(shard, |engine, now| engine.confirm_observed(now, report.ticket, ObserverAnswer::Taken));
+            world.engine(shard, |engine, now| {
+                engine.insiders().confirm_observed(now, report.ticket, ObserverAnswer::Taken)
+            });
             world.run();
             node.expect_answer(PacketType::PubAck, id);
             assert_eq!(broker.taken().len(), taken, "{topic}");

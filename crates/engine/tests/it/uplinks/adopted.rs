@@ -40,8 +40,8 @@ fn pending_messages_of_a_dead_orchestrator_reach_a_broker() {
     assert_eq!((taken(&own) + taken(&left), taken(&left)), (2, before), "nothing else is given to it");
     let mut settling = heir.engine(0, |engine, now| OrchestratorMoves::of(engine).begin_settling_of(now, "a@dead"));
     heir.run();
-    assert!(heir.engine(0, |engine, now| engine.settle(now, &mut settling)), "it has brought all that it had");
-    heir.engine(0, |engine, now| engine.remove_uplink(now, "a@dead", false)).expect("it owes nothing");
+    assert!(heir.engine(0, |engine, now| engine.fleet().settle(now, &mut settling)), "it has brought all that it had");
+    heir.engine(0, |engine, now| engine.fleet().remove_uplink(now, "a@dead", false)).expect("it owes nothing");
 }
 
 const DEATH: u64 = 9;
@@ -60,8 +60,8 @@ fn dies(clients: &[&str]) -> (World, Vec<PartitionImage>) {
     dead.run();
     let all = clients.iter().fold(Partitions::NONE, |all, client| all.with(partition(client)));
     let images = dead.engine(0, |engine, now| {
-        engine.hold_partitions(now, all, None);
-        match engine.snapshot_partitions(now, all, u64::MAX) {
+        engine.moves().hold_partitions(now, all, None);
+        match engine.moves().snapshot_partitions(now, all, u64::MAX) {
             Ok(Snapshot::Taken(images)) => images,
             _ => panic!("all of it is in memory"),
         }
@@ -75,9 +75,9 @@ fn inherit(heir: &World, shards: u16, client: &str, images: &[PartitionImage]) {
         images.iter().filter(|image| partition(client).has(image.partition)).cloned().collect();
     for shard in (0..shards).rev() {
         heir.engine(shard, |engine, now| {
-            engine.arrive(now, &images).expect("images as they were given out");
+            engine.moves().arrive(now, &images).expect("images as they were given out");
             OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, partition(client), None).expect("no messages");
-            engine.release_partitions(now, partition(client));
+            engine.moves().release_partitions(now, partition(client));
         });
     }
     heir.run();
@@ -190,9 +190,9 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
     let all = names.iter().fold(Partitions::NONE, |all, client| all.with(partition(client)));
     for shard in [1, 0] {
         heir.engine(shard, |engine, now| {
-            engine.arrive(now, &images).expect("images as they were given out");
+            engine.moves().arrive(now, &images).expect("images as they were given out");
             OrchestratorMoves::of(engine).begin_awaiting(now, DEATH, all, None).expect("no messages");
-            engine.release_partitions(now, all);
+            engine.moves().release_partitions(now, all);
         });
     }
     let left = connect_as_dead(&heir, &dead);
@@ -200,7 +200,7 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
     left.carry(&after);
     let brought = take_brought(&heir);
     let rest = brought.for_shards.expect("what had come before");
-    heir.engine(1, |engine, now| engine.deliver_rest(now, brought.partitions, &rest)).expect("messages");
+    heir.engine(1, |engine, now| engine.moves().deliver_rest(now, brought.partitions, &rest)).expect("messages");
     own.carry(&after);
     for client in names {
         let keeper = heir.connect(v5(client).lasting());

@@ -232,9 +232,9 @@ fn a_late_outcome_of_an_earlier_dial_changes_nothing() {
         let before = a.report();
         let present = world.engine(0, |engine, now| {
             let late = DialAttempt(0);
-            assert_eq!(engine.open_uplink(now, "a", late), None);
-            engine.fail_uplink(now, "a", late, "too late");
-            engine.uplinks().remove(0)
+            assert_eq!(engine.fleet().open_uplink(now, "a", late), None);
+            engine.fleet().fail_uplink(now, "a", late, "too late");
+            engine.questions().uplinks().remove(0)
         });
         assert_eq!(present, before, "{before:?}");
         assert_ne!(world.next_deadline(), Millis::NEVER);

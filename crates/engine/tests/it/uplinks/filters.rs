@@ -37,7 +37,7 @@ fn each_filter_is_asked_for_once_however_many_clients_and_shards_want_it() {
         for broker in &brokers {
             assert_eq!(broker.held(), Vec::<String>::new());
         }
-        assert_eq!(world.engine(0, |engine, _| engine.wanted_filters()), 0);
+        assert_eq!(world.engine(0, |engine, _| engine.questions().wanted_filters()), 0);
     });
 }
 
@@ -175,7 +175,7 @@ fn a_filter_that_no_broker_takes_is_refused_to_the_client() {
             }
             assert_eq!(client.subscribe_code("good", AtLeastOnce), Some(ReasonCode::GrantedQos1));
         }
-        assert_eq!(world.engine(0, |engine, _| engine.wanted_filters()), 1);
+        assert_eq!(world.engine(0, |engine, _| engine.questions().wanted_filters()), 1);
         assert_eq!((a.report().filters, a.report().filters_refused), (1, 0));
         // As soon as one takes it, it is served.
         b.now(|ways| ways.refuses_filter = None);

@@ -30,8 +30,8 @@ impl World {
         let partitions = partitions_of(client);
         self.run();
         let images = self.engine(0, |engine, now| {
-            engine.hold_partitions(now, partitions, None);
-            let Ok(Snapshot::Taken(images)) = engine.snapshot_partitions(now, partitions, u64::MAX) else {
+            engine.moves().hold_partitions(now, partitions, None);
+            let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_partitions(now, partitions, u64::MAX) else {
                 panic!("all of it is in memory");
             };
             OrchestratorMoves::of(engine).begin_forwarding(MOVE, partitions);
@@ -53,7 +53,7 @@ impl World {
         let piece = self.take_forwarded();
         self.engine(0, |engine, now| {
             OrchestratorMoves::of(engine).end_forwarding(now, MOVE, partitions_of(client));
-            engine.forget_partitions(now, partitions_of(client));
+            engine.moves().forget_partitions(now, partitions_of(client));
         });
         piece
     }
@@ -61,9 +61,9 @@ impl World {
     /// The partition comes, and is served.
     fn come(&self, client: &str, images: &[PartitionImage]) {
         self.engine(0, |engine, now| {
-            engine.arrive(now, images).expect("images as they were given out");
+            engine.moves().arrive(now, images).expect("images as they were given out");
             OrchestratorMoves::of(engine).begin_awaiting(now, MOVE, partitions_of(client), None).expect("no messages");
-            engine.release_partitions(now, partitions_of(client));
+            engine.moves().release_partitions(now, partitions_of(client));
         });
         self.run();
     }
@@ -92,7 +92,8 @@ fn each_message_is_passed_on_once_and_copies_get_none() {
         let take = || world.take_forwarded();
         assert!(take().is_some_and(|piece| piece.ends_with(b"1")), "the message");
         assert_eq!(take(), None, "nothing more has come");
-        let owed = || world.engine(0, |engine, _| engine.owed(partition_of(TenantId::DEFAULT, "keeper")).queued);
+        let owed =
+            || world.engine(0, |engine, _| engine.questions().owed(partition_of(TenantId::DEFAULT, "keeper")).queued);
         assert_eq!(owed(), 1, "the move may be called off");
         world.engine(0, |engine, _| OrchestratorMoves::of(engine).note_served_elsewhere(MOVE));
         publisher.publish(message("t", "3").qos1());

@@ -25,7 +25,7 @@ impl Access for OnlyClients {
 fn new_rules_are_about_clients_and_brokers_stay() {
     in_front_of(["a"], |world, [a]| {
         for shard in 0..world.shards() {
-            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(OnlyClients))));
+            world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(OnlyClients))));
         }
         world.advance(seconds(1));
         let client = world.connect(v5("c"));

@@ -196,9 +196,12 @@ fn a_broker_of_the_name_of_a_removed_one_starts_from_nothing() {
 #[test]
 fn a_broker_has_no_fleet() {
     let world = World::new(2);
-    assert_eq!(world.engine(0, |engine, now| engine.set_uplink(now, "a", lasting())), Err(UplinkError::NoFleet));
+    assert_eq!(
+        world.engine(0, |engine, now| engine.fleet().set_uplink(now, "a", lasting())),
+        Err(UplinkError::NoFleet)
+    );
     let orchestrator = World::with(2, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
-    let elsewhere = orchestrator.engine(1, |engine, now| engine.set_uplink(now, "a", lasting()));
+    let elsewhere = orchestrator.engine(1, |engine, now| engine.fleet().set_uplink(now, "a", lasting()));
     assert_eq!(elsewhere, Err(UplinkError::NoFleet));
 }
 

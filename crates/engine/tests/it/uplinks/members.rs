@@ -103,7 +103,7 @@ impl Member {
 
     /// Whether the brokers hold all filters.
     fn brokers_know(&self) -> bool {
-        let uplinks = self.world.engine(0, |engine, _| engine.uplinks());
+        let uplinks = self.world.engine(0, |engine, _| engine.questions().uplinks());
         uplinks.iter().all(|uplink| uplink.state == UplinkState::Serving && uplink.filters_pending == 0)
     }
 }
@@ -215,8 +215,8 @@ impl Run {
         let id = self.moves;
         self.run(from);
         let images = self.members[from].world.engine(0, |engine, now| {
-            engine.hold_partitions(now, partitions, None);
-            let Ok(Snapshot::Taken(images)) = engine.snapshot_partitions(now, partitions, u64::MAX) else {
+            engine.moves().hold_partitions(now, partitions, None);
+            let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_partitions(now, partitions, u64::MAX) else {
                 panic!("all of it is in memory");
             };
             OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
@@ -229,9 +229,9 @@ impl Run {
             self.spread();
         }
         self.members[to].world.engine(0, |engine, now| {
-            engine.arrive(now, &images).expect("images as they were given out");
+            engine.moves().arrive(now, &images).expect("images as they were given out");
             OrchestratorMoves::of(engine).begin_awaiting(now, id, partitions, Some(&had)).expect("messages");
-            engine.release_partitions(now, partitions);
+            engine.moves().release_partitions(now, partitions);
         });
         self.run(to);
         for member in [from, to] {
@@ -271,7 +271,7 @@ impl Run {
             let (settling, is_settled) = from.engine(0, |engine, now| {
                 let is_new = settling.is_none();
                 let mut settling = settling.unwrap_or_else(|| OrchestratorMoves::of(engine).begin_settling(now));
-                let is_settled = !is_new && engine.settle(now, &mut settling);
+                let is_settled = !is_new && engine.fleet().settle(now, &mut settling);
                 (settling, is_settled)
             });
             it.settling = Some(settling);
@@ -297,8 +297,8 @@ impl Run {
             OrchestratorMoves::of(engine).confirm_forwarded(now, it.id, taken.unanswered);
             if is_settled {
                 OrchestratorMoves::of(engine).end_forwarding(now, it.id, partitions);
-                engine.forget_partitions(now, partitions);
-                engine.release_partitions(now, partitions);
+                engine.moves().forget_partitions(now, partitions);
+                engine.moves().release_partitions(now, partitions);
             }
         });
         self.run(it.from);
@@ -341,7 +341,7 @@ impl Run {
             self.forward();
             self.run_all();
             let is_done = |member: &Member| {
-                let uplinks = member.world.engine(0, |engine, _| engine.uplinks());
+                let uplinks = member.world.engine(0, |engine, _| engine.questions().uplinks());
                 let owe: usize = member.brokers.iter().map(|broker| broker.with(|broker| broker.owes())).sum();
                 let serves = uplinks.iter().all(|it| it.state == UplinkState::Serving && it.owed() == 0);
                 member.publisher.is_done() && serves && owe == 0

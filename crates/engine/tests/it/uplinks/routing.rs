@@ -225,12 +225,12 @@ fn narrow(story: impl Fn(&World, Broker)) {
 fn fill(world: &World) {
     let filler = world.connect(v5("filler"));
     for number in 0..200 {
-        if !world.engine(0, |engine, _| engine.fleet_is_open()) {
+        if !world.engine(0, |engine, _| engine.questions().fleet_is_open()) {
             break;
         }
         filler.publish(message("full", number.to_string()).qos1());
     }
-    assert!(!world.engine(0, |engine, _| engine.fleet_is_open()), "the gate does not close");
+    assert!(!world.engine(0, |engine, _| engine.questions().fleet_is_open()), "the gate does not close");
     world.run();
     filler.disconnect();
 }

@@ -8,13 +8,13 @@ use crate::harness::*;
 impl World {
     fn begin_settling(&self) -> Settling {
         self.run();
-        let settling = self.engine(0, tidegate_engine::Engine::begin_settling);
+        let settling = self.engine(0, |engine, now| engine.fleet().begin_settling(now));
         self.run();
         settling
     }
 
     fn has_settled(&self, settling: &mut Settling) -> bool {
-        let settled = self.engine(0, |engine, now| engine.settle(now, settling));
+        let settled = self.engine(0, |engine, now| engine.fleet().settle(now, settling));
         self.run();
         settled
     }
@@ -95,7 +95,7 @@ fn a_busy_broker_has_settled_when_a_later_message_comes_back() {
     let [first] = a.taken().try_into().expect("a message");
     let settle = |comes_back: bool| {
         world.run();
-        let mut settling = world.engine(0, tidegate_engine::Engine::begin_settling);
+        let mut settling = world.engine(0, |engine, now| engine.fleet().begin_settling(now));
         for _ in 0..200 {
             a.with(|broker| broker.route(&first));
         }

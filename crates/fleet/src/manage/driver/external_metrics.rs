@@ -1,4 +1,4 @@
-//! The API `external.metrics.k8s.io/v1beta1`, which a HorizontalPodAutoscaler and KEDA read.
+//! The API `external.metrics.k8s.io/v1beta1`, which a `HorizontalPodAutoscaler` and KEDA read.
 //!
 //! | metric | labels | value |
 //! | --- | --- | --- |

@@ -27,7 +27,7 @@ impl Side {
         for partition in (0..PARTITIONS).filter(|partition| (partition % 2 == 1) != odd) {
             roster = roster.with_home(PartitionId(partition), OTHER);
         }
-        engine.set_roster(NOW, roster);
+        engine.cluster().set_roster(NOW, roster);
         Self { engine, clients: Vec::new() }
     }
 
@@ -51,7 +51,8 @@ impl Side {
     }
 
     fn take(&mut self, bytes: &[u8]) -> bool {
-        let taken = Batch::read_from(bytes, OTHER, 3).is_ok_and(|batch| self.engine.handle_batch(NOW, batch).is_ok());
+        let taken =
+            Batch::read_from(bytes, OTHER, 3).is_ok_and(|batch| self.engine.cluster().handle_batch(NOW, batch).is_ok());
         self.engine.handle_timers(NOW);
         while self.engine.poll_event().is_some() {}
         taken

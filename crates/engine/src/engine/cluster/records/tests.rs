@@ -1,3 +1,4 @@
+use crate::engine::Engine;
 use std::sync::Arc;
 
 use tidegate_mqtt::QoS;
@@ -45,7 +46,7 @@ fn pair() -> (Engine, SessionKey, Engine) {
         "t",
         Subscriber { session, options, subscription_id: 0 },
     );
-    there.handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
+    there.cluster().handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
     (here, session, there)
 }
 
@@ -69,16 +70,16 @@ fn a_batch_that_ends_early_is_worked_off_as_far_as_it_goes() {
     let mut batch = there.take_batch(HERE).unwrap();
     // The credit that came last, nine bytes, and the end of the third message.
     batch.bytes.truncate(batch.bytes.len() - 10);
-    assert!(here.read_batch(NOW, &batch).is_err());
+    assert!(here.cluster().read_batch(NOW, &batch).is_err());
     here.links.finish_batch(batch);
     assert_eq!(got(&here, key), [b"1", b"2"]);
-    assert_eq!(here.counters().dropped[Reason::ShardInboxFull.number()], 1);
+    assert_eq!(here.questions().counters().dropped[Reason::ShardInboxFull.number()], 1);
     // The sender gets the credit for all of it, and what comes next is taken.
     publish(&mut there, b"4");
-    here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
+    here.cluster().handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
     assert_eq!(got(&here, key), [b"1", b"2", b"4"]);
     here.links.send(THERE, Record::Unpark { connection: ConnectionKey { index: 0, generation: 0 } });
-    there.handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
+    there.cluster().handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
     assert_eq!(there.links.bytes(), 0);
 }
 
@@ -88,11 +89,11 @@ fn a_batch_that_comes_twice_is_delivered_once() {
     publish(&mut there, b"1");
     publish(&mut there, b"2");
     let batch = there.take_batch(HERE).unwrap();
-    here.read_batch(NOW, &batch).unwrap();
-    here.read_batch(NOW, &batch).unwrap();
+    here.cluster().read_batch(NOW, &batch).unwrap();
+    here.cluster().read_batch(NOW, &batch).unwrap();
     here.links.finish_batch(batch);
     assert_eq!(got(&here, key), [b"1", b"2"]);
-    assert_eq!(here.counters().shard_messages_in, 2);
+    assert_eq!(here.questions().counters().shard_messages_in, 2);
 }
 
 #[test]
@@ -114,9 +115,9 @@ fn a_dealt_message_that_comes_twice_is_delivered_once() {
     };
     there.links.send(HERE, Record::Deal { session: 77, client: 7, group, member, insists: false, id: 0, envelope });
     let batch = there.take_batch(HERE).unwrap();
-    here.read_batch(NOW, &batch).unwrap();
-    here.read_batch(NOW, &batch).unwrap();
-    assert_eq!(here.counters().shard_messages_in, 1);
+    here.cluster().read_batch(NOW, &batch).unwrap();
+    here.cluster().read_batch(NOW, &batch).unwrap();
+    assert_eq!(here.questions().counters().shard_messages_in, 1);
     here.links.finish_batch(batch);
 }
 
@@ -128,7 +129,7 @@ fn a_message_that_was_stamped_later_than_it_is_read_does_not_live_longer() {
     let expires_at = late.monotonic.plus_seconds(100);
     let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], expires_at, b"x", 0);
     crate::flows::publish::publishing::publishing!(there).publish_inside(late, &mut message, None);
-    here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
+    here.cluster().handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
     let flow = here.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()).unwrap();
     let kept: Vec<Millis> = flow.queue.iter().map(|delivery| delivery.message.expires_at).collect();
     assert_eq!(kept, [NOW.monotonic.plus_seconds(100)]);
@@ -151,7 +152,7 @@ fn a_message_that_goes_round_in_a_circle_is_stopped() {
             publication: publication.clone(),
         };
         there.links.send(HERE, Record::Publish(envelope));
-        here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
+        here.cluster().handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
         assert_eq!(got(&here, key).len(), delivered, "{hops} hops");
     }
 }

@@ -1,0 +1,37 @@
+//! The journal goes to the store, and what was promised leaves after the commit.
+
+use crate::engine::facets::StoreCalls;
+use crate::flows::publish::answering::answering;
+use crate::journal::JournalBatch;
+
+impl StoreCalls<'_> {
+    /// What was written for the store since the last call. The shell gives it to the store before it hands over batches
+    /// for other shards, and before it writes outputs.
+    #[inline]
+    pub fn take_journal(&mut self) -> Option<JournalBatch> {
+        self.engine.state.journal.take()
+    }
+
+    /// All batches up to the one of this sequence are committed: what promised them may leave.
+    pub fn handle_committed(&mut self, sequence: u64) {
+        self.engine.state.journal.note_committed(sequence);
+        self.engine.state.read_committed(sequence);
+        let before = self.engine.state.to_write.begin_commit();
+        while let Some(key) = self.engine.state.journal.pop_released(sequence) {
+            let Some(connection) = self.engine.state.connections.get_mut(key) else { continue };
+            let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
+            if released {
+                self.engine.state.to_write.note(connection, key);
+            }
+        }
+        self.engine.state.to_write.end_input(before);
+        self.engine.links.send_promised(sequence);
+        answering!(self.engine).tell_committed(sequence);
+    }
+
+    /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
+    /// [`Reason::StoreFull`], so that there is room for what gives room back.
+    pub fn set_store_full(&mut self, full: bool) {
+        self.engine.state.journal.full = full;
+    }
+}

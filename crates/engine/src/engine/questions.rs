@@ -1,0 +1,94 @@
+//! What a shard has at this moment: counters, sums, usage.
+
+use crate::engine::facets::ShardQuestions;
+use crate::ids::TenantId;
+use crate::limits::usage::Usage;
+use crate::now::Now;
+use crate::telling::counters::Counters;
+use crate::telling::counters::Gauges;
+
+impl<'e> ShardQuestions<'e> {
+    /// This shard's counters.
+    pub fn counters(&self) -> &'e Counters {
+        &self.engine.state.counters
+    }
+
+    /// What there is at this moment.
+    pub fn gauges(&self) -> Gauges {
+        let state = &self.engine.state;
+        let uplinks = &self.engine.uplinks;
+        let connected = state.sessions_connected - uplinks.brokers.connected() as u64;
+        let (mut inflight_messages, mut absent_messages) = (0, 0);
+        for (session, flow) in state.sessions.iter().filter_map(|(_, session)| Some((session, session.flow.as_ref()?)))
+        {
+            inflight_messages += flow.inflight.len() as u64;
+            if session.connection.is_none() && session.stored.is_some() && !session.is_uplink() {
+                let tail = flow.tail.as_ref().map_or(0, |tail| tail.messages);
+                absent_messages += (flow.inflight.len() + flow.queue.len()) as u64 + tail;
+            }
+        }
+        Gauges {
+            connections: (state.connections.len() - self.engine.principals.len()) as u64,
+            sessions_connected: connected,
+            sessions_disconnected: (state.sessions.len() - uplinks.brokers.len()) as u64 - connected,
+            subscriptions: self.engine.index.subscriptions(),
+            shared_subscriptions: state.shared_memberships,
+            retained_messages: self.engine.retained.values.len(),
+            retained_bytes: self.engine.retained.values.bytes(),
+            queued_messages: state.memory.queued_messages,
+            queued_bytes: state.memory.queued_bytes,
+            stored_messages: state.memory.stored_messages,
+            stored_bytes: state.memory.stored_bytes,
+            inflight_messages,
+            absent_messages,
+            input_bytes: state.memory.input_bytes,
+            link_bytes: self.engine.links.bytes(),
+            kept_deals: self.engine.groups.kept.len() as u64,
+        }
+    }
+
+    /// The usage of each tenant on this shard, in the order of their numbers; tenants without any are left out. Looks
+    /// at every session.
+    pub fn usage(&self, now: Now) -> Vec<(TenantId, Usage)> {
+        let mut all = self.engine.state.meters.read(now.monotonic);
+        for (_, session) in self.engine.state.sessions.iter() {
+            let payer = session.payer(&self.engine.settings);
+            if payer == TenantId::UPLINK {
+                continue;
+            }
+            let place = usize::from(payer.0);
+            if place >= all.len() {
+                all.resize(place + 1, Usage::default());
+            }
+            if let Some(usage) = all.get_mut(place) {
+                usage.sessions += 1;
+                usage.stored_bytes += session.flow.as_ref().map_or(0, |flow| flow.waiting().1);
+            }
+        }
+        for (tenant, bytes) in self.engine.retained.values.bytes_of_tenants() {
+            let place = usize::from(tenant.0);
+            if place >= all.len() && tenant != TenantId::UPLINK {
+                all.resize(place + 1, Usage::default());
+            }
+            if let Some(usage) = all.get_mut(place) {
+                usage.retained_bytes = bytes;
+            }
+        }
+        let numbered = (0..).map(TenantId).zip(all);
+        numbered.filter(|(_, usage)| *usage != Usage::default()).collect()
+    }
+
+    /// Bytes that this shard holds, as far as it keeps sums of them: messages, what is kept for connections and sessions,
+    /// retained messages, subscriptions, and what goes to other shards. Costs the same whatever there is.
+    pub fn held_bytes(&self) -> u64 {
+        let sessions = self.engine.state.sessions.len() as u64 * SESSION_BYTES;
+        self.engine.state.memory.held
+            + self.engine.retained.values.bytes()
+            + self.engine.index.bytes()
+            + self.engine.links.bytes()
+            + sessions
+    }
+}
+
+/// What a session is taken to hold beside its messages and subscriptions, bytes.
+const SESSION_BYTES: u64 = 512;

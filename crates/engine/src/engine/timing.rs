@@ -1,0 +1,26 @@
+//! A timer that is due goes to its handler.
+
+use crate::engine::facets::TimerCalls;
+use crate::flows::cluster::ending::ending;
+use crate::flows::groups::dealing::dealing;
+use crate::now::Now;
+use crate::timers::Timer;
+
+impl TimerCalls<'_> {
+    pub(crate) fn handle_timer(&mut self, now: Now, timer: Timer) {
+        match timer {
+            Timer::Connection(key) => self.handle_connection_timer(now, key),
+            Timer::Parked(key) => self.engine.waiting().give_up_parking(now, key),
+            Timer::Rate(key) => self.handle_rate_timer(now, key),
+            Timer::Will(session) => ending!(self.engine).handle_will_timer(now, session),
+            Timer::Expiry(session) => self.handle_expiry_timer(now, session),
+            Timer::SessionEnd(session) => ending!(self.engine).handle_session_timer(now, session),
+            Timer::LoopLag => self.handle_loop_lag_timer(now),
+            Timer::Deals => dealing!(self.engine).handle_deal_timer(now),
+            Timer::Sys => self.engine.sys_rounds().publish_sys(now),
+            Timer::Receipts => self.handle_receipts_timer(),
+            Timer::Uplink(key) => self.engine.fleet().handle_uplink_timer(now, key),
+            Timer::FormerUplinks => self.engine.fleet().handle_former_timer(now),
+        }
+    }
+}
