@@ -430,7 +430,7 @@ fn booted(action: &Action, sight: &Sight) -> Progress {
     if let Some(why) = ended(&action.targets, sight) {
         return Progress::Fail(why);
     }
-    match action.targets.iter().find(|name| !sight.is_online(name)) {
+    match action.targets.iter().find(|name| !sight.answers(name)) {
         None => Progress::Done,
         Some(name) => Progress::Wait(format!("{name} does not answer yet")),
     }
