@@ -186,6 +186,17 @@ fn a_restarted_orchestrator_gets_a_share_when_it_serves_brokers() {
 }
 
 #[test]
+fn a_restarted_one_takes_no_share_while_all_brokers_are_dead() {
+    let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2)]]);
+    let kills = [Event::Kill(Level::Orchestrator), Event::Kill(Level::Broker)];
+    let unseen = [Event::Mute(true), Event::Hang].into_iter().chain(kills).map(|event| (20, event));
+    let events: Vec<_> = unseen.chain([(210, Event::Mute(false)), (250, Event::Traffic(false))]).collect();
+    run.turns(700, &[], &events);
+    run.settled(2, 2);
+    assert_eq!(shares(&run), [32, 32]);
+}
+
+#[test]
 fn an_orchestrator_not_restarted_in_time_is_replaced() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(100, &[], &[]);

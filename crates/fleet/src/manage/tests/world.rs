@@ -200,7 +200,10 @@ impl World {
     }
 
     fn hold(&mut self, level: Level, name: Option<ResourceName>, again: bool) {
-        // A hook drains an orchestrator at any removal.
+        // A hook has an orchestrator hand over its partitions and drains it, at any removal.
+        if let (Level::Orchestrator, Some(name)) = (level, &name) {
+            self.cluster.set_share(name, false);
+        }
         if let Some(orchestrator) = name.as_ref().and_then(|name| self.orchestrators.get_mut(name)) {
             orchestrator.draining = level == Level::Orchestrator;
         }
