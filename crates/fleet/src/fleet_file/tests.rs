@@ -37,6 +37,7 @@ drain_limit = "10s"
 on_drain_limit = "wait"
 evict_per_second = 10
 evict_after = "5s"
+bus_max_bytes = "8GiB"
 [policy]
 name = "hpa"
 lower = 0.2
@@ -91,6 +92,17 @@ listen = "0.0.0.0:18084"
     assert_eq!(processes.places[&Level::Orchestrator].host, "127.0.0.2");
     assert_eq!(processes.routing, "round-robin");
     assert_eq!(processes.directory, Path::new("/state/resources"));
+    assert_eq!(processes.bus_max_bytes, 8 << 30);
+}
+
+#[test]
+fn a_shipped_orchestrator_has_one_shard_and_the_bus_limit() {
+    // With several shards a move keeps no messages back.
+    let template = Template::shipped("orchestrator").unwrap().unwrap();
+    let shards = template.args.iter().position(|arg| arg == "--shards").unwrap();
+    assert_eq!(template.args[shards + 1], "1");
+    let limit = ("TIDEGATE__CLUSTER__BUS_MAX_BYTES".to_owned(), "{bus.size}".to_owned());
+    assert!(template.environment.contains(&limit), "{:?}", template.environment);
 }
 
 #[test]

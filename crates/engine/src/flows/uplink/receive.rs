@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::settings::fleet_topics::{of_brokers, owner_of};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
+use crate::topics::{RouteSlot, is_own_topic};
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 impl Uplinking<'_> {
@@ -184,9 +185,7 @@ impl Uplinking<'_> {
             }
             slot => slot?,
         };
-        let topic = self.cache.get(slot).0;
-        if crate::topics::is_own_topic(topic) {
-            // Brokers have a `$SYS` of their own, and none of it is this process's.
+        if self.is_left_out(slot) {
             return Ok(0);
         }
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
@@ -233,6 +232,20 @@ impl Uplinking<'_> {
             parking!(self).wait_for_links(now, key, done.full);
         }
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+    }
+}
+
+impl Uplinking<'_> {
+    /// Whether a message of a broker is not delivered here because of its topic.
+    fn is_left_out(&mut self, slot: RouteSlot) -> bool {
+        let topic = self.cache.get(slot).0;
+        if self.settings.is_of_addresses(topic.as_bytes()) {
+            // The rights of a client of a broker are not known here.
+            self.state.counters.drop_message(Reason::NotAuthorized);
+            return true;
+        }
+        // Each broker has its own `$SYS`, and so has this process.
+        is_own_topic(topic)
     }
 }
 

@@ -7,9 +7,8 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::packet_limits::{LenLimit, MessageLen};
 use crate::orchestrator::uplink::{FleetConfig, Uplinks};
-use crate::settings::SharedStrategy;
+use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
-use crate::topics::is_own_topic;
 
 /// Whether the fleet takes messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +56,8 @@ impl Uplinks {
 
 impl FleetConfig {
     /// Whether what the broker itself publishes goes to the fleet.
-    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.is_on() && publication.tenant != TenantId::UPLINK && !is_own_topic(publication.topic)
+    pub(crate) fn goes_to_fleet(&self, settings: &Settings, publication: &Publication<'_>) -> bool {
+        self.is_on() && publication.tenant != TenantId::UPLINK && !settings.is_kept_from_brokers(publication.topic)
     }
 }
 
