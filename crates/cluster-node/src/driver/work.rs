@@ -336,6 +336,7 @@ impl Worker {
         match self.memory.load() {
             Ok(memory) => {
                 self.resume_passing(&memory.passing);
+                self.receiving.resume(set_of(&memory.receiving));
                 self.resuming = memory.adopted;
                 self.note_adopted_brokers();
             }

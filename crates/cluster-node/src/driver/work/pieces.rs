@@ -143,7 +143,7 @@ struct Receiver {
 
 impl Outbox {
     /// Names the homes of all partitions to which pieces go. A member that gets further partitions gets the piece at
-    /// hand again: it knows the messages that it has by their ids.
+    /// hand again: it delivers the piece to these partitions alone ([`Assembly`]).
     pub(super) fn set_homes(&mut self, homes: &BTreeMap<String, Partitions>) {
         self.covered = homes.values().fold(Partitions::NONE, |all, partitions| all.with(*partitions));
         self.receivers.retain(|name, _| homes.contains_key(name));
@@ -253,8 +253,8 @@ impl Outbox {
 pub(super) struct Assembly {
     /// The life of the sender.
     life: u64,
-    /// The last piece that is in the store.
-    stored: Option<u64>,
+    /// The last piece that is in the store, and the partitions that have it.
+    stored: Option<(u64, Partitions)>,
     /// The piece at hand, and the number of its parts that are here.
     piece: Option<(u64, u32)>,
     bytes: Vec<u8>,
@@ -265,9 +265,9 @@ pub(super) struct Assembly {
 pub(super) enum Arrival {
     /// More parts have to come.
     Partial,
-    /// The piece is here: it has to be stored, and then noted by [`Assembly::note_stored`].
-    Whole(Vec<u8>),
-    /// The piece is in the store.
+    /// The piece is here: it has to be stored for these partitions, and then noted by [`Assembly::note_stored`].
+    Whole(Vec<u8>, Partitions),
+    /// The piece is in the store for all of its partitions.
     Repeated,
     /// The first parts of the piece are missing, or the sender is an earlier life.
     Unfit,
@@ -278,10 +278,6 @@ impl Assembly {
         Self { life, ..Self::default() }
     }
 
-    pub(super) fn life(&self) -> u64 {
-        self.life
-    }
-
     pub(super) fn take(&mut self, part: &Part<'_>) -> Arrival {
         let [life, _] = part.stream;
         if life < self.life {
@@ -290,7 +286,12 @@ impl Assembly {
         if life > self.life {
             *self = Self::of_life(life);
         }
-        if self.stored.is_some_and(|stored| part.piece <= stored) {
+        let missing = match self.stored {
+            Some((stored, _)) if part.piece < stored => return Arrival::Repeated,
+            Some((stored, have)) if part.piece == stored => part.partitions.without(have),
+            _ => part.partitions,
+        };
+        if missing.is_empty() && self.stored.is_some_and(|(stored, _)| part.piece == stored) {
             return Arrival::Repeated;
         }
         if part.index == 0 {
@@ -305,11 +306,14 @@ impl Assembly {
             return Arrival::Partial;
         }
         self.piece = None;
-        Arrival::Whole(std::mem::take(&mut self.bytes))
+        Arrival::Whole(std::mem::take(&mut self.bytes), missing)
     }
 
+    /// All partitions of the part have its piece.
     pub(super) fn note_stored(&mut self, part: &Part<'_>) {
-        self.stored = Some(part.piece);
+        let before = self.stored.filter(|(stored, _)| *stored == part.piece);
+        let before = before.map_or(Partitions::NONE, |(_, have)| have);
+        self.stored = Some((part.piece, before.with(part.partitions)));
     }
 }
 
@@ -368,12 +372,12 @@ mod tests {
                 let part = Part::read(&due[0].1).unwrap();
                 let arrival = assembly.take(&part);
                 let verdict = match &arrival {
-                    Arrival::Whole(_) if !store => PartVerdict::Again,
+                    Arrival::Whole(..) if !store => PartVerdict::Again,
                     Arrival::Unfit => PartVerdict::Again,
                     _ => PartVerdict::Taken,
                 };
                 assert!(!outbox.take_answer(later, "b", Some(verdict)));
-                if let Arrival::Whole(bytes) = arrival {
+                if let Arrival::Whole(bytes, _) = arrival {
                     if store {
                         assembly.note_stored(&part);
                     }
@@ -403,7 +407,7 @@ mod tests {
             ends,
             bytes: b"x",
         };
-        let whole = || Arrival::Whole(b"x".to_vec());
+        let whole = || Arrival::Whole(b"x".to_vec(), partitions(&[1]));
         for piece in 0..3 {
             assert_eq!(assembly.take(&part(5, piece, 0, ENDS_PIECE)), whole());
             assembly.note_stored(&part(5, piece, 0, ENDS_PIECE));
@@ -448,6 +452,29 @@ mod tests {
         assert_eq!(Part::read(&outbox.due(now, MOVE)[0].1).unwrap().partitions, partitions(&[1, 2]));
         outbox.take_answer(now, "c", Some(PartVerdict::Taken));
         assert_eq!(outbox.complete(partitions(&[1, 2])), Some(ENDS_PIECE));
+    }
+
+    #[test]
+    fn further_partitions_of_a_member_get_the_piece_at_hand() {
+        let (now, mut outbox, mut assembly) = (Instant::now(), outbox(&[("c", &[1])]), Assembly::default());
+        outbox.put(b"m", ENDS_PIECE);
+        let mut send = |outbox: &mut Outbox| {
+            let due = outbox.due(now, MOVE);
+            let part = Part::read(&due[0].1).unwrap();
+            let arrival = assembly.take(&part);
+            assembly.note_stored(&part);
+            outbox.take_answer(now, "c", Some(PartVerdict::Taken));
+            arrival
+        };
+        let whole = |of: &[u16]| Arrival::Whole(b"m".to_vec(), partitions(of));
+        assert_eq!(send(&mut outbox), whole(&[1]));
+        outbox.set_homes(&homes(&[("c", &[1, 2])]));
+        assert_eq!(send(&mut outbox), whole(&[2]), "the first one has it");
+        outbox.set_homes(&homes(&[("c", &[1, 2, 3])]));
+        assert_eq!(send(&mut outbox), whole(&[3]));
+        outbox.set_homes(&homes(&[]));
+        outbox.set_homes(&homes(&[("c", &[1, 3])]));
+        assert_eq!(send(&mut outbox), Arrival::Repeated);
     }
 
     #[test]
