@@ -19,8 +19,8 @@ const PART: usize = 1024 * 1024;
 /// Pause before a piece is sent once more; it doubles with each further answer that is no success.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// How often a receiver may refuse a piece, about a minute. Then the piece is given up for it.
-const MAX_REFUSALS: u32 = 100;
+/// After so many refusals of a piece, about a minute, an error is logged, and after as many again.
+const REFUSALS_TO_LOG: u32 = 100;
 
 /// A part of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ struct Piece {
 #[derive(Default)]
 struct Receiver {
     partitions: Partitions,
-    /// Whether it has the piece, or it was given up.
+    /// Whether it has the piece.
     has_piece: bool,
     /// The next part.
     index: usize,
@@ -197,7 +197,8 @@ impl Outbox {
         due
     }
 
-    /// Takes the answer to a part; `None` if there was none. Says whether the piece is given up for this receiver.
+    /// Takes the answer to a part; `None` if there was none. Says whether an error is to be logged, since this receiver
+    /// refuses the piece all the time. It is sent on: until the receiver has it, brokers keep the messages.
     pub(super) fn take_answer(&mut self, now: Instant, name: &str, verdict: Option<PartVerdict>) -> bool {
         let (Some(piece), Some(receiver)) = (&self.piece, self.receivers.get_mut(name)) else { return false };
         let (is_asked, is_stale) = (std::mem::take(&mut receiver.is_asked), std::mem::take(&mut receiver.is_stale));
@@ -215,9 +216,10 @@ impl Outbox {
                 let pause = FIRST_PAUSE.saturating_mul(1 << receiver.failures.min(6)).min(LONGEST_PAUSE);
                 receiver.pause_until = Some(now + pause);
                 (receiver.index, receiver.failures) = (0, receiver.failures.saturating_add(1));
-                receiver.refusals += u32::from(verdict == Some(PartVerdict::Again));
-                receiver.has_piece = receiver.refusals >= MAX_REFUSALS;
-                return receiver.has_piece;
+                if verdict == Some(PartVerdict::Again) {
+                    receiver.refusals = receiver.refusals.wrapping_add(1);
+                    return receiver.refusals.is_multiple_of(REFUSALS_TO_LOG);
+                }
             }
         }
         false
@@ -478,10 +480,10 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_is_refused_all_the_time_is_given_up() {
+    fn a_piece_that_is_refused_is_logged_and_never_given_up() {
         let (mut now, mut outbox) = (Instant::now(), outbox(&[("b", &[1])]));
         outbox.put(b"m", ENDS_PIECE);
-        let given_up = (0..MAX_REFUSALS).map(|_| {
+        let mut refuse = |outbox: &mut Outbox| {
             now += LONGEST_PAUSE;
             assert_eq!(outbox.due(now, MOVE).len(), 1);
             // A link that is cut is no refusal.
@@ -489,8 +491,12 @@ mod tests {
             now += LONGEST_PAUSE;
             outbox.due(now, MOVE);
             outbox.take_answer(now, "b", Some(PartVerdict::Again))
-        });
-        assert_eq!(given_up.filter(|given_up| *given_up).count(), 1);
+        };
+        let logged = (0..2 * REFUSALS_TO_LOG).filter(|_| refuse(&mut outbox)).count();
+        assert_eq!((logged, outbox.complete(partitions(&[1]))), (2, None), "it would be acknowledged to the broker");
+        let later = now + LONGEST_PAUSE;
+        assert_eq!(outbox.due(later, MOVE).len(), 1);
+        outbox.take_answer(later, "b", Some(PartVerdict::Taken));
         assert_eq!(outbox.complete(partitions(&[1])), Some(ENDS_PIECE));
     }
 }
