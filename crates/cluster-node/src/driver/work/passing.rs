@@ -71,9 +71,12 @@ pub(super) fn brokers_know(node: &NodeHandle) -> bool {
 
 impl Worker {
     /// Begins to forward the messages that brokers deliver for these partitions after their images were taken.
-    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) {
+    ///
+    /// # Errors
+    /// When it cannot be remembered: a restart would not forward.
+    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) -> Result<(), PartitionMoveError> {
         self.passing.insert(id, Passing::new(partitions));
-        self.note_passing();
+        if self.note_passing() { Ok(()) } else { Err(PartitionMoveError::NotRemembered) }
     }
 
     /// Continues the forwarding of the last life of this process. Before it connects to its brokers.
@@ -88,10 +91,10 @@ impl Worker {
         self.shared.counters.set_passing(self.passing.len());
     }
 
-    /// A restart has to know for which partitions messages are forwarded.
-    fn note_passing(&mut self) {
+    /// A restart has to know for which partitions messages are forwarded. Says whether that is saved.
+    fn note_passing(&mut self) -> bool {
         self.shared.counters.set_passing(self.passing.len());
-        self.remember_again();
+        self.remember_again()
     }
 
     /// Partitions here whose messages are passed on.
