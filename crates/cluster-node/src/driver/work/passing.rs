@@ -57,16 +57,26 @@ enum Stage {
     Ending,
 }
 
-/// Whether all brokers that are there hold all filters.
+/// Whether all brokers hold all filters. A process that has been named no broker yet does not know that.
 pub(super) fn brokers_know(node: &NodeHandle) -> bool {
-    let Ok(fleet) = node.fleet() else { return false };
-    fleet.brokers.iter().map(|broker| &broker.uplink).all(|uplink| match uplink.state {
-        // A broker that cannot be reached delivers nothing here.
-        UplinkState::Connecting => !uplink.last_error.is_empty(),
-        UplinkState::Subscribing => false,
-        UplinkState::Down => true,
-        _ => uplink.filters_pending == 0,
+    node.fleet().is_ok_and(|fleet| {
+        let brokers = fleet.brokers.iter().map(|broker| (broker.uplink.state, broker.uplink.filters_pending));
+        all_hold_filters(brokers)
     })
+}
+
+fn all_hold_filters(brokers: impl IntoIterator<Item = (UplinkState, u64)>) -> bool {
+    let mut brokers = brokers.into_iter().peekable();
+    brokers.peek().is_some() && brokers.all(holds_all_filters)
+}
+
+/// Whether a broker holds all filters. One that is away may be reachable for others, and lacks filters when it is back:
+/// until then the old home receives its messages.
+fn holds_all_filters((state, pending): (UplinkState, u64)) -> bool {
+    match state {
+        UplinkState::Connecting | UplinkState::Subscribing | UplinkState::Down => false,
+        UplinkState::Serving | UplinkState::Draining | UplinkState::Drained => pending == 0,
+    }
 }
 
 impl Worker {
@@ -243,4 +253,18 @@ impl Worker {
 pub(super) fn next_piece(moves: &BTreeMap<u64, Passing>) -> Option<Duration> {
     let next = moves.values().filter(|passing| passing.served_there).map(|passing| passing.next).min()?;
     Some(next.saturating_duration_since(Instant::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_is_away_does_not_hold_the_filters() {
+        let away = [UplinkState::Connecting, UplinkState::Subscribing, UplinkState::Down];
+        let serving = (UplinkState::Serving, 0);
+        assert!(away.into_iter().all(|state| !all_hold_filters([serving, (state, 0)])));
+        assert!(all_hold_filters([serving]) && !all_hold_filters([serving, (UplinkState::Serving, 1)]));
+        assert!(!all_hold_filters([]), "no broker is named yet");
+    }
 }
