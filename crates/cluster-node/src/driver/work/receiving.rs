@@ -61,7 +61,7 @@ impl PieceSteps for NodeHandle {
     }
 }
 
-/// What both threads share of moves.
+/// The receiving side of moves, shared by the thread of tables and the thread that answers questions.
 pub(in crate::driver) type SharedReceiving = Arc<Receiving>;
 
 /// Moves whose old homes forward messages. This lock is not held while a piece is stored.
@@ -389,7 +389,7 @@ impl Receiving {
 impl super::Worker {
     /// Looks whether messages are kept back too long.
     pub(super) fn end_late_receiving(&self) {
-        if let Err(error) = self.receiving.end_late(&self.node, Instant::now(), &self.lives) {
+        if let Err(error) = self.receiving.end_late(&self.node, Instant::now(), &self.members.lives) {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
     }
