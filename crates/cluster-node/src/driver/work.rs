@@ -9,6 +9,7 @@ mod moves;
 pub(super) mod passing;
 mod pieces;
 pub(super) mod receiving;
+mod resuming;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -24,7 +25,7 @@ use tidegate_node::{NodeHandle, NodeName};
 use super::control::Event;
 use super::error::NodeError;
 use super::logs::Logs;
-use super::memory::{Memory, MemoryFile, RememberedBroker};
+use super::memory::{Memory, MemoryFile};
 use super::parts::Kind;
 use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
@@ -35,6 +36,7 @@ use brokers::BrokersHeld;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
 use passing::{Passing, next_piece};
+use resuming::Resuming;
 
 /// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
@@ -103,7 +105,7 @@ pub(super) fn begin(
         departing,
         passing: BTreeMap::new(),
         adopted: Vec::new(),
-        resuming: Vec::new(),
+        resuming: Resuming::default(),
         receiving,
         lives: BTreeMap::new(),
         homes: Vec::new(),
@@ -134,7 +136,7 @@ struct Worker {
     /// Connections of dead orchestrators to brokers that are worked off here.
     adopted: Vec<Adopted>,
     /// Those of the last life of this process, which are not worked off yet.
-    resuming: Vec<RememberedBroker>,
+    resuming: Resuming,
     /// The lives of the nodes of the last table.
     lives: BTreeMap<String, u64>,
     /// Whether brokers may be connected to.
@@ -165,6 +167,7 @@ impl Worker {
             let wait =
                 wait.min(next_piece(&self.passing).unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let wait = wait.min(self.next_look_at_brokers().unwrap_or(IDLE));
+            let wait = wait.min(self.next_look_at_resumed().unwrap_or(IDLE));
             let wait = wait.min(if self.receiving.is_waiting() { LATE_PAUSE } else { IDLE });
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
@@ -179,6 +182,7 @@ impl Worker {
             }
             self.send_rests();
             self.pass_pieces();
+            self.resume_adopted();
             self.work_off_adopted();
             self.end_late_receiving();
             self.release_brokers();
@@ -302,7 +306,7 @@ impl Worker {
         }
         self.end_passing_of(work.served);
         if work.told.is_member {
-            self.resume_adopted();
+            self.note_own_partitions(work);
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step
@@ -336,7 +340,7 @@ impl Worker {
         match self.memory.load() {
             Ok(memory) => {
                 self.resume_passing(&memory.passing);
-                self.resuming = memory.adopted;
+                self.resuming = Resuming::of(memory.adopted);
                 self.note_adopted_brokers();
             }
             Err(error) => self.complain(&error, "the work of the last life of this process is not continued"),

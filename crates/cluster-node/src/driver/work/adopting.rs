@@ -96,19 +96,7 @@ impl Worker {
         self.work_off(remembered, inherited.transfer, uplink.image);
     }
 
-    /// Continues with the connections of the last life of this process.
-    pub(super) fn resume_adopted(&mut self) {
-        for remembered in std::mem::take(&mut self.resuming) {
-            let here = set_of(&remembered.here);
-            match self.shared.inheriting.resume(&self.node, &remembered.of, here, BTreeSet::new()) {
-                Ok(transfer) => self.work_off(remembered, transfer, None),
-                Err(error) => self.complain(&error, "the connections of a dead orchestrator are not worked off"),
-            }
-        }
-        self.note_adopted_brokers();
-    }
-
-    fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
+    pub(super) fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
         let RememberedBroker { of, broker, here, held, left } = remembered;
         let [here, held, left] = [here, held, left].map(|partitions| set_of(&partitions));
         let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty() };
@@ -160,6 +148,11 @@ impl Worker {
     pub(super) fn adopted_brokers(&self) -> impl Iterator<Item = (&str, &str)> {
         let of_last_life = self.resuming.iter().map(|it| (it.of.as_str(), it.broker.as_str()));
         self.adopted.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str())).chain(of_last_life)
+    }
+
+    /// The names of the connections that are worked off.
+    pub(super) fn adopted_names(&self) -> BTreeSet<String> {
+        self.adopted.iter().map(|adopted| adopted.name.clone()).collect()
     }
 
     /// The same with their partitions, for a restart.

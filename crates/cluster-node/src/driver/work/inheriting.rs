@@ -57,7 +57,7 @@ impl Transfer {
     }
 }
 
-fn both(some: Partitions, others: Partitions) -> Partitions {
+pub(super) fn both(some: Partitions, others: Partitions) -> Partitions {
     some.without(some.without(others))
 }
 
