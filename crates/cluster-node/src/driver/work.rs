@@ -281,6 +281,7 @@ impl Worker {
         let lives = work.memory.table.as_ref().map(|table| table.lives.clone()).unwrap_or_default();
         self.lives = lives.into_iter().filter(|(name, _)| work.told.names.contains(name)).collect();
         self.homes = work.told.view.homes.to_vec();
+        self.shared.inheriting.note_living(&self.lives);
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
                 let partitions = self.pass_on(set_of(partitions));
