@@ -150,6 +150,11 @@ impl Worker {
         self.adopted.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str())).chain(of_last_life)
     }
 
+    /// Counts what has to be passed on before this process may end without loss.
+    pub(super) fn count_passing(&self) {
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len() + self.resuming.len());
+    }
+
     /// The names of the connections that are worked off.
     pub(super) fn adopted_names(&self) -> BTreeSet<String> {
         self.adopted.iter().map(|adopted| adopted.name.clone()).collect()

@@ -80,5 +80,6 @@ impl Worker {
         }
         let restoring = self.tasks.iter().flat_map(|task| task.nodes.iter().cloned()).collect();
         self.shared.inheriting.note_worked_off(of, restoring);
+        self.count_passing();
     }
 }

@@ -85,12 +85,12 @@ impl Worker {
             }
             self.passing.insert(*id, Passing::new(partitions));
         }
-        self.shared.counters.set_passing(self.passing.len());
+        self.count_passing();
     }
 
     /// A restart has to know for which partitions messages are forwarded.
     fn note_passing(&mut self) {
-        self.shared.counters.set_passing(self.passing.len());
+        self.count_passing();
         self.remember_again();
     }
 
