@@ -1,4 +1,4 @@
-//! Parts of pieces are sent to other members, and their answers are taken, without a wait: a member that does not answer
+//! Other members are asked, and their answers are taken, without a wait: a member that does not answer
 //! delays no other work of this thread.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use super::Worker;
 use super::pieces::{Outbox, PartVerdict};
 
 /// How long a member may take to answer.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before it is looked again whether answers have come.
 pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
@@ -20,16 +20,26 @@ pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 pub(super) struct Awaited(BTreeMap<String, (PeerAnswer, Instant)>);
 
 impl Awaited {
+    /// A member was asked.
+    pub(super) fn insert(&mut self, name: String, answer: PeerAnswer) {
+        self.0.insert(name, (answer, Instant::now()));
+    }
+
+    /// Whether an answer of a member is awaited.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// The answers that have come, and those that come no more.
-    fn take(&mut self) -> Vec<(String, Option<PartVerdict>)> {
+    pub(super) fn take(&mut self) -> Vec<(String, Option<Vec<u8>>)> {
         let mut taken = Vec::new();
         self.0.retain(|name, (answer, since)| {
-            let verdict = match answer.try_recv() {
-                Ok(Ok(bytes)) => PartVerdict::read(&bytes),
+            let taken_answer = match answer.try_recv() {
+                Ok(Ok(bytes)) => Some(bytes),
                 Err(TryRecvError::Empty) if since.elapsed() < ANSWER_TIMEOUT => return true,
                 Ok(Err(_)) | Err(_) => None,
             };
-            taken.push((name.clone(), verdict));
+            taken.push((name.clone(), taken_answer));
             false
         });
         taken
@@ -46,7 +56,8 @@ impl Worker {
         (kind, id, of, broker): (u8, u64, &str, &str),
     ) {
         let now = Instant::now();
-        for (name, verdict) in awaited.take() {
+        for (name, answer) in awaited.take() {
+            let verdict = answer.and_then(|bytes| PartVerdict::read(&bytes));
             if outbox.take_answer(now, &name, verdict) {
                 tracing::error!(
                     node = name,
@@ -57,7 +68,7 @@ impl Worker {
         for (name, question) in outbox.due(now, (kind, [self.life, id], of, broker)) {
             let asked = NodeName::new(&name).ok().and_then(|node| self.node.ask_node(&node, question).ok());
             match asked {
-                Some(answer) => drop(awaited.0.insert(name, (answer, now))),
+                Some(answer) => awaited.insert(name, answer),
                 None => drop(outbox.take_answer(now, &name, None)),
             }
         }
