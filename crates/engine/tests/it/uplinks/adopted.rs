@@ -1,8 +1,8 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
 use tidegate_engine::{
-    Behind, Brought, Continued, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId,
-    UplinkState, partition_of,
+    Behind, Brought, Continued, Durability, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot,
+    TenantId, UplinkState, partition_of,
 };
 use tidegate_mqtt::QoS::ExactlyOnce;
 
@@ -218,7 +218,10 @@ fn a_restart_keeps_connections_of_dead_orchestrators() {
     broker.now(|ways| ways.withholds_acknowledgements = true);
     dead.connect(v5("publisher")).publish(message("t", "1").qos1());
     let images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).uplink_images(now));
-    let heir = world();
+    let heir = World::with(1, |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = Durability::Commit;
+    });
     heir.broker_unknown("b", Ways::default());
     heir.broker_unknown("a@dead", Ways { reachable: false, ..Ways::default() });
     let name_brokers = || {
@@ -237,6 +240,7 @@ fn a_restart_keeps_connections_of_dead_orchestrators() {
     .expect("an image");
     heir.run();
     heir.crash(Crash::now(1));
+    assert!(sessions().contains(&"a@dead".to_owned()), "{:?}", sessions());
     heir.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::All));
     name_brokers();
     assert!(sessions().contains(&"a@dead".to_owned()), "{:?}", sessions());
