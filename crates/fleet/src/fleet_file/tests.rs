@@ -293,11 +293,20 @@ fn updates_need_a_zone_that_contains_the_name() {
     assert!(right.listen.is_empty() && right.update.is_some());
     for (update, problem) in [
         ("zone = \"example\", key_file = \"k\"", "server"),
-        ("server = \"x\", zone = \"example\", key_file = \"k\"", "is not HOST:PORT"),
+        ("server = \"x\", zone = \"example\", key_file = \"k\"", "which cannot be found"),
         ("server = \"127.0.0.1:53\", zone = \"eet.example\", key_file = \"k\"", "does not contain the name"),
         ("server = \"127.0.0.1:53\", zone = \"example\"", "key_file"),
     ] {
         assert!(with(update).unwrap_err().to_string().contains(problem), "{update}");
+    }
+}
+
+#[test]
+fn settings_of_the_own_server_need_an_address() {
+    let update = "update = { server = \"127.0.0.1:53\", zone = \"example\", key_file = \"k\" }\n";
+    for setting in ["strict = true", "rate = 5", "policy = \"least-loaded\"", "maxmind = \"m\""] {
+        let error = read_text(&format!("{DNS}{update}{setting}\n")).unwrap_err().to_string();
+        assert!(error.contains("has no effect without `listen`"), "{setting}: {error}");
     }
 }
 

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use tidegate_node::{NodeName, PeerAnswer};
+use tidegate_node::{NodeHandle, NodeName, PeerAnswer};
 
-use super::Worker;
 use super::pieces::{Outbox, PartVerdict};
 
 /// How long a member may take to answer.
@@ -15,7 +14,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before it is looked again whether answers have come.
 pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
-/// Answers that are awaited, by the member, each since when.
+/// Awaited answers by member, each with the time of its question.
 #[derive(Default)]
 pub(super) struct Awaited(BTreeMap<String, (PeerAnswer, Instant)>);
 
@@ -44,19 +43,18 @@ impl Awaited {
         });
         taken
     }
-}
 
-impl Worker {
     /// Takes the answers that have come, and sends the parts that are due. `head` is the kind of the parts, their move or
-    /// transfer, and the dead orchestrator and broker whose messages they have.
+    /// transfer, and the dead orchestrator and broker whose messages they have. `life` is that of this member.
     pub(super) fn exchange(
-        &self,
+        &mut self,
+        node: &NodeHandle,
+        life: u64,
         outbox: &mut Outbox,
-        awaited: &mut Awaited,
         (kind, id, of, broker): (u8, u64, &str, &str),
     ) {
         let now = Instant::now();
-        for (name, answer) in awaited.take() {
+        for (name, answer) in self.take() {
             let verdict = answer.and_then(|bytes| PartVerdict::read(&bytes));
             if outbox.take_answer(now, &name, verdict) {
                 tracing::error!(
@@ -65,10 +63,10 @@ impl Worker {
                 );
             }
         }
-        for (name, question) in outbox.due(now, (kind, [self.life, id], of, broker)) {
-            let asked = NodeName::new(&name).ok().and_then(|node| self.node.ask_node(&node, question).ok());
+        for (name, question) in outbox.due(now, (kind, [life, id], of, broker)) {
+            let asked = NodeName::new(&name).ok().and_then(|name| node.ask_node(&name, question).ok());
             match asked {
-                Some(answer) => awaited.insert(name, answer),
+                Some(answer) => self.insert(name, answer),
                 None => drop(outbox.take_answer(now, &name, None)),
             }
         }

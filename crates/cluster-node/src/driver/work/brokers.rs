@@ -60,17 +60,17 @@ impl BrokersHeld {
         let answers = std::mem::take(&mut self.answers).into_iter().filter(|(name, _)| others.contains(name));
         Some(answers.flat_map(|(_, brokers)| brokers).collect())
     }
+
+    /// When it is looked again whether brokers may be connected to.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        (self.joined.is_some() && !self.is_over).then_some(PAUSE)
+    }
 }
 
 impl Worker {
-    /// When it is looked again whether brokers may be connected to.
-    pub(super) fn next_look_at_brokers(&self) -> Option<Duration> {
-        (self.shared.is_orchestrator && self.brokers.joined.is_some() && !self.brokers.is_over).then_some(PAUSE)
-    }
-
     /// Connects to the brokers whose connections no other member works off.
     pub(super) fn release_brokers(&mut self) {
-        let Some((epoch, since)) = self.brokers.joined.filter(|_| self.next_look_at_brokers().is_some()) else {
+        let Some((epoch, since)) = self.brokers.joined.filter(|_| self.brokers.next_look().is_some()) else {
             return;
         };
         let held = if since.elapsed() < HELD_LIMIT {
@@ -90,7 +90,7 @@ impl Worker {
     /// The brokers whose connections of this member's last life others work off; `None` while that is not known.
     fn worked_off_elsewhere(&mut self, epoch: u64) -> Option<BTreeSet<String>> {
         self.brokers.take_answers();
-        let others: BTreeSet<String> = self.lives.keys().filter(|name| **name != self.name).cloned().collect();
+        let others = self.members.others();
         let held = self.brokers.take_round(&others);
         if held.is_none() {
             let question = [&[FORMER_LIFE][..], &epoch.to_le_bytes()].concat();
@@ -107,7 +107,7 @@ impl Worker {
     /// Notes the brokers whose connections are worked off here, for members that ask.
     pub(super) fn note_adopted_brokers(&self) {
         let mut of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (member, broker) in self.adopted_brokers() {
+        for (member, broker) in self.adopted.brokers() {
             of.entry(member.to_owned()).or_default().insert(broker.to_owned());
         }
         let restoring = self.tasks.iter().flat_map(|task| task.nodes.iter().cloned()).collect();

@@ -80,6 +80,11 @@ impl Resuming {
         self.waiting.len()
     }
 
+    /// When it is looked again whether brokers are in the fleet.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        (self.own.is_some() && !self.waiting.is_empty()).then_some(PAUSE)
+    }
+
     /// A table with this member is in force.
     fn note_table(&mut self, held: Partitions, restoring: Partitions) {
         self.own = Some(Own { held, restoring });
@@ -122,11 +127,6 @@ impl Resuming {
 }
 
 impl Worker {
-    /// When it is looked again whether brokers are in the fleet.
-    pub(super) fn next_look_at_resumed(&self) -> Option<Duration> {
-        (self.resuming.own.is_some() && self.resuming.len() > 0).then_some(PAUSE)
-    }
-
     /// A table with this member is in force.
     pub(super) fn note_own_partitions(&mut self, work: &TableWork) {
         if !self.shared.is_orchestrator {
@@ -134,22 +134,24 @@ impl Worker {
         }
         let restoring = set_of(&work.restoring.keys().copied().collect::<Vec<_>>());
         let table = work.memory.table.as_ref();
-        let home_here = set_of(&table.map(|table| table.of(&self.name)).unwrap_or_default());
-        self.resuming.note_table(home_here.without(restoring), restoring);
+        let home_here = set_of(&table.map(|table| table.of(&self.members.name)).unwrap_or_default());
+        self.adopted.resuming.note_table(home_here.without(restoring), restoring);
         self.resume_adopted();
     }
 
     /// Continues with the connections of the last life of this process whose brokers are in the fleet.
     pub(super) fn resume_adopted(&mut self) {
-        if self.resuming.own.is_none() || (self.resuming.len() == 0 && self.resuming.kept.is_some()) {
+        if self.adopted.resuming.own.is_none()
+            || (self.adopted.resuming.len() == 0 && self.adopted.resuming.kept.is_some())
+        {
             return;
         }
         let brokers = OrchestratorMoves::of(&self.node).broker_names();
-        let adopted = self.adopted_names();
-        let before = self.resuming.len();
-        let due = self.resuming.take_due(&Surroundings {
+        let adopted = self.adopted.names();
+        let before = self.adopted.resuming.len();
+        let due = self.adopted.resuming.take_due(&Surroundings {
             now: Instant::now(),
-            lives: &self.lives,
+            lives: &self.members.lives,
             brokers: &brokers,
             adopted: &adopted,
         });
@@ -166,12 +168,12 @@ impl Worker {
                 Ok(transfer) => self.work_off(remembered, transfer, None),
                 Err(error) => {
                     self.complain(&error, "a connection of a dead orchestrator is not worked off; it is tried again");
-                    self.resuming.waiting.push(Resumed { remembered, back_since: None });
+                    self.adopted.resuming.waiting.push(Resumed { remembered, back_since: None });
                 }
             }
         }
         self.keep_sessions();
-        if self.resuming.len() != before {
+        if self.adopted.resuming.len() != before {
             self.remember_again();
         }
         self.note_adopted_brokers();
@@ -179,12 +181,12 @@ impl Worker {
 
     /// Has the engine keep the sessions of the connections that are still to be continued, and no others.
     fn keep_sessions(&mut self) {
-        let names: BTreeSet<String> = self.resuming.iter().map(name_of).collect();
-        if self.resuming.kept.as_ref() == Some(&names) {
+        let names: BTreeSet<String> = self.adopted.resuming.iter().map(name_of).collect();
+        if self.adopted.resuming.kept.as_ref() == Some(&names) {
             return;
         }
         match OrchestratorMoves::of(&self.node).continue_adopted(Continued::Named(names.clone())) {
-            Ok(()) => self.resuming.kept = Some(names),
+            Ok(()) => self.adopted.resuming.kept = Some(names),
             Err(error) => self.complain(&error, "sessions of dead orchestrators at brokers are kept"),
         }
     }
