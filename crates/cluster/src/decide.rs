@@ -149,10 +149,13 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
     next.lives.keys().filter(is_meant).cloned().collect()
 }
 
-/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node wants
-/// partitions, all members take the partitions of dead nodes.
-fn give_orphans(next: &mut Table, seen: &Seen, [willing, others]: [&[String]; 2], epoch: u64) {
-    let heirs = if willing.is_empty() { others } else { willing };
+/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
+/// partitions, those of dead nodes go to nodes that stay, and to nodes that are about to end only where no node stays.
+fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2], epoch: u64) {
+    let staying = leaving.iter().filter(|name| seen.present(name).is_some_and(|advert| advert.stays));
+    let staying: Vec<String> = staying.cloned().collect();
+    let ranks = [willing, &staying, leaving];
+    let heirs = ranks.into_iter().find(|rank| !rank.is_empty()).unwrap_or_default();
     let mut load: BTreeMap<String, usize> = heirs.iter().map(|name| (name.clone(), next.of(name).len())).collect();
     for partition in 0..crate::PARTITIONS {
         let before = next.home(partition).map(|home| home.node.clone());

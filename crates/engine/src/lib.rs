@@ -151,6 +151,7 @@ pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{Observer, ObserverAnswer, ObserverError, ObserverPolicy, ObserverWindow};
 pub use orchestrator::homes::{Home, Homes};
+pub use orchestrator::uplink::former::Continued;
 pub use orchestrator::uplink::{
     DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
     UplinkState,

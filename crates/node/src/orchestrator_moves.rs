@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, UplinkError, UplinkImage,
+    AdoptError, Behind, Brought, Continued, Forwarded, PartitionImage, Partitions, Settling, UplinkError, UplinkImage,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::moves::pieces::PieceOrder;
 use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, UPLINK_SHARD};
 use crate::shard::inbox::{Admin, ToShard};
-use crate::uplink::FleetOrder;
+use crate::uplink::{FleetError, FleetOrder};
 
 /// The steps of a move between orchestrators.
 #[derive(Clone, Copy, Debug)]
@@ -202,6 +202,20 @@ impl<'n> OrchestratorMoves<'n> {
     /// Whether a broker of this name is in the fleet.
     pub fn has_broker(&self, name: &str) -> bool {
         self.node.brokers().list().iter().any(|known| known.broker.name == name)
+    }
+
+    /// The names of the brokers of the fleet.
+    pub fn broker_names(&self) -> BTreeSet<String> {
+        self.node.brokers().list().into_iter().map(|known| known.broker.name).collect()
+    }
+
+    /// Names the connections of dead orchestrators that this process continues. Their sessions are kept until
+    /// [`OrchestratorMoves::adopt_broker`]; the pending messages of others go to other brokers when all brokers are named.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub fn continue_adopted(&self, continued: Continued) -> Result<(), FleetError> {
+        self.node.order(|done| FleetOrder::Continue { continued, done })
     }
 
     /// Connects to a broker with the session of the dead orchestrator `of`, so that the pending messages of both are

@@ -473,6 +473,7 @@ impl Control {
     fn report(&self) {
         self.shared.set_standpoint(Standpoint {
             member: self.member_since().is_some() && self.follower.is_member(),
+            has_place: self.known.lives.contains_key(self.setup.name.as_str()),
             leads: self.leader.leads(),
             life: self.own.life,
             leaving: self.own.leaving,

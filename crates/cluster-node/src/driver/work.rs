@@ -10,6 +10,7 @@ mod moves;
 pub(super) mod passing;
 mod pieces;
 pub(super) mod receiving;
+mod resuming;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -37,6 +38,7 @@ use members::Members;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
 use passing::PassingMoves;
+use resuming::Resuming;
 
 /// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
@@ -153,6 +155,7 @@ impl Worker {
             let wait =
                 wait.min(self.passing.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let wait = wait.min(self.brokers.next_look().unwrap_or(IDLE));
+            let wait = wait.min(self.adopted.resuming.next_look().unwrap_or(IDLE));
             let wait = wait.min(if self.receiving.is_waiting() { LATE_PAUSE } else { IDLE });
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
@@ -167,6 +170,7 @@ impl Worker {
             }
             self.send_rests();
             self.pass_pieces();
+            self.resume_adopted();
             self.work_off_adopted();
             self.end_late_receiving();
             self.release_brokers();
@@ -263,6 +267,7 @@ impl Worker {
     /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
         self.members.note_table(work);
+        self.shared.inheriting.note_living(&self.members.lives);
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
                 let partitions = self.passing.pass_on(set_of(partitions));
@@ -288,7 +293,7 @@ impl Worker {
         }
         self.end_passing_of(work.served);
         if work.told.is_member {
-            self.resume_adopted();
+            self.note_own_partitions(work);
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step
@@ -323,7 +328,7 @@ impl Worker {
             Ok(memory) => {
                 self.resume_passing(&memory.passing);
                 self.receiving.resume(set_of(&memory.receiving));
-                self.adopted.resuming = memory.adopted;
+                self.adopted.resuming = Resuming::of(memory.adopted);
                 self.note_adopted_brokers();
             }
             Err(error) => self.complain(&error, "the work of the last life of this process is not continued"),

@@ -125,6 +125,24 @@ fn a_node_that_was_not_asked_is_a_member_without_a_share() {
 }
 
 #[test]
+fn a_node_that_stays_inherits_before_one_that_ends() {
+    let (table, _) = settle(Table::default(), &mut seen(&[("b", 1), ("c", 2), ("d", 3)]));
+    let leaves = |seen: &mut Seen, name: &str, stays: bool| {
+        let advert = seen.adverts.get_mut(name).unwrap();
+        (advert.leaving, advert.stays) = (true, stays);
+    };
+    let mut dead = Seen { may_move: false, ..seen(&[("b", 1), ("d", 3)]) };
+    leaves(&mut dead, "b", false);
+    leaves(&mut dead, "d", true);
+    let next = decide(&table, &dead).unwrap();
+    assert_eq!(next.of("b"), table.of("b"), "it is about to end");
+    assert_eq!(next.of("d").len(), table.of("d").len() + table.of("c").len());
+    leaves(&mut dead, "d", false);
+    let next = decide(&table, &dead).unwrap();
+    assert!((0..PARTITIONS).all(|it| next.home(it).unwrap().node != "c"), "better there than nowhere");
+}
+
+#[test]
 fn a_move_ends_by_its_arrival_or_is_called_off() {
     let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
     let both = seen(&[("a", 1), ("b", 2)]);

@@ -13,6 +13,7 @@ use super::asking::Awaited;
 use super::brokers::BACK_LIMIT;
 use super::passing::brokers_know;
 use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
+use super::resuming::Resuming;
 use super::{Worker, set_of};
 use crate::driver::memory::RememberedBroker;
 use crate::driver::restore::Inherited;
@@ -31,7 +32,7 @@ pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct AdoptedBrokers {
     all: Vec<Adopted>,
     /// Connections of the last life of this process that are not worked off yet.
-    pub(super) resuming: Vec<RememberedBroker>,
+    pub(super) resuming: Resuming,
 }
 
 impl AdoptedBrokers {
@@ -51,6 +52,16 @@ impl AdoptedBrokers {
             left: numbers(it.left),
         });
         self.resuming.iter().cloned().chain(of_this_life).collect()
+    }
+
+    /// How many connections there are.
+    fn len(&self) -> usize {
+        self.all.len() + self.resuming.len()
+    }
+
+    /// The names of the connections that are worked off.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.all.iter().map(|adopted| adopted.name.clone()).collect()
     }
 
     /// Forgets the connections of these transfers.
@@ -130,19 +141,7 @@ impl Worker {
         self.work_off(remembered, inherited.transfer, uplink.image);
     }
 
-    /// Continues with the connections of the last life of this process.
-    pub(super) fn resume_adopted(&mut self) {
-        for remembered in std::mem::take(&mut self.adopted.resuming) {
-            let here = set_of(&remembered.here);
-            match self.shared.inheriting.resume(&self.node, &remembered.of, here, BTreeSet::new()) {
-                Ok(transfer) => self.work_off(remembered, transfer, None),
-                Err(error) => self.complain(&error, "the connections of a dead orchestrator are not worked off"),
-            }
-        }
-        self.note_adopted_brokers();
-    }
-
-    fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
+    pub(super) fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
         let RememberedBroker { of, broker, here, held, left } = remembered;
         let [here, held, left] = [here, held, left].map(|partitions| set_of(&partitions));
         let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty() };
@@ -188,6 +187,11 @@ impl Worker {
                 "messages that were kept back for partitions of a dead orchestrator are not delivered",
             );
         }
+    }
+
+    /// Counts what has to be passed on before this process may end without loss.
+    pub(super) fn count_passing(&self) {
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }
 
     /// When it is looked again.

@@ -1,4 +1,4 @@
-//! Parts of pieces are sent to other members, and their answers are taken, without a wait: a member that does not answer
+//! Other members are asked, and their answers are taken, without a wait: a member that does not answer
 //! delays no other work of this thread.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use tidegate_node::{NodeHandle, NodeName, PeerAnswer};
 use super::pieces::{Outbox, PartVerdict};
 
 /// How long a member may take to answer.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before it is looked again whether answers have come.
 pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
@@ -19,16 +19,26 @@ pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 pub(super) struct Awaited(BTreeMap<String, (PeerAnswer, Instant)>);
 
 impl Awaited {
-    /// Takes the answers that have come; `None` for an answer that comes no more.
-    fn take(&mut self) -> Vec<(String, Option<PartVerdict>)> {
+    /// A member was asked.
+    pub(super) fn insert(&mut self, name: String, answer: PeerAnswer) {
+        self.0.insert(name, (answer, Instant::now()));
+    }
+
+    /// Whether an answer of a member is awaited.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The answers that have come, and those that come no more.
+    pub(super) fn take(&mut self) -> Vec<(String, Option<Vec<u8>>)> {
         let mut taken = Vec::new();
         self.0.retain(|name, (answer, since)| {
-            let verdict = match answer.try_recv() {
-                Ok(Ok(bytes)) => PartVerdict::read(&bytes),
+            let taken_answer = match answer.try_recv() {
+                Ok(Ok(bytes)) => Some(bytes),
                 Err(TryRecvError::Empty) if since.elapsed() < ANSWER_TIMEOUT => return true,
                 Ok(Err(_)) | Err(_) => None,
             };
-            taken.push((name.clone(), verdict));
+            taken.push((name.clone(), taken_answer));
             false
         });
         taken
@@ -44,7 +54,8 @@ impl Awaited {
         (kind, id, of, broker): (u8, u64, &str, &str),
     ) {
         let now = Instant::now();
-        for (name, verdict) in self.take() {
+        for (name, answer) in self.take() {
+            let verdict = answer.and_then(|bytes| PartVerdict::read(&bytes));
             if outbox.take_answer(now, &name, verdict) {
                 tracing::error!(
                     node = name,
@@ -55,7 +66,7 @@ impl Awaited {
         for (name, question) in outbox.due(now, (kind, [life, id], of, broker)) {
             let asked = NodeName::new(&name).ok().and_then(|name| node.ask_node(&name, question).ok());
             match asked {
-                Some(answer) => drop(self.0.insert(name, (answer, now))),
+                Some(answer) => self.insert(name, answer),
                 None => drop(outbox.take_answer(now, &name, None)),
             }
         }

@@ -29,6 +29,8 @@ struct InheritingState {
     worked_off: BTreeMap<String, BTreeSet<String>>,
     /// The dead orchestrators whose stores are being fetched.
     restoring: BTreeSet<String>,
+    /// The members of the last table.
+    living: BTreeSet<String>,
 }
 
 type StreamName = (String, u64, String, String);
@@ -56,7 +58,7 @@ impl Transfer {
     }
 }
 
-fn both(some: Partitions, others: Partitions) -> Partitions {
+pub(super) fn both(some: Partitions, others: Partitions) -> Partitions {
     some.without(some.without(others))
 }
 
@@ -90,10 +92,18 @@ impl Inheriting {
         self.state().resume(node, of, partitions, elsewhere)
     }
 
-    /// Whether messages of own brokers wait for messages of dead nodes of some of these partitions.
+    /// Notes the members of a table, before partitions are sent away for it.
+    pub(super) fn note_living(&self, lives: &BTreeMap<String, u64>) {
+        self.state().living = lives.keys().cloned().collect();
+    }
+
+    /// Whether some of these partitions stay here: messages of own brokers wait for messages of a dead node, or the dead
+    /// node is back while its brokers still bring messages for these partitions. Those pass the dead node by, so it would
+    /// lose them as a new home. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         let state = self.state();
-        state.transfers.values().any(|it| !it.is_late && !both(it.partitions, partitions).is_empty())
+        let is_open = |it: &Transfer| !it.is_late || state.living.contains(&it.of);
+        state.transfers.values().any(|it| is_open(it) && !both(it.partitions, partitions).is_empty())
     }
 
     /// Delivers messages that an old home forwards for partitions that were taken over from a dead node. Returns the
@@ -141,6 +151,7 @@ impl Inheriting {
         lives: &BTreeMap<String, u64>,
         is_adopted: impl Fn(u64) -> bool,
     ) -> Result<(), MoveError> {
+        self.note_living(lives);
         let mut state = self.state();
         state.streams.retain(|(from, ..), _| lives.contains_key(from));
         for transfer in state.transfers.values_mut().filter(|transfer| lives.contains_key(&transfer.of)) {
@@ -273,6 +284,29 @@ mod tests {
         let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
         assert_eq!((take(one), steps.have(b"m")), (PartVerdict::Taken, one));
         assert_eq!((take(two), steps.have(b"m")), (PartVerdict::Taken, two));
+    }
+
+    #[test]
+    fn partitions_wait_for_messages_of_a_member_that_is_back() {
+        let inheriting = Inheriting::default();
+        let set = |partition: u16| std::iter::once(tidegate_engine::PartitionId(partition)).collect::<Partitions>();
+        inheriting.begin(&Inherited {
+            transfer: 1,
+            of: "b".to_owned(),
+            partitions: set(3),
+            had: set(3),
+            left: Partitions::NONE,
+            adopted: Vec::new(),
+            elsewhere: ["x".to_owned()].into(),
+            uplinks: Vec::new(),
+        });
+        assert!(inheriting.keeps_back(set(3)) && !inheriting.keeps_back(set(4)));
+        inheriting.state().transfers.get_mut(&1).unwrap().is_late = true;
+        assert!(!inheriting.keeps_back(set(3)), "the next home gets the messages of the dead one, too");
+        inheriting.note_living(&[("b".to_owned(), 2)].into());
+        assert!(inheriting.keeps_back(set(3)), "messages of its brokers pass b by");
+        inheriting.state().transfers.remove(&1);
+        assert!(!inheriting.keeps_back(set(3)));
     }
 
     #[test]

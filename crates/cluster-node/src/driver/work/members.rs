@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_administration::FORMER_LIFE;
 use tidegate_engine::Partitions;
-use tidegate_node::{NodeHandle, NodeName};
+use tidegate_node::NodeName;
 
 use super::TableWork;
-use super::asking::ANSWER_TIMEOUT;
 
 /// The members and their partitions.
 pub(super) struct Members {
@@ -45,16 +43,8 @@ impl Members {
         homes
     }
 
-    /// The brokers whose connections of this member's last life others work off; `None` while that is not known.
-    pub(super) fn worked_off_elsewhere(&self, node: &NodeHandle, epoch: u64) -> Option<BTreeSet<String>> {
-        let mut question = vec![FORMER_LIFE];
-        question.extend_from_slice(&epoch.to_le_bytes());
-        let mut held = BTreeSet::new();
-        for name in self.lives.keys().filter(|name| **name != self.name) {
-            let asked = node.ask_node(&NodeName::new(name).ok()?, question.clone()).ok()?;
-            let answer = asked.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?;
-            held.extend(serde_json::from_slice::<Option<BTreeSet<String>>>(&answer).ok()??);
-        }
-        Some(held)
+    /// The names of the other members.
+    pub(super) fn others(&self) -> BTreeSet<String> {
+        self.lives.keys().filter(|name| **name != self.name).cloned().collect()
     }
 }

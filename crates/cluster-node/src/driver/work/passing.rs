@@ -22,6 +22,11 @@ const PIECE_PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct PassingMoves(BTreeMap<u64, Passing>);
 
 impl PassingMoves {
+    /// How many moves there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Partitions here whose messages are passed on.
     pub(super) fn partitions(&self) -> Partitions {
         self.0.values().fold(Partitions::NONE, |all, passing| all.with(passing.partitions))
@@ -155,12 +160,12 @@ impl Worker {
             }
             self.passing.0.insert(*id, Passing::new(partitions));
         }
-        self.shared.counters.set_passing(self.passing.0.len());
+        self.count_passing();
     }
 
     /// A restart has to know for which partitions messages are forwarded. Says whether that is saved.
     fn note_passing(&mut self) -> bool {
-        self.shared.counters.set_passing(self.passing.0.len());
+        self.count_passing();
         self.remember_again()
     }
 
