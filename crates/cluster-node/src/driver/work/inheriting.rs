@@ -243,8 +243,8 @@ impl InheritingState {
         Ok(id)
     }
 
-    /// Delivers a piece to those of these partitions that were taken over, and to those that had `moved` here from the
-    /// dead orchestrator.
+    /// Delivers a piece to the partitions among these that were taken over, or had `moved` here from the dead
+    /// orchestrator.
     fn deliver_piece(
         &mut self,
         steps: &impl PieceSteps,

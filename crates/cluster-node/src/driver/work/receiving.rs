@@ -22,7 +22,7 @@ pub(super) trait PieceSteps {
     /// Begins to take pieces for partitions that a transfer brings.
     fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), MoveError>;
 
-    /// Delivers a piece to those of the partitions that the transfer has brought, and returns them when it is in the
+    /// Delivers a piece to the partitions among these that the transfer has brought. Returns them when it is in the
     /// store. There are none when the transfer has ended.
     fn take_piece(
         &self,
@@ -116,7 +116,7 @@ impl Coming {
         if self.is_late { Behind::LatePieces } else { Behind::Pieces }
     }
 
-    /// The open transfers, their partitions, and what follows their pieces.
+    /// The open transfers, their partitions, and the messages behind their pieces.
     fn open_transfers(&self) -> impl Iterator<Item = (u64, Partitions, Behind)> {
         self.transfers.iter().map(|(transfer, partitions)| (*transfer, *partitions, self.behind()))
     }
@@ -377,8 +377,8 @@ impl Receiving {
         Ok(())
     }
 
-    /// The transfers that brought partitions from a node that is dead: the partitions of each, and what follows its
-    /// pieces.
+    /// The transfers that brought partitions from a node that is dead: the partitions of each, and the messages behind
+    /// its pieces.
     pub(super) fn of_dead(&self, node: &str) -> Vec<(u64, Partitions, Behind)> {
         let moves = self.moves();
         let of_node = moves.open.values().filter(|coming| coming.from == node && !coming.is_over);
@@ -438,7 +438,7 @@ pub(super) mod tests {
             piece: &[u8],
             behind: Behind,
         ) -> Result<Partitions, MoveError> {
-            assert!(self.unlocked.is_none_or(|receiving| receiving.0.try_lock().is_ok()), "other moves wait");
+            assert!(self.unlocked.iter().all(|receiving| receiving.0.try_lock().is_ok()), "other moves wait");
             let brought = self.come.borrow().get(&transfer).copied().unwrap_or_default();
             let taken = partitions.without(partitions.without(brought));
             if !taken.is_empty() {
@@ -502,7 +502,7 @@ pub(super) mod tests {
         steps.resume_awaiting(3, partitions(&[2])).unwrap();
         take(&steps, &receiving, &part(two, 0, ENDS_PIECE, b"m"));
         assert_eq!(steps.have(b"m"), two);
-        assert!(steps.delivered.borrow().contains(&(3, partitions(&[2]), b"m".to_vec())), "what is kept back follows");
+        assert!(steps.delivered.borrow().contains(&(3, partitions(&[2]), b"m".to_vec())), "messages kept back follow");
         receiving.note_over(&steps, 3, partitions(&[2])).unwrap();
         take(&steps, &receiving, &part(two, 1, ENDS_PIECE, b"n"));
         assert_eq!(steps.have(b"n"), two);
