@@ -149,8 +149,8 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
     next.lives.keys().filter(is_meant).cloned().collect()
 }
 
-/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
-/// partitions, those of dead nodes go to the ones that are there all the same.
+/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node wants
+/// partitions, all members take the partitions of dead nodes.
 fn give_orphans(next: &mut Table, seen: &Seen, [willing, others]: [&[String]; 2], epoch: u64) {
     let heirs = if willing.is_empty() { others } else { willing };
     let mut load: BTreeMap<String, usize> = heirs.iter().map(|name| (name.clone(), next.of(name).len())).collect();

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
+    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, UplinkError, UplinkImage,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::moves::{Arrived, Collecting, MoveError, MoveOrder};
-use crate::pieces::PieceOrder;
+use crate::moves::pieces::PieceOrder;
+use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, UPLINK_SHARD};
 use crate::shard::inbox::{Admin, ToShard};
 use crate::uplink::FleetOrder;
-
-/// The shard that has all uplinks: the home of partition 0.
-const UPLINK_SHARD: ShardId = ShardId(0);
 
 /// The steps of a move between orchestrators.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +27,8 @@ impl<'n> OrchestratorMoves<'n> {
         Self { node }
     }
 
-    /// Exports held partitions like [`NodeHandle::snapshot_partitions`]. Messages that brokers deliver later are collected
-    /// for [`OrchestratorMoves::take_forwarded`].
+    /// Exports held partitions, or returns `None` while parts of their queues are being read from the store. Messages that
+    /// brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -54,8 +51,8 @@ impl<'n> OrchestratorMoves<'n> {
             .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
     }
 
-    /// Begins to check whether all messages have arrived that brokers have for this process, like
-    /// [`NodeHandle::begin_settling`]. A disconnected broker is waited for.
+    /// Begins to check whether all messages have arrived that brokers have for this process;
+    /// [`NodeHandle::settle`] returns the result. A disconnected broker is waited for.
     ///
     /// # Errors
     /// When the shard does not answer.
@@ -95,8 +92,8 @@ impl<'n> OrchestratorMoves<'n> {
     pub fn return_forwarded(&self, transfer: u64, partitions: Partitions, taken: &[u8]) -> Result<(), MoveError> {
         if !taken.is_empty() {
             for shard in self.node.shard_ids() {
-                let rest: Arc<[u8]> = taken.into();
-                self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+                let messages: Arc<[u8]> = taken.into();
+                self.node.on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
             }
         }
         let order = |answer| MoveOrder::Piece(PieceOrder::ReturnForwarded { transfer, partitions, answer });
@@ -151,8 +148,8 @@ impl<'n> OrchestratorMoves<'n> {
     /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
     fn deliver_on_other_shards(self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
         for shard in self.node.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
-            let rest: Arc<[u8]> = messages.into();
-            self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+            let messages: Arc<[u8]> = messages.into();
+            self.node.on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
         }
         Ok(())
     }
@@ -185,7 +182,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.dialer().release(but);
     }
 
-    /// Imports images like [`NodeHandle::arrive`]. The old home forwards later messages in pieces:
+    /// Imports and holds partitions; answers when they are in the store. The old home forwards later messages in pieces:
     /// [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
     /// ([`OrchestratorMoves::take_had`]).
     ///

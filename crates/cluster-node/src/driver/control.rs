@@ -271,7 +271,7 @@ impl Control {
         let wake = self.wake();
         let taken = self.words.take(&self.logs.bus, &self.logs.adverts, wake);
         self.make_again(&taken);
-        if taken.is_anew {
+        if taken.is_reopened {
             // What this node has said may be lost.
             self.stored = None;
         }
@@ -299,7 +299,7 @@ impl Control {
         let wake = self.wake();
         let taken = self.tables.take(&self.logs.bus, &self.logs.table, wake);
         self.make_again(&taken);
-        if taken.is_anew {
+        if taken.is_reopened {
             (self.logged, self.table_read) = (0, Position::START);
         }
         for record in taken.records {

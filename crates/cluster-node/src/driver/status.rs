@@ -43,7 +43,7 @@ impl Counters {
         self.failovers.fetch_add(1, Ordering::Relaxed);
         self.restored.fetch_add(partitions as u64, Ordering::Relaxed);
         self.failover_ms.store(ms, Ordering::Relaxed);
-        self.note_anew(lost);
+        self.note_begun_empty(lost);
     }
 
     /// Messages of brokers are passed on for so many moves.
@@ -59,7 +59,7 @@ impl Counters {
         self.moved_in.fetch_add(partitions as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn note_anew(&self, partitions: usize) {
+    pub(super) fn note_begun_empty(&self, partitions: usize) {
         self.taken_anew.fetch_add(partitions as u64, Ordering::Relaxed);
     }
 
@@ -229,7 +229,7 @@ impl Shared {
         self.astray.get().map(String::as_str)
     }
 
-    /// Whether the node takes no partitions and hands over those that it has; and whether it stays all the same.
+    /// Whether the node takes no partitions and hands over its partitions; and whether it stays a member meanwhile.
     pub(super) fn leaves(&self) -> (bool, bool) {
         let (wants_share, ends) = (self.wants_share.load(Ordering::Relaxed), self.ends.load(Ordering::Relaxed));
         (ends || !wants_share, !ends && !wants_share)
@@ -240,7 +240,7 @@ impl Shared {
         self.wants_share.store(wanted, Ordering::Relaxed);
     }
 
-    /// The process ends: whoever asks for a share from now on gets none.
+    /// The process ends: it takes no share from now on.
     pub(super) fn begin_to_end(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }

@@ -46,7 +46,6 @@ const OPEN_TEXTS: &[&str] = &[
     "client_ca",
     "response_information",
     "server_reference",
-    "peers",
     "relay",
     "listen",
     "advertise",

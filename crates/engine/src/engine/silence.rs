@@ -43,7 +43,7 @@ impl TimerCalls<'_> {
 
 impl ShardQuestions<'_> {
     /// The connection whose silence a timer counts.
-    fn connection_of(&self, timer: Timer) -> Option<ConnectionKey> {
+    fn connection_of(self, timer: Timer) -> Option<ConnectionKey> {
         match timer {
             Timer::Connection(key) => Some(key),
             Timer::Uplink(key) => self.engine.uplinks.brokers.connection_of(key),

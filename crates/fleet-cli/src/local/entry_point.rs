@@ -1,5 +1,6 @@
 //! The DNS zone of a fleet as its entry point.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use tidegate_dns::{
 use tidegate_fleet::fleet_file::{Dns, DnsPolicy, DnsUpdate};
 use tidegate_fleet::manage::Endpoint as Orchestrator;
 use tidegate_fleet::manage::driver::{EntryPoint, Unnamed};
+use tidegate_fleet::provider::ResourceName;
 
 use super::dns_metrics;
 use super::resolver::Resolver;
@@ -100,19 +102,23 @@ pub(crate) fn table(path: Option<&Path>) -> Result<Table, String> {
 impl EntryPoint for DnsEntryPoint {
     fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<Unnamed, String> {
         let most = endpoints.iter().map(|endpoint| endpoint.clients).max().unwrap_or_default().max(1);
-        let (mut named, mut unnamed) = (Vec::new(), Unnamed::new());
+        let (mut named, mut unnamed, mut names) = (Vec::new(), Unnamed::new(), BTreeMap::new());
         self.resolver.keep(&endpoints.iter().map(place).collect());
         for orchestrator in endpoints {
             match self.endpoint(orchestrator, most) {
-                Ok(endpoint) => named.push(endpoint),
+                Ok(endpoint) => {
+                    names.insert(endpoint.name.clone(), orchestrator.name.clone());
+                    named.push(endpoint);
+                }
                 Err(problem) => unnamed.push((orchestrator.name.clone(), problem)),
             }
         }
-        if let Some(updater) = &self.updater {
-            updater.set_endpoints(named.clone());
-        }
+        let updated = self.updater.as_ref().map(|updater| update(updater, &named, &names));
         if let Some(zone) = &self.zone {
             zone.set_endpoints(named).map_err(|error| error.to_string())?;
+        }
+        if let Some(waiting) = updated {
+            unnamed.extend(waiting?);
         }
         Ok(unnamed)
     }
@@ -121,6 +127,27 @@ impl EntryPoint for DnsEntryPoint {
         let updates = self.updater.as_ref().map(Updater::counters);
         dns_metrics::page(self.counters.as_deref(), updates.as_deref())
     }
+}
+
+/// Updates the other DNS server. Returns the endpoints that it does not name yet.
+///
+/// # Errors
+/// While it names an endpoint that is to be withdrawn: its clients must not be sent away before.
+fn update(
+    updater: &Updater,
+    named: &[Endpoint],
+    names: &BTreeMap<EndpointName, ResourceName>,
+) -> Result<Unnamed, String> {
+    updater.set_endpoints(named.to_vec());
+    let accepted = updater.accepted();
+    // Without any endpoint the last names stay.
+    if let Some(old) = accepted.iter().find(|name| !names.is_empty() && !names.contains_key(name)) {
+        return Err(format!("the DNS server of dns.update still names {old}"));
+    }
+    let waiting = names.iter().filter(|(name, _)| !accepted.contains(name));
+    Ok(waiting
+        .map(|(_, name)| (name.clone(), "the DNS server of dns.update has not accepted it yet".to_owned()))
+        .collect())
 }
 
 impl DnsEntryPoint {
@@ -152,7 +179,6 @@ fn place(orchestrator: &Orchestrator) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use tidegate_fleet::fleet_file::DnsEndpoint;

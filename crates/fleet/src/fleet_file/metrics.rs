@@ -13,12 +13,12 @@ pub(super) fn below(listener: MetricsListener, parent: &Path) -> MetricsListener
 
 pub(super) fn read(keys: &mut Keys<'_>) -> Option<MetricsListener> {
     let example = "\"0.0.0.0:18084\"";
-    let listen = keys.need("listen", example, Keys::text).and_then(|text| match text.parse() {
-        Ok(address) => Some(address),
-        Err(_) => {
+    let listen = keys.need("listen", example, Keys::text).and_then(|text| {
+        let address = text.parse().ok();
+        if address.is_none() {
             keys.refuse("listen", "must be ADDRESS:PORT", &format!("write, for example, listen = {example}"));
-            None
         }
+        address
     });
     let certificate = keys.text("certificate").map(PathBuf::from);
     let key = keys.text("key").map(PathBuf::from);

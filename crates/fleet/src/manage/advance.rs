@@ -160,7 +160,7 @@ impl Manager {
         let living = action.targets.iter().filter(|at| ended(std::slice::from_ref(at), sight).is_none());
         for at in living {
             if let Some(why) = self.missing_broker(at, sight).or_else(|| Self::missing_membership(at, sight)) {
-                let waits_for_brokers = self.book.count(Level::Broker, &[Phase::Serving]) == 0;
+                let waits_for_brokers = self.living_brokers(sight).is_empty();
                 let wait = Progress::Wait(why);
                 return if waits_for_brokers { wait } else { within(self.settings.join_limit, waited, wait) };
             }
@@ -430,7 +430,7 @@ fn booted(action: &Action, sight: &Sight) -> Progress {
     if let Some(why) = ended(&action.targets, sight) {
         return Progress::Fail(why);
     }
-    match action.targets.iter().find(|name| !sight.is_online(name)) {
+    match action.targets.iter().find(|name| !sight.answers(name)) {
         None => Progress::Done,
         Some(name) => Progress::Wait(format!("{name} does not answer yet")),
     }

@@ -50,9 +50,12 @@ impl Sight {
 
 impl Manager {
     /// Asks orchestrators that serve all brokers to take a share of the partitions: new ones, and ones that were started
-    /// again.
+    /// again. One that another controller removes hands over what it has.
     pub(super) fn ask_for_shares(&mut self, sight: &Sight) {
         for at in self.book.names(Level::Orchestrator, &[Phase::Joining, Phase::Serving]) {
+            if sight.condition(&at) == Some(&Condition::Stopping) {
+                continue;
+            }
             let asked = sight.orchestrators.get(&at).and_then(|view| view.cluster.as_ref());
             if asked.is_some_and(|cluster| !cluster.wants_share) && self.missing_broker(&at, sight).is_none() {
                 self.command(Command::SetShare { at, wanted: true });
@@ -60,16 +63,23 @@ impl Manager {
         }
     }
 
+    /// The brokers that serve and are not known to be dead.
+    pub(super) fn living_brokers(&self, sight: &Sight) -> Vec<ResourceName> {
+        let mut brokers = self.book.names(Level::Broker, &[Phase::Serving]);
+        brokers.retain(|broker| !self.is_dead(broker, sight));
+        brokers
+    }
+
     /// Why an orchestrator does not serve all brokers yet.
     pub(super) fn missing_broker(&self, at: &ResourceName, sight: &Sight) -> Option<String> {
-        let brokers = self.book.names(Level::Broker, &[Phase::Serving]);
+        let brokers = self.living_brokers(sight);
         if brokers.is_empty() {
             return Some("no broker serves yet".to_owned());
         }
         let Some(view) = sight.orchestrators.get(at) else { return Some(format!("{at} does not answer")) };
         let serves =
             |broker: &ResourceName| view.brokers.get(broker).is_some_and(|known| known.state == BrokerState::Serving);
-        let missing = brokers.iter().find(|broker| !self.is_dead(broker, sight) && !serves(broker))?;
+        let missing = brokers.iter().find(|broker| !serves(broker))?;
         Some(super::advance::said(at, missing, view.brokers.get(missing)))
     }
 

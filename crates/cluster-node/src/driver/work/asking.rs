@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use tidegate_node::{NodeName, PeerAnswer};
+use tidegate_node::{NodeHandle, NodeName, PeerAnswer};
 
-use super::Worker;
 use super::pieces::{Outbox, PartVerdict};
 
 /// How long a member may take to answer.
@@ -15,12 +14,12 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before it is looked again whether answers have come.
 pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
-/// Answers that are awaited, by the member, each since when.
+/// Awaited answers by member, each with the time of its question.
 #[derive(Default)]
 pub(super) struct Awaited(BTreeMap<String, (PeerAnswer, Instant)>);
 
 impl Awaited {
-    /// The answers that have come, and those that come no more.
+    /// Takes the answers that have come; `None` for an answer that comes no more.
     fn take(&mut self) -> Vec<(String, Option<PartVerdict>)> {
         let mut taken = Vec::new();
         self.0.retain(|name, (answer, since)| {
@@ -34,19 +33,18 @@ impl Awaited {
         });
         taken
     }
-}
 
-impl Worker {
     /// Takes the answers that have come, and sends the parts that are due. `head` is the kind of the parts, their move or
-    /// transfer, and the dead orchestrator and broker whose messages they have.
+    /// transfer, and the dead orchestrator and broker whose messages they have. `life` is that of this member.
     pub(super) fn exchange(
-        &self,
+        &mut self,
+        node: &NodeHandle,
+        life: u64,
         outbox: &mut Outbox,
-        awaited: &mut Awaited,
         (kind, id, of, broker): (u8, u64, &str, &str),
     ) {
         let now = Instant::now();
-        for (name, verdict) in awaited.take() {
+        for (name, verdict) in self.take() {
             if outbox.take_answer(now, &name, verdict) {
                 tracing::error!(
                     node = name,
@@ -54,10 +52,10 @@ impl Worker {
                 );
             }
         }
-        for (name, question) in outbox.due(now, (kind, [self.life, id], of, broker)) {
-            let asked = NodeName::new(&name).ok().and_then(|node| self.node.ask_node(&node, question).ok());
+        for (name, question) in outbox.due(now, (kind, [life, id], of, broker)) {
+            let asked = NodeName::new(&name).ok().and_then(|name| node.ask_node(&name, question).ok());
             match asked {
-                Some(answer) => drop(awaited.0.insert(name, (answer, now))),
+                Some(answer) => drop(self.0.insert(name, (answer, now))),
                 None => drop(outbox.take_answer(now, &name, None)),
             }
         }

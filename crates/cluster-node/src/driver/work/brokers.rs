@@ -4,11 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use tidegate_administration::FORMER_LIFE;
-use tidegate_node::{NodeName, OrchestratorMoves};
+use tidegate_node::OrchestratorMoves;
 
 use super::Worker;
-use super::asking::ANSWER_TIMEOUT;
 
 /// Pause before the others are asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -33,21 +31,21 @@ impl BrokersHeld {
             self.joined = Some((epoch, Instant::now()));
         }
     }
+
+    /// When it is looked again whether brokers may be connected to.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        (self.joined.is_some() && !self.is_over).then_some(PAUSE)
+    }
 }
 
 impl Worker {
-    /// When it is looked again whether brokers may be connected to.
-    pub(super) fn next_look_at_brokers(&self) -> Option<Duration> {
-        (self.shared.is_orchestrator && self.brokers.joined.is_some() && !self.brokers.is_over).then_some(PAUSE)
-    }
-
     /// Connects to the brokers whose connections no other member works off.
     pub(super) fn release_brokers(&mut self) {
-        let Some((epoch, since)) = self.brokers.joined.filter(|_| self.next_look_at_brokers().is_some()) else {
+        let Some((epoch, since)) = self.brokers.joined.filter(|_| self.brokers.next_look().is_some()) else {
             return;
         };
         let held = if since.elapsed() < HELD_LIMIT {
-            let Some(held) = self.worked_off_elsewhere(epoch) else { return };
+            let Some(held) = self.members.worked_off_elsewhere(&self.node, epoch) else { return };
             held
         } else {
             tracing::warn!(
@@ -59,23 +57,10 @@ impl Worker {
         OrchestratorMoves::of(&self.node).release_brokers(held);
     }
 
-    /// The brokers whose connections of this member's last life others work off; `None` while that is not known.
-    fn worked_off_elsewhere(&self, epoch: u64) -> Option<BTreeSet<String>> {
-        let mut question = vec![FORMER_LIFE];
-        question.extend_from_slice(&epoch.to_le_bytes());
-        let mut held = BTreeSet::new();
-        for name in self.lives.keys().filter(|name| **name != self.name) {
-            let asked = self.node.ask_node(&NodeName::new(name).ok()?, question.clone()).ok()?;
-            let answer = asked.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?;
-            held.extend(serde_json::from_slice::<Option<BTreeSet<String>>>(&answer).ok()??);
-        }
-        Some(held)
-    }
-
     /// Notes the brokers whose connections are worked off here, for members that ask.
     pub(super) fn note_adopted_brokers(&self) {
         let mut of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (member, broker) in self.adopted_brokers() {
+        for (member, broker) in self.adopted.brokers() {
             of.entry(member.to_owned()).or_default().insert(broker.to_owned());
         }
         let restoring = self.tasks.iter().flat_map(|task| task.nodes.iter().cloned()).collect();

@@ -122,7 +122,6 @@ struct Piece {
     ends: u8,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Default)]
 struct Receiver {
     partitions: Partitions,
@@ -130,15 +129,24 @@ struct Receiver {
     has_piece: bool,
     /// The next part.
     index: usize,
-    /// Whether its answer is awaited.
-    is_asked: bool,
-    /// Whether the piece has begun again since it was asked.
-    is_stale: bool,
+    question: Question,
     /// When it is asked again.
     pause_until: Option<Instant>,
     failures: u32,
     refusals: u32,
     brokers_know: bool,
+}
+
+/// The question of a receiver that has no answer yet.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Question {
+    /// No answer is awaited.
+    #[default]
+    Unasked,
+    /// Its answer is awaited.
+    Asked,
+    /// The piece has begun again since: its answer is awaited and does not count.
+    Stale,
 }
 
 impl Outbox {
@@ -151,7 +159,9 @@ impl Outbox {
             let receiver = self.receivers.entry(name.clone()).or_default();
             if !partitions.without(receiver.partitions).is_empty() {
                 (receiver.has_piece, receiver.index, receiver.brokers_know) = (false, 0, false);
-                receiver.is_stale = receiver.is_asked;
+                if receiver.question == Question::Asked {
+                    receiver.question = Question::Stale;
+                }
             }
             receiver.partitions = *partitions;
         }
@@ -184,14 +194,17 @@ impl Outbox {
         let Some(piece) = &self.piece else { return Vec::new() };
         let mut due = Vec::new();
         for (name, receiver) in &mut self.receivers {
-            if receiver.has_piece || receiver.is_asked || receiver.pause_until.is_some_and(|until| until > now) {
+            if receiver.has_piece
+                || receiver.question != Question::Unasked
+                || receiver.pause_until.is_some_and(|until| until > now)
+            {
                 continue;
             }
             let Some(bytes) = piece.parts.get(receiver.index) else { continue };
             let ends = if receiver.index + 1 == piece.parts.len() { piece.ends } else { 0 };
             let (partitions, piece, index) = (receiver.partitions, piece.number, receiver.index as u32);
             let part = Part { kind, stream, of, broker, partitions, piece, index, ends, bytes };
-            receiver.is_asked = true;
+            receiver.question = Question::Asked;
             due.push((name.clone(), part.write()));
         }
         due
@@ -200,8 +213,7 @@ impl Outbox {
     /// Takes the answer to a part; `None` if there was none. Says whether the piece is given up for this receiver.
     pub(super) fn take_answer(&mut self, now: Instant, name: &str, verdict: Option<PartVerdict>) -> bool {
         let (Some(piece), Some(receiver)) = (&self.piece, self.receivers.get_mut(name)) else { return false };
-        let (is_asked, is_stale) = (std::mem::take(&mut receiver.is_asked), std::mem::take(&mut receiver.is_stale));
-        if !is_asked || is_stale {
+        if std::mem::take(&mut receiver.question) != Question::Asked {
             return false;
         }
         match verdict {

@@ -15,7 +15,7 @@ use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict};
 /// How long messages are awaited for partitions whose old home is gone: longer than others work off its connections.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
 
-/// What both threads share of moves.
+/// The receiving side of moves, shared by the thread of tables and the thread that answers questions.
 pub(in crate::driver) type SharedReceiving = Arc<Receiving>;
 
 /// Moves whose old homes forward messages, by their ids.
@@ -213,7 +213,7 @@ impl Receiving {
         if knows { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
     }
 
-    /// The moves that brought partitions from a node that is dead: the partitions of each, and what follows its pieces.
+    /// The moves that brought partitions from a node that is dead: the partitions of each, and the messages behind its pieces.
     pub(super) fn of_dead(&self, node: &str) -> Vec<(u64, Partitions, Behind)> {
         let moves = self.moves();
         let of_node = moves.iter().filter(|(_, coming)| coming.from == node && !coming.is_over);
@@ -224,7 +224,7 @@ impl Receiving {
 impl super::Worker {
     /// Looks whether messages are kept back too long.
     pub(super) fn end_late_receiving(&self) {
-        if let Err(error) = self.receiving.end_late(&self.node, Instant::now(), &self.lives) {
+        if let Err(error) = self.receiving.end_late(&self.node, Instant::now(), &self.members.lives) {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
     }

@@ -298,7 +298,7 @@ impl ShardQuestions<'_> {
     /// Whether a packet repeats a QoS 2 PUBLISH that was taken already. It is only answered, and so does not wait:
     /// behind the PUBREL of the first one, which does not wait either, it would look like a new message.
     #[cold]
-    fn is_repetition(&self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
+    fn is_repetition(self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
         let Ok(raw) = RawPublish::decode(version, frame.first_byte, frame.body) else { return false };
         let session =
             self.engine.state.connections.session_of(key).and_then(|session| self.engine.state.sessions.get(session.0));

@@ -17,7 +17,7 @@ impl<'e> ShardQuestions<'e> {
     }
 
     /// What clients of a listener are told to use instead of this server.
-    pub(crate) fn reference_for(&self, listener: ListenerId) -> Option<String> {
+    pub(crate) fn reference_for(self, listener: ListenerId) -> Option<String> {
         if let Some(reference) = self.engine.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
             return Some(reference.to_string());
         }

@@ -26,7 +26,7 @@ impl ShardQuestions<'_> {
         sessions.map(|session| self.summary(session, query.filters)).collect()
     }
 
-    fn summary(&self, session: &Session, filters: usize) -> ClientSummary {
+    fn summary(self, session: &Session, filters: usize) -> ClientSummary {
         let connection = session.connection.and_then(|key| self.engine.state.connections.get(key));
         let flow = session.flow.as_ref();
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);

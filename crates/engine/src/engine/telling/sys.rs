@@ -68,7 +68,7 @@ impl SysRounds<'_> {
 }
 
 impl ShardQuestions<'_> {
-    fn sys_values(&self) -> SysValues {
+    fn sys_values(self) -> SysValues {
         let counters = &self.engine.state.counters;
         let gauges = self.gauges();
         let plain = [

@@ -200,7 +200,8 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
     left.carry(&after);
     let brought = take_brought(&heir);
     let rest = brought.for_shards.expect("what had come before");
-    heir.engine(1, |engine, now| engine.moves().deliver_rest(now, brought.partitions, &rest)).expect("messages");
+    heir.engine(1, |engine, now| OrchestratorMoves::of(engine).deliver_forwarded(now, brought.partitions, &rest))
+        .expect("messages");
     own.carry(&after);
     for client in names {
         let keeper = heir.connect(v5(client).lasting());
