@@ -145,7 +145,9 @@ impl Marks {
         if let Some((number, page)) = self.pages(ids).pop() {
             (self.number, self.page) = (number, page);
         }
-        ids.iter().for_each(|id| self.remember(*id));
+        for id in ids {
+            self.remember(*id);
+        }
     }
 
     /// Reads a page of any lane of this sink; nothing when it is of another sink.
@@ -160,7 +162,9 @@ impl Marks {
     }
 
     fn take(&mut self, page: Page) {
-        page.ids.iter().for_each(|id| self.remember(*id));
+        for id in &page.ids {
+            self.remember(*id);
+        }
         if page.lane == self.ids.lane && page.number >= self.number {
             (self.number, self.page) = (page.number, page.ids);
         }

@@ -177,7 +177,9 @@ fn for_topic<T>(parts: &[T], mut write: impl FnMut(&T, &mut Vec<u8>)) -> Vec<u8>
     number(1, &mut out);
     string(TOPIC, &mut out);
     number(i32::try_from(parts.len()).unwrap(), &mut out);
-    parts.iter().for_each(|part| write(part, &mut out));
+    for part in parts {
+        write(part, &mut out);
+    }
     out
 }
 
