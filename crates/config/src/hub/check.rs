@@ -275,7 +275,7 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
         let problem = Problem::new("two pipelines have one web hook");
         found.push(("source", problem.hint("give each a [[source]] with its own address")));
     }
-    found.extend(shared_group(config, pipeline));
+    found.extend(shared_group(pipeline, config));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
@@ -298,7 +298,7 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
 }
 
 /// Pipelines in one consumer group of Kafka share the records of a topic, so each gets only a part.
-fn shared_group(config: &Config, pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
+fn shared_group(pipeline: &Pipeline, config: &Config) -> Option<(&'static str, Problem)> {
     let of = |pipeline: &Pipeline| {
         let source = config.hub_sources.iter().find(|it| pipeline.source.as_ref() == Some(&it.name))?;
         (source.kind == SourceType::Kafka).then(|| source.kafka(pipeline))

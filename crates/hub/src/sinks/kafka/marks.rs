@@ -34,7 +34,7 @@ const UNDER_WAY: usize = 2 * MAX_MARKED_WINDOW as usize;
 const PAGE_IDS: usize = 256;
 /// Pages of a lane. A record that may come again has as many records before it that may come again as behind it.
 const PAGES: u64 = (2 * UNDER_WAY / PAGE_IDS) as u64 + 1;
-/// Ids that a lane remembers, its own and those of other lanes. A page that is written again brings up to a page of earlier
+/// Ids that a lane remembers, its own and the ids of other lanes. A page that is written again brings up to a page of earlier
 /// ids of each of at most 64 lanes to the end.
 const IDS_KEPT: usize = 2 * UNDER_WAY + 64 * PAGE_IDS;
 /// The version of pages.
@@ -65,7 +65,7 @@ struct Page {
     ids: Vec<IdHash>,
 }
 
-/// What a lane knows of the records that are written.
+/// The ids that a lane knows as written.
 #[derive(Debug)]
 pub(super) struct Marks {
     ids: LaneIds,
@@ -170,9 +170,8 @@ impl Marks {
         }
     }
 
-    /// Reads the marks behind those that were read before, up to the end that the topic has now. Marks of transactions
-    /// that are open may stand before the end; these come to their end within the limit of transactions. What was read
-    /// when the time is up stays.
+    /// Reads further marks, up to the end that the topic has now. Marks of open transactions may stand before the end; these
+    /// come to their end within the limit of transactions. Marks that were read when the time is up stay.
     pub(super) fn catch_up(
         &mut self,
         cluster: &mut Cluster,
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_begins_goes_on_with_the_page() {
+    fn a_process_that_begins_continues_the_page() {
         let (mut first, mut second) = (marks(0), marks(0));
         for batch in [ids(0..3), ids(3..300), ids(300..301)] {
             hand_over(&first, &batch, &mut second);

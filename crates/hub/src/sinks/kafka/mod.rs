@@ -106,7 +106,7 @@ pub(super) struct KafkaSink {
     producer: Option<Producer>,
     /// The ids that transactions have written, where there are some.
     marks: Option<Marks>,
-    /// Nothing after a failure whose end is not known: the marks behind those that are known are read.
+    /// Nothing after a failure whose end is not known: further marks are read then.
     transactions: Option<Transactions>,
     /// Ids of records that brokers have out of batches that failed: these come again without them.
     accepted: HashSet<String>,
@@ -388,7 +388,7 @@ impl Seeker<'_> {
         })
     }
 
-    /// What a broker says of a topic now.
+    /// The metadata of a topic, as one broker has it now.
     fn describe(&self, connection: &mut BrokerConnection, topic: &str) -> Result<Metadata, SinkError> {
         let answer = connection.ask(wire::METADATA, &wire::metadata(topic, self.makes_topics))?;
         Metadata::read(&mut AnswerReader(&answer))

@@ -115,7 +115,7 @@ impl Transactions {
         let group = [(self.marks_partition, records)].into();
         let marked = self.produce(MARKS_TOPIC, &mut marks_cluster, &group, (access, deadline));
         self.marks_cluster = marks_cluster;
-        // The marks of fewer records are smaller. Those of one record are never to blame on it.
+        // The marks of fewer records are smaller. The marks of one record are never to blame on it.
         marked.map_err(|error| match error {
             SinkError::Refused(why) if batch.ids.len() > 1 => SinkError::Refused(why),
             error => SinkError::Away(format!("the topic {MARKS_TOPIC}: {error}")),

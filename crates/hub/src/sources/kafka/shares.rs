@@ -263,7 +263,7 @@ mod tests {
         shares.begin(1, 7);
         let later = now + Duration::from_secs(1);
         assert!(shares.note_trouble(0, "compressed".into(), later));
-        assert!(!shares.note_trouble(0, "compressed".into(), later), "the same reason is told once");
+        assert!(!shares.note_trouble(0, "compressed".into(), later), "the same reason is reported once");
         assert_eq!((shares.readable(now), shares.readable(later)), (vec![(1, 7)], vec![(0, 5), (1, 7)]));
         assert_eq!(shares.trouble(), Some((0, "compressed".to_owned())));
         assert!(shares.end_trouble(0) && !shares.end_trouble(0) && !shares.end_trouble(1));
