@@ -66,6 +66,7 @@ const OPEN_TEXTS: &[&str] = &[
     "tls_key",
     "stream",
     "subject",
+    "transactions_prefix",
     "group",
     "source",
     "measurement",

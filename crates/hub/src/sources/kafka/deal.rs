@@ -38,7 +38,10 @@ mod tests {
         Subscriber { id: id.to_owned(), topics: topics.iter().map(ToString::to_string).collect() }
     }
 
-    fn dealt(members: &[Subscriber], partitions: &[(&str, i32)]) -> Vec<(String, Vec<(String, Vec<i32>)>)> {
+    /// A member and its partitions, by topic.
+    type Dealt = (String, Vec<(String, Vec<i32>)>);
+
+    fn dealt(members: &[Subscriber], partitions: &[(&str, i32)]) -> Vec<Dealt> {
         let partitions = partitions.iter().map(|(topic, count)| ((*topic).to_owned(), (0..*count).collect())).collect();
         deal(members, &partitions).into_iter().map(|one| (one.member, one.topics)).collect()
     }

@@ -6,6 +6,8 @@
 //! - `deal`: which member gets which partitions; `shares`: the partitions, which the thread and the pipeline share.
 
 mod deal;
+#[cfg(test)]
+mod member_tests;
 mod reading;
 mod shares;
 mod wire;

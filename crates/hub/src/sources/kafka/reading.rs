@@ -140,7 +140,7 @@ impl Work {
         }
     }
 
-    /// Reports an unreadable partition to the pipeline, after the report that the source is ready.
+    /// Reports a partition that cannot be read, after the report that the source is ready.
     pub(super) fn tell_troubles(&self) {
         if let Some((partition, why)) = self.shares.trouble() {
             self.inbox.push(KafkaNews::Partly(format!("partition {partition}: {why}")));

@@ -145,7 +145,8 @@ impl Work {
     }
 
     fn seeker(&self) -> Seeker<'_> {
-        Seeker { servers: &self.servers, access: &self.access, makes_topics: false, takes_parts: true }
+        let (servers, access) = (self.servers.as_slice(), &self.access);
+        Seeker { servers, access, makes_topics: false, takes_parts: true, awaits_topics: false }
     }
 
     fn open(&self) -> Result<Session, SinkError> {
