@@ -88,7 +88,7 @@ fn hand_over(args: &Args, until: Option<Instant>) -> Result<(), Exit> {
     }
 }
 
-/// Asks a member to hand over its partitions. Returns what is left to hand over.
+/// Asks a member to hand over its partitions. Returns a text about the remaining ones.
 fn ask_to_hand_over(admin: &AdminArgs) -> Result<Option<String>, AdminError> {
     let status = match admin.send(&GetCluster) {
         Ok(status) => status,
@@ -102,7 +102,7 @@ fn ask_to_hand_over(admin: &AdminArgs) -> Result<Option<String>, AdminError> {
     Ok(left_to_hand_over(&status))
 }
 
-/// What a member has to hand over, as far as others take it.
+/// A text about the partitions that a member has yet to hand over; `None` where no other member takes them.
 fn left_to_hand_over(status: &ClusterStatus) -> Option<String> {
     let has_heirs = status.nodes.iter().any(|node| node.name != status.name && !node.leaving);
     if !status.member || !has_heirs {

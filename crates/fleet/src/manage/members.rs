@@ -50,7 +50,7 @@ impl Sight {
 
 impl Manager {
     /// Asks orchestrators that serve all brokers to take a share of the partitions: new ones, and ones that were started
-    /// again. One that another controller removes hands over what it has.
+    /// again. An orchestrator that another controller removes hands over its partitions.
     pub(super) fn ask_for_shares(&mut self, sight: &Sight) {
         for at in self.book.names(Level::Orchestrator, &[Phase::Joining, Phase::Serving]) {
             if sight.condition(&at) == Some(&Condition::Stopping) {
