@@ -88,7 +88,7 @@ fn hand_over(args: &Args, until: Option<Instant>) -> Result<(), Exit> {
     }
 }
 
-/// Asks a member to hand over its partitions. Returns a text about the remaining ones.
+/// Asks a member to hand over its partitions. Returns the rest to hand over.
 fn ask_to_hand_over(admin: &AdminArgs) -> Result<Option<String>, AdminError> {
     let status = match admin.send(&GetCluster) {
         Ok(status) => status,
@@ -102,7 +102,7 @@ fn ask_to_hand_over(admin: &AdminArgs) -> Result<Option<String>, AdminError> {
     Ok(left_to_hand_over(&status))
 }
 
-/// A text about the partitions that a member has yet to hand over; `None` where no other member takes them.
+/// A member's partitions and moves to hand over, as far as others take them.
 fn left_to_hand_over(status: &ClusterStatus) -> Option<String> {
     let has_heirs = status.nodes.iter().any(|node| node.name != status.name && !node.leaving);
     if !status.member || !has_heirs {

@@ -4,7 +4,7 @@
 //! takes a new message with such an identifier for the old one, acknowledges it and delivers nothing ([MQTT-4.3.3-10]).
 //! So an identifier is released with a PUBREL before its first QoS 2 message, and used once the PUBCOMP has come.
 //!
-//! All identifiers are released before the first QoS 2 message, also those that this client does not use for messages: the
+//! All identifiers are released before the first QoS 2 message, also identifiers beyond the range of this client: the
 //! earlier client may have been of another version or may have had other settings. Some servers deliver a message when
 //! its PUBREL comes, such as Mosquitto 2.0. If the identifiers were released one after the other, such an old message
 //! would come behind many new ones.

@@ -111,7 +111,8 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Delivers a piece of messages that the old home has forwarded for these partitions, and the messages that were kept back here unless
-    /// more pieces come before them. Returns when they are in the store.
+    /// more pieces come before them. Returns when they are in the store, with the partitions that have the piece: none
+    /// of a transfer that has ended.
     ///
     /// # Errors
     /// When the piece cannot be read, or a shard does not answer.
@@ -121,11 +122,12 @@ impl<'n> OrchestratorMoves<'n> {
         partitions: Partitions,
         piece: &[u8],
         behind: Behind,
-    ) -> Result<(), MoveError> {
+    ) -> Result<Partitions, MoveError> {
         let piece: Arc<[u8]> = piece.into();
         let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, partitions, piece, behind, answer });
         let (partitions, rest) = self.node.on(UPLINK_SHARD, order)??;
-        self.deliver_on_other_shards(partitions, &rest)
+        self.deliver_on_other_shards(partitions, &rest)?;
+        Ok(partitions)
     }
 
     /// Delivers the messages that were kept back for a transfer. `behind` says whether pieces still come.
@@ -133,7 +135,7 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When a shard does not answer.
     pub fn deliver_kept_back(&self, transfer: u64, behind: Behind) -> Result<(), MoveError> {
-        self.take_piece(transfer, Partitions::NONE, &[], behind)
+        self.take_piece(transfer, Partitions::NONE, &[], behind).map(drop)
     }
 
     /// Begins to take pieces for partitions that came in an earlier life of this process, or whose earlier new home has

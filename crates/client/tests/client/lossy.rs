@@ -194,7 +194,7 @@ struct World {
     held: Vec<Delivery>,
     manual: bool,
     next: u8,
-    /// What a step upstream or downstream counts in, in bytes.
+    /// The bytes that a step upstream or downstream counts as one.
     unit: usize,
 }
 

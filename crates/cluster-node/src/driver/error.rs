@@ -106,6 +106,8 @@ pub(super) enum PartitionMoveError {
     NoAnswer(#[from] NoAnswer),
     #[error("queues could not be read from the store in time")]
     NotRead,
+    #[error("the data directory or the bus did not save that they move")]
+    NotRemembered,
     #[error("not all nodes have reached the new home in time")]
     NotCut,
     #[error("their last home still forwards messages for them; they move later")]

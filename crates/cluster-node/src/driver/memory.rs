@@ -159,6 +159,18 @@ impl MemoryFile {
         Err(NodeError::NoMembersStore { directory: directory.clone(), sessions: restored.sessions, retained })
     }
 
+    /// Saves, unless this is `saved` already, and notes it there.
+    ///
+    /// # Errors
+    /// When the disk or the bus refuses; `saved` is as before then.
+    pub(super) fn keep(&self, saved: &mut Option<Memory>, memory: &Memory) -> io::Result<()> {
+        if saved.as_ref() != Some(memory) {
+            self.save(memory)?;
+            *saved = Some(memory.clone());
+        }
+        Ok(())
+    }
+
     /// Saves; when this returns, it is on the disk as a whole, and on the bus where the store is. That waits for the
     /// bus.
     ///
@@ -191,6 +203,21 @@ mod tests {
         file.check_store(&store(2, 1), false).unwrap();
         fs::remove_dir_all(&directory).unwrap();
         MemoryFile::of(None, None).check_store(&store(0, 0), true).unwrap();
+    }
+
+    #[test]
+    fn a_memory_that_is_not_saved_is_never_taken_for_saved() {
+        let directory = std::env::temp_dir().join(format!("tidegate-memory-{}", std::process::id()));
+        let file = MemoryFile::of(directory.to_str(), None);
+        let (mut saved, memory) = (None, Memory { receiving: vec![7], ..Memory::default() });
+        for _ in 0..2 {
+            assert!(file.keep(&mut saved, &memory).is_err(), "there is no directory");
+            assert_eq!(saved, None);
+        }
+        fs::create_dir(&directory).unwrap();
+        file.keep(&mut saved, &memory).unwrap();
+        assert_eq!((saved, file.load().unwrap()), (Some(memory.clone()), memory));
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

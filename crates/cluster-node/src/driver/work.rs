@@ -322,6 +322,7 @@ impl Worker {
         match self.memory.load() {
             Ok(memory) => {
                 self.resume_passing(&memory.passing);
+                self.receiving.resume(set_of(&memory.receiving));
                 self.adopted.resuming = memory.adopted;
                 self.note_adopted_brokers();
             }
@@ -329,26 +330,22 @@ impl Worker {
         }
     }
 
-    /// Remembers the forwarding and the connections of dead orchestrators as they are now.
-    fn remember_again(&mut self) {
-        if let Some(memory) = self.saved.clone() {
-            self.remember(&memory);
-        }
+    /// Remembers the forwarding and the connections of dead orchestrators as they are now. Says whether it is saved.
+    fn remember_again(&mut self) -> bool {
+        self.saved.clone().is_some_and(|memory| self.remember(&memory))
     }
 
-    fn remember(&mut self, memory: &Memory) {
+    /// Saves the state that a restart has to know. Says whether it is saved: a failure is logged, and nothing may be
+    /// promised then that depends on it.
+    fn remember(&mut self, memory: &Memory) -> bool {
         let (passing, receiving) = (self.passing.to_remember(), self.receiving.open_partitions());
         let adopted = self.adopted.to_remember();
         let memory = &Memory { passing, receiving, adopted, ..memory.clone() };
-        if self.saved.as_ref() == Some(memory) {
-            return;
+        let kept = self.memory.keep(&mut self.saved, memory);
+        if let Err(error) = &kept {
+            self.complain(error, "cannot remember the partitions worked here: a restart would begin them empty");
         }
-        match self.memory.save(memory) {
-            Ok(()) => self.saved = Some(memory.clone()),
-            Err(error) => {
-                self.complain(&error, "cannot remember the partitions worked here: a restart would begin them empty");
-            }
-        }
+        kept.is_ok()
     }
 
     /// Logs a failure. A process whose place was taken is about to end for that, and says so:

@@ -1,6 +1,6 @@
 //! Dynamic updates of a zone at another DNS server (RFC 2136), signed with a shared key (RFC 8945).
 //!
-//! The other server goes on answering when this process ends: it keeps the records of the last update.
+//! The other server still answers when this process ends: it keeps the records of the last update.
 
 mod exchange;
 mod key;
@@ -60,7 +60,7 @@ impl UpdateCounters {
 
 /// The newest endpoints, for the thread that sends them.
 #[derive(Debug, Default)]
-struct Wanted {
+struct UpdateState {
     endpoints: Option<Vec<Endpoint>>,
     /// Names in the last update that the server accepted.
     accepted: BTreeSet<EndpointName>,
@@ -69,7 +69,7 @@ struct Wanted {
 
 #[derive(Debug, Default)]
 struct Mailbox {
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<UpdateState>,
     changed: Condvar,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A dead orchestrator is started again on its stored state, up to a limit. Then it is given up: any remaining process of
 //! it is ended first, and its stored state is set aside for a person. Other members of its cluster have taken over its
-//! partitions meanwhile, with what it had acknowledged.
+//! partitions meanwhile, with all acknowledged messages.
 
 use std::time::Duration;
 

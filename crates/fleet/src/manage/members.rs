@@ -50,7 +50,7 @@ impl Sight {
 
 impl Manager {
     /// Asks orchestrators that serve all brokers to take a share of the partitions: new ones, and ones that were started
-    /// again. An orchestrator that another controller removes hands over its partitions.
+    /// again. One that another controller removes hands over its partitions.
     pub(super) fn ask_for_shares(&mut self, sight: &Sight) {
         for at in self.book.names(Level::Orchestrator, &[Phase::Joining, Phase::Serving]) {
             if sight.condition(&at) == Some(&Condition::Stopping) {
@@ -94,7 +94,7 @@ impl Manager {
         }
     }
 
-    /// Whether another member serves, which takes over what a dead one has.
+    /// True if another member serves, which takes over the partitions of a dead one.
     pub(super) fn has_heirs(&self, sight: &Sight) -> bool {
         let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
         let is_member = |name: &ResourceName| {
@@ -127,7 +127,7 @@ pub(super) fn handed_over(action: &Action, sight: &Sight) -> Progress {
         }
         let own = cluster.partitions.get(at.as_str()).copied().unwrap_or_default();
         if cluster.wants_share || own > 0 {
-            return Progress::Wait(format!("{at} is home to {own} partitions"));
+            return Progress::Wait(format!("{at} still has {own} partitions"));
         }
         if cluster.own_moves > 0 {
             return Progress::Wait(format!("{at} forwards messages of sessions that have moved"));

@@ -113,8 +113,7 @@ impl<S: Source> Worker<S> {
         self.core.pause(paused);
         let replays = std::mem::take(&mut *self.orders.replays.lock().unwrap_or_else(PoisonError::into_inner));
         for (from, answer) in replays {
-            // An operator that has gone needs no answer.
-            let _ = answer.send(self.source.replay(from));
+            self.source.replay(from, answer);
         }
     }
 

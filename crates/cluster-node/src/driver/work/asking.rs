@@ -48,7 +48,7 @@ impl Awaited {
             if outbox.take_answer(now, &name, verdict) {
                 tracing::error!(
                     node = name,
-                    "messages of brokers are given up: the member that serves their partitions refuses them"
+                    "the member that serves partitions refuses forwarded messages; brokers keep them, and they are sent again"
                 );
             }
         }

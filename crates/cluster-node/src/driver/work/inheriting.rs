@@ -10,9 +10,8 @@ use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
 use super::adopting::ORDER_LIMIT;
 use super::brokers::BACK_LIMIT;
-use super::passing::brokers_know;
 use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict};
-use super::receiving::Receiving;
+use super::receiving::{PieceSteps, Receiving, deliver_by};
 use crate::driver::restore::Inherited;
 
 /// Partitions of dead orchestrators that were taken over here, and the messages that are passed on for them.
@@ -97,22 +96,17 @@ impl Inheriting {
         state.transfers.values().any(|it| !it.is_late && !both(it.partitions, partitions).is_empty())
     }
 
-    /// The partitions among these that no open transfer has brought.
-    pub(super) fn without_taken_over(&self, partitions: Partitions) -> Partitions {
-        self.state().transfers.values().fold(partitions, |left, it| left.without(it.partitions))
-    }
-
-    /// Delivers messages that an old home forwards for partitions that were taken over from a dead node.
-    pub(super) fn deliver(&self, node: &NodeHandle, partitions: Partitions, piece: &[u8]) -> Result<(), MoveError> {
-        let mut left = partitions;
-        for (id, transfer) in &self.state().transfers {
-            let meant = both(left, transfer.partitions);
-            if !meant.is_empty() {
-                OrchestratorMoves::of(node).take_piece(*id, meant, piece, transfer.behind())?;
-                left = left.without(meant);
-            }
-        }
-        Ok(())
+    /// Delivers messages that an old home forwards for partitions that were taken over from a dead node. Returns the
+    /// partitions that no open transfer has brought.
+    pub(super) fn deliver(
+        &self,
+        steps: &impl PieceSteps,
+        partitions: Partitions,
+        piece: &[u8],
+    ) -> Result<Partitions, MoveError> {
+        let transfers = &self.state().transfers;
+        let transfers = transfers.iter().map(|(id, transfer)| (*id, transfer.partitions, transfer.behind()));
+        deliver_by(steps, transfers, partitions, piece)
     }
 
     /// Notes the brokers whose connections are worked off here, by the dead orchestrator. The brokers of the
@@ -185,7 +179,7 @@ impl Inheriting {
 
     fn take_part(
         &self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         receiving: &Receiving,
         from: &str,
         part: &Part<'_>,
@@ -203,8 +197,8 @@ impl Inheriting {
         match assembly.take(part) {
             Arrival::Unfit => return PartVerdict::Again,
             Arrival::Partial | Arrival::Repeated => {}
-            Arrival::Whole(piece) => {
-                if let Err(error) = state.deliver_piece(node, &moved, part, &piece) {
+            Arrival::Whole(piece, missing) => {
+                if let Err(error) = state.deliver_piece(steps, &moved, part, missing, &piece) {
                     tracing::error!(%error, from, "messages of a broker for a dead orchestrator are not taken in");
                     return PartVerdict::Again;
                 }
@@ -219,48 +213,42 @@ impl Inheriting {
             }
         }
         drop(state);
-        if brokers_know(node) { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
+        if steps.brokers_know() { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
     }
 }
 
 impl InheritingState {
     fn resume(
         &mut self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         of: &str,
         partitions: Partitions,
         elsewhere: BTreeSet<String>,
     ) -> Result<u64, MoveError> {
         let id = RESUMED_TRANSFERS | self.resumed;
         self.resumed += 1;
-        OrchestratorMoves::of(node).resume_awaiting(id, partitions)?;
+        steps.resume_awaiting(id, partitions)?;
         self.transfers.insert(id, Transfer::new(of, partitions, elsewhere, true));
         Ok(id)
     }
 
-    /// Delivers a piece to the partitions that were taken over, and to partitions that had `moved` here from the dead
-    /// orchestrator.
+    /// Delivers a piece to those of these partitions that were taken over, and to those that had `moved` here from the
+    /// dead orchestrator.
     fn deliver_piece(
         &mut self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         moved: &[(u64, Partitions, Behind)],
         part: &Part<'_>,
+        partitions: Partitions,
         piece: &[u8],
     ) -> Result<(), MoveError> {
-        let mut left = part.partitions;
         let taken_over = self.transfers.iter().filter(|(_, transfer)| transfer.of == part.of);
         let taken_over = taken_over.map(|(id, transfer)| (*id, transfer.partitions, transfer.behind()));
-        for (id, partitions, behind) in taken_over.chain(moved.iter().copied()) {
-            let meant = both(left, partitions);
-            if !meant.is_empty() {
-                OrchestratorMoves::of(node).take_piece(id, meant, piece, behind)?;
-                left = left.without(meant);
-            }
-        }
+        let left = deliver_by(steps, taken_over.chain(moved.iter().copied()), partitions, piece)?;
         if !left.is_empty() && !piece.is_empty() {
             // They came in an earlier life of this process.
-            let id = self.resume(node, part.of, left, [part.broker.to_owned()].into())?;
-            OrchestratorMoves::of(node).take_piece(id, left, piece, Behind::LatePieces)?;
+            let id = self.resume(steps, part.of, left, [part.broker.to_owned()].into())?;
+            steps.take_piece(id, left, piece, Behind::LatePieces)?;
         }
         Ok(())
     }
@@ -268,7 +256,24 @@ impl InheritingState {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pieces::ENDS_PIECE;
+    use super::super::receiving::tests::{TestSteps, partitions};
     use super::*;
+
+    #[test]
+    fn further_partitions_get_the_piece_of_a_dead_home() {
+        let (steps, receiving, inheriting) = (TestSteps::default(), Receiving::default(), Inheriting::default());
+        let take = |of: Partitions| {
+            let (kind, stream, bytes) = (2, [5, 1 << 63], &b"m"[..]);
+            let (of_dead, broker) = ("b", "x");
+            let part =
+                Part { kind, stream, of: of_dead, broker, partitions: of, piece: 0, index: 0, ends: ENDS_PIECE, bytes };
+            inheriting.take_part(&steps, &receiving, "a", &part, of)
+        };
+        let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
+        assert_eq!((take(one), steps.have(b"m")), (PartVerdict::Taken, one));
+        assert_eq!((take(two), steps.have(b"m")), (PartVerdict::Taken, two));
+    }
 
     #[test]
     fn a_member_waits_for_brokers_that_are_worked_off() {

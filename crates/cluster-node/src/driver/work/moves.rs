@@ -76,7 +76,7 @@ impl Worker {
         let images = images(&self.node, self.shared.is_orchestrator, id, partitions)?;
         if self.shared.is_orchestrator {
             // A restart has to know of it before the new home can serve the partitions.
-            self.begin_passing(id, partitions);
+            self.begin_passing(id, partitions)?;
         }
         let moves = self.shared.is_orchestrator.then(|| OrchestratorMoves::of(&self.node));
         let messages = moves.map(|moves| moves.take_had(id)).transpose()?;
@@ -139,19 +139,15 @@ impl Worker {
             Kind::Rest if !taken_in => return,
             Kind::Rest => complete(&self.node, id, parcel),
         };
+        let is_last = kind == Kind::Rest || self.shared.is_orchestrator;
+        let outcome = outcome.and_then(|()| if is_last { self.remember_arrival(id, expected) } else { Ok(()) });
         match (outcome, kind) {
             (Ok(()), Kind::Images) if !self.shared.is_orchestrator => {
                 if let Some(arriving) = self.arriving.get_mut(&id) {
                     arriving.taken_in = true;
                 }
             }
-            (Ok(()), _) => {
-                // Before any node knows of it: when this node dies, others look here for the partitions.
-                let mut memory = self.saved.clone().unwrap_or_default();
-                memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
-                self.remember(&memory);
-                let _ = self.events.send(Event::Arrived(id));
-            }
+            (Ok(()), _) => drop(self.events.send(Event::Arrived(id))),
             (Err(error), _) => {
                 self.shared.counters.note_failed();
                 tracing::warn!(why = %error, "partitions that came were not taken in; they stay where they were");
@@ -160,6 +156,13 @@ impl Worker {
                 let _ = self.events.send(Event::Refused(id));
             }
         }
+    }
+
+    /// Remembers partitions that have come, before any node knows of it: when this node dies, others look here for them.
+    fn remember_arrival(&mut self, id: u64, partitions: Partitions) -> Result<(), PartitionMoveError> {
+        let Some(mut memory) = self.saved.clone() else { return Err(PartitionMoveError::NotRemembered) };
+        memory.arrived.extend(partitions.iter().map(|partition| (partition.0, id)));
+        if self.remember(&memory) { Ok(()) } else { Err(PartitionMoveError::NotRemembered) }
     }
 
     /// Takes images in, and asks all nodes to send here from now on.

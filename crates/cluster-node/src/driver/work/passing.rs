@@ -114,23 +114,36 @@ impl Stage {
     }
 }
 
-/// Whether all brokers that are there hold all filters.
+/// Whether all brokers hold all filters. A process that has been named no broker yet does not know that.
 pub(super) fn brokers_know(node: &NodeHandle) -> bool {
-    let Ok(fleet) = node.fleet() else { return false };
-    fleet.brokers.iter().map(|broker| &broker.uplink).all(|uplink| match uplink.state {
-        // A broker that cannot be reached delivers nothing here.
-        UplinkState::Connecting => !uplink.last_error.is_empty(),
-        UplinkState::Subscribing => false,
-        UplinkState::Down => true,
-        _ => uplink.filters_pending == 0,
+    node.fleet().is_ok_and(|fleet| {
+        let brokers = fleet.brokers.iter().map(|broker| (broker.uplink.state, broker.uplink.filters_pending));
+        all_hold_filters(brokers)
     })
+}
+
+fn all_hold_filters(brokers: impl IntoIterator<Item = (UplinkState, u64)>) -> bool {
+    let mut brokers = brokers.into_iter().peekable();
+    brokers.peek().is_some() && brokers.all(holds_all_filters)
+}
+
+/// Whether a broker holds all filters. One that is away may be reachable for others, and lacks filters when it is back:
+/// until then the old home receives its messages.
+fn holds_all_filters((state, pending): (UplinkState, u64)) -> bool {
+    match state {
+        UplinkState::Connecting | UplinkState::Subscribing | UplinkState::Down => false,
+        UplinkState::Serving | UplinkState::Draining | UplinkState::Drained => pending == 0,
+    }
 }
 
 impl Worker {
     /// Begins to forward the messages that brokers deliver for these partitions after their images were taken.
-    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) {
+    ///
+    /// # Errors
+    /// When it cannot be remembered: a restart would not forward.
+    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) -> Result<(), PartitionMoveError> {
         self.passing.0.insert(id, Passing::new(partitions));
-        self.note_passing();
+        if self.note_passing() { Ok(()) } else { Err(PartitionMoveError::NotRemembered) }
     }
 
     /// Continues the forwarding of the last life of this process. Before it connects to its brokers.
@@ -145,10 +158,10 @@ impl Worker {
         self.shared.counters.set_passing(self.passing.0.len());
     }
 
-    /// A restart has to know for which partitions messages are forwarded.
-    fn note_passing(&mut self) {
+    /// A restart has to know for which partitions messages are forwarded. Says whether that is saved.
+    fn note_passing(&mut self) -> bool {
         self.shared.counters.set_passing(self.passing.0.len());
-        self.remember_again();
+        self.remember_again()
     }
 
     /// Ends the forwarding for these partitions, which are served here. Messages that were collected while another member
@@ -242,5 +255,19 @@ impl Worker {
             passing.stage = Stage::Unknown;
         }
         Ok(is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_is_away_does_not_hold_the_filters() {
+        let away = [UplinkState::Connecting, UplinkState::Subscribing, UplinkState::Down];
+        let serving = (UplinkState::Serving, 0);
+        assert!(away.into_iter().all(|state| !all_hold_filters([serving, (state, 0)])));
+        assert!(all_hold_filters([serving]) && !all_hold_filters([serving, (UplinkState::Serving, 1)]));
+        assert!(!all_hold_filters([]), "no broker is named yet");
     }
 }

@@ -34,7 +34,7 @@ const MAX_TOPIC: usize = 249;
 /// Pause before a topic that is being made is looked at again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How the password is shown to brokers.
+/// The SASL mechanism that proves the password.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SaslMechanism {
     /// As it is.
@@ -51,7 +51,7 @@ pub enum SaslMechanism {
 pub struct KafkaSettings {
     /// `kafka://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]`, or `kafkas://` for TLS.
     pub url: String,
-    /// How the password is shown.
+    /// The SASL mechanism that proves the password.
     pub mechanism: SaslMechanism,
     /// Authorities that are trusted; without a file, the system's.
     pub ca_file: Option<PathBuf>,
@@ -151,7 +151,7 @@ impl KafkaSink {
     }
 
     fn seeker(&self) -> Seeker<'_> {
-        Seeker { servers: &self.servers, access: &self.access, makes_topics: true }
+        Seeker { servers: &self.servers, access: &self.access, makes_topics: true, takes_parts: false }
     }
 
     /// Finds the leaders of the partitions, and asks for a producer where it is missing.
@@ -337,6 +337,8 @@ pub(crate) struct Seeker<'a> {
     pub(crate) access: &'a Access,
     /// Whether brokers make a topic that is not there.
     pub(crate) makes_topics: bool,
+    /// Whether a topic is of use while some of its partitions have no leader.
+    pub(crate) takes_parts: bool,
 }
 
 impl Seeker<'_> {
@@ -361,11 +363,7 @@ impl Seeker<'_> {
     pub(crate) fn cluster(&self, topic: &str, deadline: Instant) -> Result<Cluster, SinkError> {
         self.ask(deadline, |connection| {
             let metadata = self.metadata(connection, topic, deadline)?;
-            let mut brokers = BTreeMap::new();
-            for (id, host, port) in metadata.brokers {
-                let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
-                brokers.insert(id, ServerAddress { host, port });
-            }
+            let brokers = metadata.addresses()?;
             Ok(Cluster { brokers, partitions: metadata.partitions, connections: BTreeMap::new() })
         })
     }
@@ -380,16 +378,17 @@ impl Seeker<'_> {
         loop {
             let answer = connection.ask(wire::METADATA, &wire::metadata(topic, self.makes_topics))?;
             let metadata = Metadata::read(&mut AnswerReader(&answer))?;
-            if metadata.error == 0 && !metadata.partitions.is_empty() {
+            let error = if self.takes_parts { metadata.topic_error } else { metadata.error };
+            if error == 0 && !metadata.partitions.is_empty() {
                 return Ok(metadata);
             }
-            let is_coming = match metadata.error {
+            let is_coming = match error {
                 code::LEADER_NOT_AVAILABLE => true,
                 code::UNKNOWN_TOPIC => self.makes_topics,
                 _ => false,
             };
             if !is_coming || Instant::now() + 2 * PAUSE > deadline {
-                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
+                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(error))));
             }
             std::thread::park_timeout(PAUSE);
         }
@@ -397,6 +396,23 @@ impl Seeker<'_> {
 }
 
 impl Cluster {
+    /// The numbers of the partitions.
+    pub(crate) fn numbers(&self) -> Vec<i32> {
+        self.partitions.iter().map(|led| led.partition).collect()
+    }
+
+    /// Takes over what the brokers say now. Connections to brokers with the same address stay.
+    pub(crate) fn renew(&mut self, found: Self) {
+        let Self { brokers, connections, .. } = std::mem::replace(self, found);
+        let stays = |(id, _): &(i32, BrokerConnection)| self.brokers.get(id) == brokers.get(id);
+        self.connections = connections.into_iter().filter(stays).collect();
+    }
+
+    /// Drops the connection to a broker that has not answered.
+    pub(crate) fn forget(&mut self, broker: i32) {
+        self.connections.remove(&broker);
+    }
+
     pub(crate) fn leader_of(&self, partition: i32) -> Result<i32, SinkError> {
         let led = self.partitions.iter().find(|led| led.partition == partition);
         led.map(|led| led.leader).ok_or_else(|| SinkError::away("a partition has gone"))

@@ -128,7 +128,7 @@ impl Transactions {
             if Instant::now() >= deadline {
                 return Err(SinkError::away("the marks of earlier batches are not all there yet"));
             }
-            let answer = connection.ask(wire::FETCH, &fetch::fetch(MARKS_TOPIC, &[(0, at)]))?;
+            let answer = connection.ask(wire::FETCH, &fetch::fetch(MARKS_TOPIC, &[(0, at)], 200))?;
             let all = fetch::fetched(&mut AnswerReader(&answer))?;
             let one = all.first().ok_or_else(|| SinkError::away("the broker says nothing of the marks"))?;
             judged(one.error)?;
