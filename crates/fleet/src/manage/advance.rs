@@ -7,7 +7,7 @@ use super::book::{Phase, Record};
 use super::command::{Command, Entry};
 use super::explain;
 use super::machine::Manager;
-use super::members::handed_over;
+use super::members::{handed_over, living_brokers};
 use super::moment::Moment;
 use super::settings::OnDrainLimit;
 use super::sight::{BrokerState, BrokerView, Sight};
@@ -160,7 +160,7 @@ impl Manager {
         let living = action.targets.iter().filter(|at| ended(std::slice::from_ref(at), sight).is_none());
         for at in living {
             if let Some(why) = self.missing_broker(at, sight).or_else(|| Self::missing_membership(at, sight)) {
-                let waits_for_brokers = self.living_brokers(sight).is_empty();
+                let waits_for_brokers = living_brokers(self, sight).is_empty();
                 let wait = Progress::Wait(why);
                 return if waits_for_brokers { wait } else { within(self.settings.join_limit, waited, wait) };
             }

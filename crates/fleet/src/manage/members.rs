@@ -63,16 +63,9 @@ impl Manager {
         }
     }
 
-    /// The brokers that serve and are not known to be dead.
-    pub(super) fn living_brokers(&self, sight: &Sight) -> Vec<ResourceName> {
-        let mut brokers = self.book.names(Level::Broker, &[Phase::Serving]);
-        brokers.retain(|broker| !self.is_dead(broker, sight));
-        brokers
-    }
-
     /// Why an orchestrator does not serve all brokers yet.
     pub(super) fn missing_broker(&self, at: &ResourceName, sight: &Sight) -> Option<String> {
-        let brokers = self.living_brokers(sight);
+        let brokers = living_brokers(self, sight);
         if brokers.is_empty() {
             return Some("no broker serves yet".to_owned());
         }
@@ -110,6 +103,13 @@ impl Manager {
         };
         serving.iter().any(|name| is_member(name) && !self.is_dead(name, sight))
     }
+}
+
+/// The brokers that serve and are not known to be dead.
+pub(super) fn living_brokers(manager: &Manager, sight: &Sight) -> Vec<ResourceName> {
+    let mut brokers = manager.book.names(Level::Broker, &[Phase::Serving]);
+    brokers.retain(|broker| !manager.is_dead(broker, sight));
+    brokers
 }
 
 /// How far orchestrators that leave have handed over.

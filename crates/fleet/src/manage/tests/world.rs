@@ -85,7 +85,7 @@ pub(super) struct World {
     pub(super) stacked: bool,
     /// The cluster of the orchestrators.
     pub(super) cluster: Cluster,
-    /// Orchestrators whose probe is answered: those that have seen all partitions served.
+    /// Orchestrators whose probe is answered: they have seen all partitions served.
     ready: BTreeSet<ResourceName>,
     /// Violations of the rules.
     pub(super) violations: Vec<String>,
