@@ -139,7 +139,7 @@ fn a_node_that_stays_inherits_before_one_that_ends() {
     assert_eq!(next.of("d").len(), table.of("d").len() + table.of("c").len());
     leaves(&mut dead, "d", false);
     let next = decide(&table, &dead).unwrap();
-    assert!((0..PARTITIONS).all(|it| next.home(it).unwrap().node != "c"), "better there than nowhere");
+    assert!((0..PARTITIONS).all(|it| next.home(it).unwrap().node != "c"), "no other node is there");
 }
 
 #[test]

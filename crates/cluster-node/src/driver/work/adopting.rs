@@ -189,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Counts what has to be passed on before this process may end without loss.
+    /// Counts the moves and connections that this process has to end before it leaves.
     pub(super) fn count_passing(&self) {
         self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }

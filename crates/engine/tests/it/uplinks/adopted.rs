@@ -250,5 +250,5 @@ fn a_restart_keeps_connections_of_dead_orchestrators() {
     assert!(sessions().contains(&"a@dead".to_owned()), "{:?}", sessions());
     heir.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::Named([].into())));
     heir.run();
-    assert_eq!(sessions(), ["b"], "others get what it owed");
+    assert_eq!(sessions(), ["b"], "other brokers get its pending messages");
 }
