@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {what}: {rule}")]
+#[error("`{text}` is not a {what}: {rule}")]
 pub struct NameError {
     text: String,
     what: &'static str,

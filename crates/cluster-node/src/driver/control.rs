@@ -254,7 +254,7 @@ impl Control {
                 self.own.refused.clear();
                 self.life = Some(Life { membership, tenure: None });
             }
-            Err(error) => tracing::warn!(%error, "the node cannot join its cluster; it tries again"),
+            Err(error) => tracing::warn!(%error, "the node cannot join its cluster; retrying"),
         }
     }
 
@@ -488,6 +488,6 @@ impl Control {
 /// Logs a record that is invalid.
 fn passed_over(strange: &Tally, record: &Record, error: &RecordError) {
     if let Some(times) = strange.note() {
-        tracing::warn!(position = %record.position, %error, times, "a record of the cluster was passed over");
+        tracing::warn!(position = %record.position, %error, times, "a record of the cluster was skipped");
     }
 }

@@ -86,7 +86,7 @@ pub enum WeightsError {
     )]
     Values,
     /// It is no weight.
-    #[error("`{0}` is no weight; write RESOURCE: NUMBER with one of {known}", known = ResourceWeights::RESOURCES.join(", "))]
+    #[error("`{0}` is not a weight; write RESOURCE: NUMBER with one of {known}", known = ResourceWeights::RESOURCES.join(", "))]
     Text(String),
     /// The same resource has two weights.
     #[error("`{0}` has two weights")]

@@ -222,11 +222,7 @@ impl Worker {
             let waits_in_vain = adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT)
                 || !OrchestratorMoves::of(&self.node).has_broker(&adopted.broker);
             if (is_over || waits_in_vain) && is_removed(&self.node, &adopted.name, waits_in_vain) {
-                tracing::info!(
-                    node = adopted.of,
-                    broker = adopted.name,
-                    "the connection of a dead orchestrator has ended"
-                );
+                tracing::info!(node = adopted.of, broker = adopted.name, "the connection of a dead orchestrator ended");
             } else {
                 self.adopted.all.push(adopted);
             }

@@ -63,7 +63,7 @@ impl Worker {
             self.complain(&error, "messages of brokers are still collected for partitions that have not moved");
         }
         self.shared.counters.note_failed();
-        tracing::warn!(to, why = %error, "partitions were not moved; they are served here on");
+        tracing::warn!(to, why = %error, "partitions were not moved; this node keeps them");
         let _ = self.events.send(Event::Refused(id));
     }
 

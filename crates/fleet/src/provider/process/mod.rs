@@ -127,7 +127,10 @@ impl Processes {
         }
         let cgroups = Cgroups::detect();
         if let Some(why) = cgroups.block_reason() {
-            tracing::warn!(why, "the CPU of processes is not limited; loads are still fractions of their shares");
+            tracing::warn!(
+                why,
+                "the CPU of processes is not limited; loads are fractions of their shares all the same"
+            );
         }
         // Processes that live have had their time to start: without an answer they are down.
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);

@@ -110,7 +110,7 @@ impl HttpEndpoint {
                 match stream {
                     Ok(stream) => serve(stream, &answers, identity.as_ref(), &places),
                     // Such as a lack of open files: the same error would come at once.
-                    Err(_) => thread::sleep(AFTER_ERROR),
+                    Err(_) => thread::park_timeout(AFTER_ERROR),
                 }
             }
         })?;
