@@ -102,25 +102,25 @@ pub(crate) fn table(path: Option<&Path>) -> Result<Table, String> {
 impl EntryPoint for DnsEntryPoint {
     fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<Unnamed, String> {
         let most = endpoints.iter().map(|endpoint| endpoint.clients).max().unwrap_or_default().max(1);
-        let (mut named, mut unnamed, mut names) = (Vec::new(), Unnamed::new(), BTreeMap::new());
+        let (mut healthy, mut waiting, mut names) = (Vec::new(), Unnamed::new(), BTreeMap::new());
         self.resolver.keep(&endpoints.iter().map(place).collect());
         for orchestrator in endpoints {
             match self.endpoint(orchestrator, most) {
                 Ok(endpoint) => {
                     names.insert(endpoint.name.clone(), orchestrator.name.clone());
-                    named.push(endpoint);
+                    healthy.push(endpoint);
                 }
-                Err(problem) => unnamed.push((orchestrator.name.clone(), problem)),
+                Err(problem) => waiting.push((orchestrator.name.clone(), problem)),
             }
         }
-        let updated = self.updater.as_ref().map(|updater| update(updater, &named, &names));
+        let updated = self.updater.as_ref().map(|updater| update(updater, &healthy, &names));
         if let Some(zone) = &self.zone {
-            zone.set_endpoints(named).map_err(|error| error.to_string())?;
+            zone.set_endpoints(healthy).map_err(|error| error.to_string())?;
         }
-        if let Some(waiting) = updated {
-            unnamed.extend(waiting?);
+        if let Some(unaccepted) = updated {
+            waiting.extend(unaccepted?);
         }
-        Ok(unnamed)
+        Ok(waiting)
     }
 
     fn metrics(&self) -> String {
@@ -135,10 +135,10 @@ impl EntryPoint for DnsEntryPoint {
 /// While it names an endpoint that is to be withdrawn: its clients must not be sent away before.
 fn update(
     updater: &Updater,
-    named: &[Endpoint],
+    endpoints: &[Endpoint],
     names: &BTreeMap<EndpointName, ResourceName>,
 ) -> Result<Unnamed, String> {
-    updater.set_endpoints(named.to_vec());
+    updater.set_endpoints(endpoints.to_vec());
     let accepted = updater.accepted();
     // Without any endpoint the last names stay.
     if let Some(old) = accepted.iter().find(|name| !names.is_empty() && !names.contains_key(name)) {

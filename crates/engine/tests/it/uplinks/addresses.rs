@@ -138,7 +138,7 @@ fn contexts_stay_and_other_reports_are_told_and_go_on() {
             assert_eq!((&*report.client_id, &*report.topic), ("truck", topic));
             assert_eq!(node.answers(), [], "the core has not said anything");
             world.engine(shard, |engine, now| {
-                engine.insiders().confirm_observed(now, report.ticket, ObserverAnswer::Taken)
+                engine.insiders().confirm_observed(now, report.ticket, ObserverAnswer::Taken);
             });
             world.run();
             node.expect_answer(PacketType::PubAck, id);
