@@ -159,7 +159,8 @@ impl Manager {
         }
         let living = action.targets.iter().filter(|at| ended(std::slice::from_ref(at), sight).is_none());
         for at in living {
-            if let Some(why) = self.missing_broker(at, sight).or_else(|| Self::missing_membership(at, sight)) {
+            if let Some(why) = self.missing_broker(at, sight).or_else(|| super::members::missing_membership(at, sight))
+            {
                 let waits_for_brokers = living_brokers(self, sight).is_empty();
                 let wait = Progress::Wait(why);
                 return if waits_for_brokers { wait } else { within(self.settings.join_limit, waited, wait) };

@@ -76,14 +76,6 @@ impl Manager {
         Some(super::advance::said(at, missing, view.brokers.get(missing)))
     }
 
-    /// Why an orchestrator that serves all brokers is no member of the cluster yet.
-    pub(super) fn missing_membership(at: &ResourceName, sight: &Sight) -> Option<String> {
-        let cluster = sight.orchestrators.get(at)?.cluster.as_ref()?;
-        let is_in_table = cluster.partitions.contains_key(at.as_str());
-        let is_there = cluster.is_member && cluster.wants_share && is_in_table;
-        (!is_there).then(|| format!("{at} is not yet a member of the cluster of orchestrators"))
-    }
-
     /// Asks orchestrators that leave to hand over their partitions, and does not ask again.
     pub(super) fn hand_over(&mut self, action: &Action, sight: &Sight) {
         for at in &action.targets {
@@ -110,6 +102,14 @@ pub(super) fn living_brokers(manager: &Manager, sight: &Sight) -> Vec<ResourceNa
     let mut brokers = manager.book.names(Level::Broker, &[Phase::Serving]);
     brokers.retain(|broker| !manager.is_dead(broker, sight));
     brokers
+}
+
+/// Why an orchestrator that serves all brokers is no member of the cluster yet.
+pub(super) fn missing_membership(at: &ResourceName, sight: &Sight) -> Option<String> {
+    let cluster = sight.orchestrators.get(at)?.cluster.as_ref()?;
+    let is_in_table = cluster.partitions.contains_key(at.as_str());
+    let is_there = cluster.is_member && cluster.wants_share && is_in_table;
+    (!is_there).then(|| format!("{at} is not yet a member of the cluster of orchestrators"))
 }
 
 /// How far orchestrators that leave have handed over.
