@@ -12,7 +12,7 @@ use crate::ids::{PartitionId, Partitions, Place};
 pub struct PartitionImage {
     /// The partition.
     pub partition: PartitionId,
-    /// Its content, for [`Engine::arrive`](crate::Engine::arrive).
+    /// Its content, for [`MoveCalls::arrive`](crate::MoveCalls::arrive).
     pub image: Vec<u8>,
     /// What it owes.
     pub owed: Owed,

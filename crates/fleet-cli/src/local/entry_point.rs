@@ -209,7 +209,8 @@ mod tests {
     fn a_taken_port_is_named_with_its_key() {
         let taken = dns(DnsPolicy::RoundRobin, &[]);
         let (server, _point) = start(&taken).unwrap();
-        let address = server.unwrap().addresses()[0];
+        let server = server.unwrap();
+        let address = server.addresses()[0];
         let error = start(&Dns { listen: vec![address], ..taken }).err().unwrap();
         assert!(error.starts_with(&format!("the fleet's entry point cannot listen on {address} for DNS: ")), "{error}");
         assert!(error.contains("`dns.listen`") && error.contains("another manager"), "{error}");
