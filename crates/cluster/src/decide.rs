@@ -150,7 +150,7 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
 }
 
 /// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
-/// partitions, those of dead nodes go to nodes that stay, and to nodes that are about to end only where no node stays.
+/// partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end only where no node stays.
 fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2], epoch: u64) {
     let staying = leaving.iter().filter(|name| seen.present(name).is_some_and(|advert| advert.stays));
     let staying: Vec<String> = staying.cloned().collect();

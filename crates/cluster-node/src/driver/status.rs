@@ -491,7 +491,7 @@ mod tests {
     use super::*;
     use tidegate_cluster::{Seen, Sighting, decide};
 
-    /// The node "a" of a table with "b", which has left nothing but what it passes on.
+    /// The node "a" of a table with "b", which has only moves to forward.
     fn leaving() -> Standpoint {
         let advert = |leaving: bool| Advert { life: 1, leaving, ..Advert::default() };
         let adverts: BTreeMap<String, Advert> =

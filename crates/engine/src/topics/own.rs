@@ -1,4 +1,4 @@
-//! Topics of the broker itself, and those that stay in the process.
+//! Topics of the broker itself, and topics that stay in the process.
 
 use crate::settings::Settings;
 

@@ -55,7 +55,7 @@ impl AdoptedBrokers {
     }
 
     /// How many connections there are.
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.all.len() + self.resuming.len()
     }
 
@@ -187,11 +187,6 @@ impl Worker {
                 "messages that were kept back for partitions of a dead orchestrator are not delivered",
             );
         }
-    }
-
-    /// Counts the moves and connections that this process has to end before it leaves.
-    pub(super) fn count_passing(&self) {
-        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }
 
     /// When it is looked again.

@@ -29,7 +29,7 @@ impl Awaited {
         self.0.contains_key(name)
     }
 
-    /// The answers that have come, and those that come no more.
+    /// The received answers, and the answers that failed.
     pub(super) fn take(&mut self) -> Vec<(String, Option<Vec<u8>>)> {
         let mut taken = Vec::new();
         self.0.retain(|name, (answer, since)| {

@@ -112,7 +112,7 @@ impl Worker {
         }
         let restoring = self.tasks.iter().flat_map(|task| task.nodes.iter().cloned()).collect();
         self.shared.inheriting.note_worked_off(of, restoring);
-        self.count_passing();
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }
 }
 

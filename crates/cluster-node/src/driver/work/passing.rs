@@ -160,12 +160,12 @@ impl Worker {
             }
             self.passing.0.insert(*id, Passing::new(partitions));
         }
-        self.count_passing();
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }
 
     /// A restart has to know for which partitions messages are forwarded. Says whether that is saved.
     fn note_passing(&mut self) -> bool {
-        self.count_passing();
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
         self.remember_again()
     }
 

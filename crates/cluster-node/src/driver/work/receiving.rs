@@ -335,7 +335,7 @@ impl Receiving {
         Ok(steps.take_piece(transfer, left, piece, Behind::LatePieces)? == left)
     }
 
-    /// The open transfers of this move, and then those of the others.
+    /// The open transfers of this move, and then all others.
     fn open_transfers(&self, id: u64) -> Vec<(u64, Partitions, Behind)> {
         let moves = self.moves();
         let own = moves.open.get(&id).into_iter();

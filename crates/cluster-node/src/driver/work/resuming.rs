@@ -26,7 +26,7 @@ pub(super) struct Resuming {
     own: Option<Own>,
     /// Since when there is a broker in the fleet.
     brokers_since: Option<Instant>,
-    /// The connections that the engine was told to keep.
+    /// The connections that the engine keeps.
     kept: Option<BTreeSet<String>>,
 }
 
@@ -54,7 +54,7 @@ struct Surroundings<'s> {
     adopted: &'s BTreeSet<String>,
 }
 
-/// The connections to continue now, and those that are given up.
+/// The connections to continue now, and the connections to give up.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Due {
     continued: Vec<RememberedBroker>,
@@ -258,7 +258,7 @@ mod tests {
         member.lives.insert("dead".to_owned(), 2);
         let mut resuming = begun();
         assert_eq!(member.look(&mut resuming, 0), [0, 0, 1]);
-        assert_eq!(member.look(&mut resuming, 30), [0, 1, 0], "the dead one is back and connects by itself");
+        assert_eq!(member.look(&mut resuming, 30), [0, 1, 0], "the dead one is back and connects");
     }
 
     #[test]

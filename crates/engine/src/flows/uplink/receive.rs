@@ -124,7 +124,7 @@ impl Uplinking<'_> {
         let uplink = brokers.of_connection(key).and_then(|uplink| brokers.all.get(&uplink));
         let adopted = uplink.and_then(|uplink| uplink.adopted.as_ref());
         if raw.packet_id.is_some() && self.handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
-            // The broker keeps what is not acknowledged, and sends it again on the next connection.
+            // The broker keeps unacknowledged messages, and sends it again on the next connection.
             let detail = "too many messages wait for other members of the cluster";
             return Err(Refused::new(Reason::MemoryCeiling, detail));
         }
