@@ -46,12 +46,12 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
         findings.push(problem.hint(hint), config.source_of("addresses", "prefix").clone());
     }
     if addresses.enabled && config.orchestrator.enabled {
-        check_orchestrator(config, findings);
+        check_orchestrator(findings, config);
     }
 }
 
 /// Checks that an orchestrator reaches all nodes: messages to nodes do not go by way of brokers.
-fn check_orchestrator(config: &Config, findings: &mut Findings) {
+fn check_orchestrator(findings: &mut Findings, config: &Config) {
     let mut find = |problem: &str, hint: &str| {
         findings.push(Problem::new(problem).hint(hint), config.source_of("addresses", "enabled").clone());
     };
