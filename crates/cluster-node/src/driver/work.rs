@@ -8,6 +8,7 @@ pub(super) mod inheriting;
 mod members;
 mod moves;
 pub(super) mod passing;
+mod piece_steps;
 mod pieces;
 pub(super) mod receiving;
 mod resuming;

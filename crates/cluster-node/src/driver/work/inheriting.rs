@@ -10,8 +10,9 @@ use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
 use super::adopting::ORDER_LIMIT;
 use super::brokers::BACK_LIMIT;
-use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict};
-use super::receiving::{PieceSteps, Receiving, deliver_by};
+use super::piece_steps::{PieceSteps, deliver_by};
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
+use super::receiving::Receiving;
 use crate::driver::restore::Inherited;
 
 /// Partitions of dead orchestrators that were taken over here, and the messages that are passed on for them.
@@ -183,9 +184,7 @@ impl Inheriting {
         question: &[u8],
         served: Partitions,
     ) -> Vec<u8> {
-        let part = Part::read(question);
-        let verdict = part.map_or(PartVerdict::Again, |part| self.take_part(node, receiving, from, &part, served));
-        vec![verdict as u8]
+        answer_part(question, |part| self.take_part(node, receiving, from, part, served))
     }
 
     fn take_part(
@@ -209,9 +208,13 @@ impl Inheriting {
             Arrival::Unfit => return PartVerdict::Again,
             Arrival::Partial | Arrival::Repeated => {}
             Arrival::Whole(piece, missing) => {
-                if let Err(error) = state.deliver_piece(steps, &moved, part, missing, &piece) {
-                    tracing::error!(%error, from, "messages of a broker for a dead orchestrator are not taken in");
-                    return PartVerdict::Again;
+                match state.deliver_piece(steps, &moved, part, missing, &piece) {
+                    Ok(true) => {}
+                    Ok(false) => return PartVerdict::Again,
+                    Err(error) => {
+                        tracing::error!(%error, from, "cannot import messages of a broker for a dead orchestrator");
+                        return PartVerdict::Again;
+                    }
                 }
                 if let Some(assembly) = state.streams.get_mut(&name) {
                     assembly.note_stored(part);
@@ -244,7 +247,7 @@ impl InheritingState {
     }
 
     /// Delivers a piece to the partitions among these that were taken over, or had `moved` here from the dead
-    /// orchestrator.
+    /// orchestrator. Says whether all have it: a transfer may have ended meanwhile.
     fn deliver_piece(
         &mut self,
         steps: &impl PieceSteps,
@@ -252,23 +255,23 @@ impl InheritingState {
         part: &Part<'_>,
         partitions: Partitions,
         piece: &[u8],
-    ) -> Result<(), MoveError> {
+    ) -> Result<bool, MoveError> {
         let taken_over = self.transfers.iter().filter(|(_, transfer)| transfer.of == part.of);
         let taken_over = taken_over.map(|(id, transfer)| (*id, transfer.partitions, transfer.behind()));
         let left = deliver_by(steps, taken_over.chain(moved.iter().copied()), partitions, piece)?;
         if !left.is_empty() && !piece.is_empty() {
             // They came in an earlier life of this process.
             let id = self.resume(steps, part.of, left, [part.broker.to_owned()].into())?;
-            steps.take_piece(id, left, piece, Behind::LatePieces)?;
+            return Ok(steps.take_piece(id, left, piece, Behind::LatePieces)? == left);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::piece_steps::tests::{TestSteps, partitions};
     use super::super::pieces::ENDS_PIECE;
-    use super::super::receiving::tests::{TestSteps, partitions};
     use super::*;
 
     #[test]

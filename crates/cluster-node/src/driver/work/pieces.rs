@@ -74,6 +74,11 @@ impl<'a> Part<'a> {
     }
 }
 
+/// The answer to a question with a part, which `take` takes; damaged questions are asked again.
+pub(super) fn answer_part(question: &[u8], take: impl FnOnce(&Part<'_>) -> PartVerdict) -> Vec<u8> {
+    vec![Part::read(question).map_or(PartVerdict::Again, |part| take(&part)) as u8]
+}
+
 fn read_number(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let (number, rest) = bytes.split_at_checked(2)?;
     Some((u16::from_le_bytes(number.try_into().ok()?), rest))

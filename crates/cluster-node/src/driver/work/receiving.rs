@@ -5,61 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{Behind, Partitions};
-use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
+use tidegate_node::{MoveError, NodeHandle};
 
 use super::adopting::ORDER_LIMIT;
 use super::inheriting::Inheriting;
-use super::passing::brokers_know;
-use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict};
+use super::piece_steps::{PieceSteps, deliver_by, end_transfers};
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
 
 /// How long messages are awaited for partitions whose old home is gone: longer than others work off its connections.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
 /// Numbers of transfers for partitions that join a stream later have these bits, which no other transfer has.
 const FURTHER_TRANSFERS: u64 = 5 << 61;
-
-/// The steps of the node for pieces.
-pub(super) trait PieceSteps {
-    /// Begins to take pieces for partitions that a transfer brings.
-    fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), MoveError>;
-
-    /// Delivers a piece to the partitions among these that the transfer has brought. Returns them when it is in the
-    /// store. There are none when the transfer has ended.
-    fn take_piece(
-        &self,
-        transfer: u64,
-        partitions: Partitions,
-        piece: &[u8],
-        behind: Behind,
-    ) -> Result<Partitions, MoveError>;
-
-    /// Whether all brokers hold all filters.
-    fn brokers_know(&self) -> bool;
-
-    /// Delivers the messages that were kept back for a transfer.
-    fn deliver_kept_back(&self, transfer: u64, behind: Behind) -> Result<(), MoveError> {
-        self.take_piece(transfer, Partitions::NONE, &[], behind).map(drop)
-    }
-}
-
-impl PieceSteps for NodeHandle {
-    fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), MoveError> {
-        Ok(OrchestratorMoves::of(self).resume_awaiting(transfer, partitions)?)
-    }
-
-    fn take_piece(
-        &self,
-        transfer: u64,
-        partitions: Partitions,
-        piece: &[u8],
-        behind: Behind,
-    ) -> Result<Partitions, MoveError> {
-        OrchestratorMoves::of(self).take_piece(transfer, partitions, piece, behind)
-    }
-
-    fn brokers_know(&self) -> bool {
-        brokers_know(self)
-    }
-}
 
 /// The receiving side of moves, shared by the thread of tables and the thread that answers questions.
 pub(in crate::driver) type SharedReceiving = Arc<Receiving>;
@@ -131,28 +87,6 @@ impl Moves {
 
 fn overlap(some: Partitions, others: Partitions) -> bool {
     some.without(others) != some
-}
-
-/// Delivers a piece to these partitions by the transfers that have brought them. Returns the partitions that no
-/// transfer has taken: some may have ended since they were listed.
-pub(super) fn deliver_by(
-    steps: &impl PieceSteps,
-    transfers: impl IntoIterator<Item = (u64, Partitions, Behind)>,
-    partitions: Partitions,
-    piece: &[u8],
-) -> Result<Partitions, MoveError> {
-    let mut left = partitions;
-    for (transfer, brought, behind) in transfers {
-        let meant = left.without(left.without(brought));
-        if !meant.is_empty() {
-            left = left.without(steps.take_piece(transfer, meant, piece, behind)?);
-        }
-    }
-    Ok(left)
-}
-
-fn end_transfers(steps: &impl PieceSteps, ended: Vec<u64>) -> Result<(), MoveError> {
-    ended.into_iter().try_for_each(|transfer| steps.deliver_kept_back(transfer, Behind::Nothing))
 }
 
 impl Receiving {
@@ -257,9 +191,7 @@ impl Receiving {
         question: &[u8],
         served: Partitions,
     ) -> Vec<u8> {
-        let part = Part::read(question);
-        let verdict = part.map_or(PartVerdict::Again, |part| self.take_part(node, inheriting, from, &part, served));
-        vec![verdict as u8]
+        answer_part(question, |part| self.take_part(node, inheriting, from, part, served))
     }
 
     fn take_part(
@@ -403,73 +335,11 @@ impl super::Worker {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::cell::RefCell;
-
-    use tidegate_engine::PartitionId;
-
+mod tests {
+    use super::super::piece_steps::tests::{TestSteps, partitions};
     use super::super::pieces::ENDS_PIECE;
     use super::*;
     use crate::driver::restore::Inherited;
-
-    /// Transfers as the engine has them: a piece for a partition that none has brought is dropped.
-    #[derive(Default)]
-    pub(in super::super) struct TestSteps<'r> {
-        pub(in super::super) come: RefCell<BTreeMap<u64, Partitions>>,
-        /// The transfer, the partitions, and the piece.
-        pub(in super::super) delivered: RefCell<Vec<(u64, Partitions, Vec<u8>)>>,
-        brokers_know: bool,
-        /// It has to be unlocked while a piece is stored.
-        unlocked: Option<&'r Receiving>,
-    }
-
-    impl PieceSteps for TestSteps<'_> {
-        fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), MoveError> {
-            let mut come = self.come.borrow_mut();
-            let before = come.entry(transfer).or_default();
-            *before = before.with(partitions);
-            Ok(())
-        }
-
-        fn take_piece(
-            &self,
-            transfer: u64,
-            partitions: Partitions,
-            piece: &[u8],
-            behind: Behind,
-        ) -> Result<Partitions, MoveError> {
-            assert!(self.unlocked.iter().all(|receiving| receiving.0.try_lock().is_ok()), "other moves wait");
-            let brought = self.come.borrow().get(&transfer).copied().unwrap_or_default();
-            let taken = partitions.without(partitions.without(brought));
-            if !taken.is_empty() {
-                self.delivered.borrow_mut().push((transfer, taken, piece.to_vec()));
-            }
-            if behind == Behind::Nothing {
-                self.come.borrow_mut().remove(&transfer);
-            }
-            Ok(taken)
-        }
-
-        fn brokers_know(&self) -> bool {
-            self.brokers_know
-        }
-    }
-
-    impl TestSteps<'_> {
-        /// The partitions that have this piece.
-        pub(in super::super) fn have(&self, piece: &[u8]) -> Partitions {
-            let delivered = self.delivered.borrow();
-            let having = delivered.iter().filter(|(_, _, delivered)| delivered == piece);
-            having.fold(Partitions::NONE, |all, (_, partitions, _)| {
-                assert!(!overlap(all, *partitions), "it comes twice");
-                all.with(*partitions)
-            })
-        }
-    }
-
-    pub(in super::super) fn partitions(of: &[u16]) -> Partitions {
-        of.iter().copied().map(PartitionId).collect()
-    }
 
     const MOVE: u64 = 9;
 
@@ -550,7 +420,8 @@ pub(super) mod tests {
     #[test]
     fn a_piece_that_is_stored_delays_no_other_move() {
         let receiving = Receiving::default();
-        let steps = TestSteps { unlocked: Some(&receiving), brokers_know: true, ..TestSteps::default() };
+        let check = || assert!(receiving.0.try_lock().is_ok(), "other moves wait");
+        let steps = TestSteps { while_stored: Some(Box::new(check)), brokers_know: true, ..TestSteps::default() };
         let two = partitions(&[1, 2]);
         receiving.begin(3, partitions(&[2]), "d", 6);
         steps.resume_awaiting(3, partitions(&[2])).unwrap();
