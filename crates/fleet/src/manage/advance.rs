@@ -333,7 +333,7 @@ impl Manager {
             return;
         }
         if action.kind == Kind::GiveUp {
-            self.wait_again(&action, now);
+            self.wait_again(&action.targets, now);
             self.end(action, now);
             return;
         }
