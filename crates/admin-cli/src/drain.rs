@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Exit {
     drain(args, until)
 }
 
-/// Waits until the home of no client is here. A member that is drained refuses the clients of its own partitions.
+/// Asks the member to hand over its partitions, and waits until it has none: a drained member would refuse their clients.
 fn hand_over(args: &Args, until: Option<Instant>) -> Result<(), Exit> {
     let mut silence = 0;
     // No sender exists: the time limit is the pause.

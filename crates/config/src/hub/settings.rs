@@ -406,8 +406,8 @@ impl SourceSection {
         }))
     }
 
-    /// The settings of a source of kind `kafka` for a pipeline. Each pipeline has a group of its own unless `group` names
-    /// one, because members of a group share the records.
+    /// The settings of a source of kind `kafka` for a pipeline. The consumer group is `group`, or one that is
+    /// named after the pipeline: members of a group share the records.
     pub(super) fn kafka(&self, pipeline: &Pipeline) -> KafkaSourceSettings {
         KafkaSourceSettings {
             url: self.url.clone().unwrap_or_default(),

@@ -54,7 +54,7 @@ impl<'e> OrchestratorMoves<'e> {
         }
     }
 
-    /// The messages collected for a move since the last piece; `None` if there are none. Those above QoS 0 are
+    /// The messages collected for a move since the last piece; `None` without any. Messages of QoS 1 and 2 are
     /// acknowledged after [`OrchestratorMoves::confirm_forwarded`].
     pub fn take_forwarded(&mut self, id: u64) -> Option<Forwarded> {
         let empty = begin();

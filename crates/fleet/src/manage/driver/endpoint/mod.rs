@@ -153,7 +153,7 @@ impl Drop for Place {
     }
 }
 
-/// Each connection has a thread of its own, so that a silent one delays no other.
+/// Answers a connection on a new thread, so that a silent client delays no other.
 fn serve(
     stream: TcpStream,
     answers: &Arc<dyn Answers>,

@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Writes a file with a modification time of its own.
+    /// Writes a file with this modification time.
     fn write_at(file: PathBuf, text: &str, seconds: u64) {
         fs::write(&file, text).unwrap();
         let file = fs::File::options().append(true).open(file).unwrap();
