@@ -105,6 +105,7 @@ class Rendered(unittest.TestCase):
             "mode=cluster": "bus.address",
             "mode=mobile": "bus.address",
             "mode=other": "mode",
+            "mode=fleet,fleet.orchestrators.max=2": "bus.address",
             "mode=hub,hub.pipelines=x": "hub.broker",
             "mode=hub,hub.broker=mqtt://b": "hub.pipelines",
             "mode=hub,hub.broker=http://b": "hub",
@@ -129,6 +130,32 @@ class Rendered(unittest.TestCase):
         variables = {variable["name"]: variable for variable in container["env"]}
         self.assertEqual(variables["BROKER"]["valueFrom"]["secretKeyRef"], {"name": "b", "key": "broker"})
         self.assertEqual(variables["TIDEGATE__HUB__BUS"]["value"], "nats://n")
+
+    def test_orchestrators_with_a_bus_are_members_with_one_shard(self):
+        bus = "bus.address=nats://n,fleet.orchestrators.max=4"
+        objects = render(bus, mode="fleet")
+        settings = tomllib.loads(objects["ConfigMap", "sea-tidegate"]["data"]["tidegate.toml"])["cluster"]
+        self.assertEqual((settings["share"], settings["redirect"]), ("when-asked", "moves"))
+
+        def shards(*values):
+            (container,) = render(bus, *values, mode="fleet")["StatefulSet", "sea-tidegate"]["spec"]["template"]["spec"]["containers"]
+            return {variable["name"]: variable.get("value") for variable in container["env"]}["TIDEGATE__NODE__SHARDS"]
+
+        self.assertEqual(shards(), "1")
+        self.assertEqual(shards("fleet.orchestratorShards=3"), "3")
+
+    def test_the_monitoring_system_reaches_the_manager_of_the_manifests(self):
+        manifests = ROOT / "deploy" / "kubernetes"
+        files = ["manager.yaml", "network-policy.yaml"]
+        documents = [it for file in files for it in YAML(typ="safe").load_all((manifests / file).read_text())]
+        objects = {(it["kind"], it["metadata"]["name"]): it for it in documents}
+        listen = tomllib.loads(objects["ConfigMap", "tidegate-manager"]["data"]["fleet.toml"])["metrics"]["listen"]
+        number = int(listen.rsplit(":", 1)[1])
+        (container,) = objects["Deployment", "tidegate-manager"]["spec"]["template"]["spec"]["containers"]
+        self.assertEqual([port["containerPort"] for port in container["ports"]], [number])
+        self.assertEqual([port["port"] for port in objects["Service", "tidegate-manager"]["spec"]["ports"]], [number])
+        (rule,) = objects["NetworkPolicy", "tidegate-manager"]["spec"]["ingress"]
+        self.assertEqual(rule["ports"], [{"port": number}])
 
     def test_autoscalers_reach_the_metrics_of_the_manager(self):
         objects = render("fleet.brokersScaledBy=other,fleet.metricsTlsSecret=t", mode="fleet")

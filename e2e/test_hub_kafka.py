@@ -245,12 +245,17 @@ class OutOfKafka(PipelineCase):
         for key in range(7):
             of_key = [number for number in first if number % 7 == key]
             self.assertEqual(of_key, sorted(of_key))
+        # One more record of each key: this process has read each partition when they are there.
+        self.kafka.produce("orders", [(f"k{number % 7}", number) for number in range(900, 907)])
+        self.wait_for(set(range(907)), "one")
         self.wait(broker, lambda it: it["waiting"] == 0)
-        broker.close()
-        # A process that has stopped in order left nothing undone behind.
-        broker, before = self.member("one"), len(self.lines("one"))
-        self.kafka.produce("orders", [("k0", 900)])
-        self.wait_for({900}, "one")
+        broker.process.terminate()
+        self.assertEqual(broker.process.wait(PATIENCE), 0)
+        # A process that stopped on request has committed its offsets.
+        before = len(self.lines("one"))
+        self.member("one")
+        self.kafka.produce("orders", [("k0", 907)])
+        self.wait_for({907}, "one")
         self.assertEqual(len(self.lines("one")), before + 1)
 
     def test_processes_of_a_group_share_the_partitions(self):

@@ -4,9 +4,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use tidegate_admin::{DrainRequest, GetDrain};
+use tidegate_admin::cluster::{ClusterStatus, GetCluster, SetShare};
+use tidegate_admin::{ClientError, DrainRequest, GetDrain};
 
-use crate::admin_client::AdminArgs;
+use crate::admin_client::{AdminArgs, AdminError};
 use tidegate_terminal::{Exit, print_and_exit, report};
 use tidegate_units::duration;
 
@@ -16,7 +17,8 @@ Examples:
   tidegate drain --per-second 100 --limit 5m
   tidegate drain --token-file /etc/tidegate/token --server-reference mqtt.example.com:1883
 
-It takes no new clients, sends those of MQTT 5 to the server reference (0x9C) and closes the
+A member of a cluster first hands its partitions over to other members that take some. Then the
+orchestrator takes no new clients, sends those of MQTT 5 to the server reference (0x9C) and closes the
 others, so many per second. The command ends with exit code 0 when no client is left and nothing is
 owed but messages in the store for clients that are away, and with 1 after the limit. It may be
 repeated, also while another command drains the same orchestrator. A preStop hook of Kubernetes can
@@ -47,9 +49,73 @@ pub struct Args {
     admin: AdminArgs,
 }
 
-/// Drains, and waits.
+/// Hands over partitions, drains, and waits.
 pub fn run(args: &Args) -> Exit {
     let until = Instant::now().checked_add(args.limit);
+    let begun = args.admin.send(&GetDrain);
+    if let Err(error) = begun {
+        report(&error);
+        return Exit::Failure;
+    }
+    if let Err(failure) = hand_over(args, until) {
+        return failure;
+    }
+    drain(args, until)
+}
+
+/// Asks the member to hand over its partitions, and waits until it has none: a drained member would refuse their clients.
+fn hand_over(args: &Args, until: Option<Instant>) -> Result<(), Exit> {
+    let mut silence = 0;
+    // No sender exists: the time limit is the pause.
+    let (_never, nothing) = mpsc::channel::<()>();
+    loop {
+        match ask_to_hand_over(&args.admin) {
+            Ok(None) => return Ok(()),
+            Ok(Some(left)) if until.is_some_and(|until| Instant::now() >= until) => {
+                report(&format_args!("not handed over within {}: {left}", duration::show_length(args.limit)));
+                return Err(Exit::Failure);
+            }
+            Ok(Some(_)) => silence = 0,
+            Err(error) => {
+                silence += 1;
+                if silence >= MAX_SILENCE {
+                    report(&error);
+                    return Err(Exit::Failure);
+                }
+            }
+        }
+        let _ = nothing.recv_timeout(LOOK);
+    }
+}
+
+/// Asks a member to hand over its partitions. Returns the rest to hand over.
+fn ask_to_hand_over(admin: &AdminArgs) -> Result<Option<String>, AdminError> {
+    let status = match admin.send(&GetCluster) {
+        Ok(status) => status,
+        Err(AdminError::Client(ClientError::Refused { status: 404 | 409, .. })) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A manager that does not know of the removal yet may have asked for the opposite meanwhile.
+    if status.member && !status.leaving {
+        admin.send(&SetShare { wanted: false })?;
+    }
+    Ok(left_to_hand_over(&status))
+}
+
+/// A member's partitions and moves to hand over, as far as others take them.
+fn left_to_hand_over(status: &ClusterStatus) -> Option<String> {
+    let has_heirs = status.nodes.iter().any(|node| node.name != status.name && !node.leaving);
+    if !status.member || !has_heirs {
+        return None;
+    }
+    let own = status.nodes.iter().find(|node| node.name == status.name).map_or(0, |node| node.partitions);
+    match (own, status.passing) {
+        (0, 0) if status.leaving => None,
+        (own, passing) => Some(format!("{own} partitions are here, and {passing} moves still forward messages")),
+    }
+}
+
+fn drain(args: &Args, until: Option<Instant>) -> Exit {
     let request = DrainRequest {
         server_reference: args.server_reference.clone(),
         per_second: args.per_second,
@@ -100,5 +166,42 @@ fn wait(args: &Args, until: Option<Instant>) -> Exit {
             }
         }
         let _ = nothing.recv_timeout(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_admin::cluster::ClusterMember;
+
+    use super::*;
+
+    fn status(own: usize, passing: u64, other_leaves: bool) -> ClusterStatus {
+        let node = |name: &str, partitions, leaving| ClusterMember { name: name.to_owned(), partitions, leaving };
+        ClusterStatus {
+            name: "a".to_owned(),
+            member: true,
+            leaving: true,
+            passing,
+            nodes: vec![node("a", own, true), node("b", 64 - own, other_leaves)],
+            ..ClusterStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_drain_waits_until_all_partitions_are_handed_over() {
+        for (own, passing) in [(3, 0), (0, 1)] {
+            let left = left_to_hand_over(&status(own, passing, false)).unwrap();
+            assert!(left.starts_with(&format!("{own} partitions are here, and {passing} moves")), "{left}");
+        }
+        assert_eq!(left_to_hand_over(&status(0, 0, false)), None);
+        let unasked = ClusterStatus { leaving: false, ..status(0, 0, false) };
+        assert!(left_to_hand_over(&unasked).is_some(), "the table may give it some yet");
+    }
+
+    #[test]
+    fn a_drain_hands_nothing_over_without_a_taker() {
+        assert_eq!(left_to_hand_over(&status(64, 0, true)), None, "all members leave");
+        assert_eq!(left_to_hand_over(&ClusterStatus { member: false, ..status(3, 0, false) }), None);
+        assert_eq!(left_to_hand_over(&ClusterStatus::default()), None);
     }
 }

@@ -39,7 +39,7 @@ pub enum ClientError {
         text: String,
     },
     /// The answer is not one of this API. Whether the request was carried out is not known.
-    #[error("what answers at {address} is no admin API of a broker: {problem}")]
+    #[error("{address} is not the admin API of a broker: {problem}")]
     NotAdmin {
         /// The address.
         address: String,

@@ -50,6 +50,9 @@ pub struct ClusterMember {
     /// How many partitions it works.
     #[serde(default)]
     pub partitions: usize,
+    /// Whether it takes no partitions.
+    #[serde(default)]
+    pub leaving: bool,
 }
 
 /// A move of partitions.

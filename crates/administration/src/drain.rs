@@ -72,7 +72,7 @@ fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32, evict_after: 
         owed -= each * parts;
         let whom = if began.elapsed() < evict_after { Evicted::Told } else { Evicted::Everyone };
         if each > 0 && node.evict(each as usize, whom).is_err() {
-            tracing::warn!("a shard does not answer; the drain goes on");
+            tracing::warn!("a shard does not answer; the drain continues");
         }
     }
 }

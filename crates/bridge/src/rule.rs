@@ -57,7 +57,9 @@ pub enum TopicRuleError {
     #[error("the prefix `{0}` has a wildcard: only the pattern may have one")]
     Wildcard(String),
     /// A shared subscription gives a bridge a part of the messages.
-    #[error("`{0}` is a shared subscription, which would carry a part of the messages: write the filter alone")]
+    #[error(
+        "`{0}` is a shared subscription, which would forward only a part of the messages: write the filter without $share"
+    )]
     Shared(String),
 }
 

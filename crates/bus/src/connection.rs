@@ -96,7 +96,7 @@ impl Link {
         if next.is_connected() {
             tracing::info!(servers = self.servers, "the bus is connected");
         } else {
-            tracing::warn!(servers = self.servers, "the bus is away; what is appended waits");
+            tracing::warn!(servers = self.servers, "the bus is unreachable; appends wait");
         }
         (self.observer)(next);
     }

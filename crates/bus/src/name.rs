@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {what}: {rule}")]
+#[error("`{text}` is not a {what}: {rule}")]
 pub struct NameError {
     text: String,
     what: &'static str,
@@ -189,7 +189,7 @@ mod tests {
         for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65)] {
             assert!(LogName::new(bad).is_err(), "{bad}");
         }
-        assert!(LogName::new("a b").unwrap_err().to_string().starts_with("`a b` is no name of a log: use 1 to 64"));
+        assert!(LogName::new("a b").unwrap_err().to_string().starts_with("`a b` is not a name of a log: use 1 to 64"));
     }
 
     #[test]

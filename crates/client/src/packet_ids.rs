@@ -7,8 +7,8 @@ use tidegate_mqtt::PacketId;
 /// The Packet Identifiers of unsettled packets of the client: messages, SUBSCRIBE and UNSUBSCRIBE packets share them
 /// ([MQTT-2.2.1-3]). At most 65,535.
 ///
-/// Messages take identifiers of a small range. A later client of the same session can so release all of them at its
-/// start, and no message that the server holds for this client comes much later.
+/// Messages take identifiers of a small range. Some servers deliver a QoS 2 message only when its identifier is used again;
+/// with a small range that is soon.
 #[derive(Debug)]
 pub(crate) struct PacketIds {
     used: BTreeSet<PacketId>,
@@ -54,11 +54,6 @@ impl PacketIds {
     pub(crate) fn peek(&self) -> Option<PacketId> {
         let all = std::iter::successors(Some(self.next), |id| Some(self.following(*id)));
         all.take(usize::from(self.last.get())).find(|id| !self.used.contains(id))
-    }
-
-    /// The identifiers that messages may take and that are not in use, ascending.
-    pub(crate) fn unused(&self) -> impl Iterator<Item = PacketId> {
-        (1..=self.last.get()).filter_map(PacketId::new).filter(|id| !self.used.contains(id))
     }
 
     /// Releases an identifier. An unused one stays unused.

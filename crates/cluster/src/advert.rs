@@ -37,9 +37,9 @@ pub struct Advert {
     pub after: Option<u64>,
     /// Where it is.
     pub addresses: Addresses,
-    /// It takes no partitions, and hands over those that it has.
+    /// It takes no partitions, and hands over its partitions.
     pub leaving: bool,
-    /// Although it takes no partitions, it is a member and goes on: it was not asked to take a share yet.
+    /// It stays a member although it takes no partitions: it was not asked to take a share yet.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub stays: bool,
     /// Moves whose partitions are here as a whole.

@@ -154,14 +154,17 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
 }
 
 /// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
-/// partitions, those of dead nodes go to the ones that are there all the same.
-fn give_orphans(next: &mut Table, seen: &Seen, [willing, others]: [&[String]; 2], epoch: u64) {
+/// partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end only where no node stays.
+fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2], epoch: u64) {
     let lives = |home: &Home| next.lives.contains_key(&home.node);
     let orphans = next.homes.partitions(|home| home.map_or(!willing.is_empty(), |home| !lives(home)));
     if orphans.is_empty() {
         return;
     }
-    let heirs = if willing.is_empty() { others } else { willing };
+    let staying = leaving.iter().filter(|name| seen.present(name).is_some_and(|advert| advert.stays));
+    let staying: Vec<String> = staying.cloned().collect();
+    let ranks = [willing, &staying, leaving];
+    let heirs = ranks.into_iter().find(|rank| !rank.is_empty()).unwrap_or_default();
     let mut load: BTreeMap<String, usize> = heirs.iter().map(|name| (name.clone(), next.of(name).len())).collect();
     for partition in orphans {
         let before = next.home(partition).map(|home| home.node.clone());

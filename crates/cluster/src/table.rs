@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(Table::from_bytes(&table.to_bytes()).unwrap(), table);
         assert_eq!((table.of("a"), table.of("b")), (vec![1_023], vec![]));
         table.give(1, "a", 5, None);
-        assert!(table.is_settled(1) && !table.is_settled(1_023) && !table.is_settled(0), "one moves, one is nobody's");
+        assert!(table.is_settled(1) && !table.is_settled(1_023) && !table.is_settled(0), "one moves, one has no home");
         table.inherit(1, "b", 8, true);
         assert!(!table.is_settled(1), "it has to be fetched");
         assert!(matches!(Table::from_bytes(b"{}"), Err(RecordError::Form(_))));

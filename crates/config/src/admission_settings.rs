@@ -24,23 +24,8 @@ impl Config {
             flapping: threshold(it.flapping_connects, it.flapping_window, it.flapping_ban),
             loop_lag_mark_ms: millis(it.loop_lag_mark),
             max_bans: it.max_bans,
-            banned: self.banned(),
+            banned: banned(self),
         }
-    }
-
-    /// Whom the configuration bans. Tenants stand in the order of their numbers.
-    fn banned(&self) -> Vec<BanTarget> {
-        let it = &self.admission;
-        let tenant = TenantId::DEFAULT;
-        let addresses = it.banned_addresses.0.iter().map(|network| BanTarget::Address(*network));
-        let clients = it.banned_clients.0.iter().map(|name| BanTarget::Client(tenant, name.as_str().into()));
-        let users = it.banned_users.0.iter().map(|name| BanTarget::User(tenant, name.as_str().into()));
-        let of_tenants = (1..).map(TenantId).zip(&self.tenants).flat_map(|(number, tenant)| {
-            let clients =
-                tenant.banned_clients.0.iter().map(move |name| BanTarget::Client(number, name.as_str().into()));
-            clients.chain(tenant.banned_users.0.iter().map(move |name| BanTarget::User(number, name.as_str().into())))
-        });
-        addresses.chain(clients).chain(users).chain(of_tenants).collect()
     }
 
     /// How much is remembered.
@@ -60,4 +45,18 @@ fn threshold(count: u32, within: Duration, ban: Duration) -> Threshold {
 
 fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whom the configuration bans. Tenants stand in the order of their numbers.
+fn banned(config: &Config) -> Vec<BanTarget> {
+    let it = &config.admission;
+    let tenant = TenantId::DEFAULT;
+    let addresses = it.banned_addresses.0.iter().map(|network| BanTarget::Address(*network));
+    let clients = it.banned_clients.0.iter().map(|name| BanTarget::Client(tenant, name.as_str().into()));
+    let users = it.banned_users.0.iter().map(|name| BanTarget::User(tenant, name.as_str().into()));
+    let of_tenants = (1..).map(TenantId).zip(&config.tenants).flat_map(|(number, tenant)| {
+        let clients = tenant.banned_clients.0.iter().map(move |name| BanTarget::Client(number, name.as_str().into()));
+        clients.chain(tenant.banned_users.0.iter().map(move |name| BanTarget::User(number, name.as_str().into())))
+    });
+    addresses.chain(clients).chain(users).chain(of_tenants).collect()
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
         }
     }
     check_admin_is_safe(config, findings);
-    check_orchestrator(config, findings);
+    check_orchestrator(findings, config);
     crate::cluster::check(config, findings);
     check_store(config, findings);
     crate::mirror::check(config, findings);
@@ -55,7 +55,7 @@ fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
 }
 
 /// An orchestrator's brokers can be read, and have names of their own.
-fn check_orchestrator(config: &Config, findings: &mut Findings) {
+fn check_orchestrator(findings: &mut Findings, config: &Config) {
     let source = || config.source_of("orchestrator", "brokers").clone();
     match config.fleet_brokers() {
         Err(error) => findings.push(Problem::new(error.to_string()), source()),

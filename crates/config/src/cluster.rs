@@ -153,7 +153,7 @@ pub enum NodeSetupError {
     #[error("cluster.advertise: `{0}` has no address")]
     Advertise(String),
     /// The listener is on all addresses of the machine, and the configuration names none.
-    #[error("other nodes cannot use {0}: say by cluster.advertise which address of this machine they reach")]
+    #[error("other nodes cannot connect to {0}: set cluster.advertise to an address of this machine that they reach")]
     Unspecified(SocketAddr),
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn bus_problem(address: &Result<Address, AddressError>) -> Option<Pro
     }
 }
 
-/// Refuses each listener and section that this program has no part for.
+/// Refuses each listener and section whose feature this program lacks.
 pub(crate) fn check(findings: &mut Findings, config: &Config) {
     for (index, listener) in config.listeners.iter().enumerate() {
         if let Some((what, feature)) = missing_for(&listener.address) {

@@ -37,28 +37,28 @@ impl Config {
         }
     }
 
-    /// Bytes of the ceiling that threads other than shards may use: passwords that are hashed, clients that wait for
-    /// an answer, answers of servers that are asked, requests to the admin API.
-    fn memory_of_other_threads(&self) -> u64 {
-        let has = |kind| self.auths.iter().any(|auth| auth.kind == kind);
-        let hashing = if has(AuthKind::PasswordFile) { self.hash_memory() } else { 0 };
-        let waiting = if self.has_providers() { self.authentication.max_waiting_bytes.0 } else { 0 };
-        let exchanges = if has(AuthKind::Scram) { authentication::MAX_EXCHANGE_BYTES } else { 0 };
-        let asked = has(AuthKind::Http) || self.auths.iter().any(|auth| auth.jwks_url.is_some());
-        let answers = if asked { u64::from(self.authentication.threads) * ANSWER } else { 0 };
-        let admin = match self.admin.address {
-            AdminAddress::Off => 0,
-            AdminAddress::At(_) => u64::from(self.admin.max_connections) * (ADMIN_BODY + self.admin.max_header_size.0),
-        };
-        hashing + waiting + exchanges + answers + admin
-    }
-
     /// Bytes that packets and queues of all shards may hold: the ceiling without what other threads may use, but at
     /// least half of it.
     pub fn shard_memory(&self) -> u64 {
         let ceiling = self.memory_ceiling();
-        ceiling.saturating_sub(self.memory_of_other_threads()).max(ceiling / 2)
+        ceiling.saturating_sub(memory_of_other_threads(self)).max(ceiling / 2)
     }
+}
+
+/// Bytes of the ceiling that threads other than shards may use: passwords that are hashed, clients that wait for
+/// an answer, answers of servers that are asked, requests to the admin API.
+fn memory_of_other_threads(config: &Config) -> u64 {
+    let has = |kind| config.auths.iter().any(|auth| auth.kind == kind);
+    let hashing = if has(AuthKind::PasswordFile) { config.hash_memory() } else { 0 };
+    let waiting = if config.has_providers() { config.authentication.max_waiting_bytes.0 } else { 0 };
+    let exchanges = if has(AuthKind::Scram) { authentication::MAX_EXCHANGE_BYTES } else { 0 };
+    let asked = has(AuthKind::Http) || config.auths.iter().any(|auth| auth.jwks_url.is_some());
+    let answers = if asked { u64::from(config.authentication.threads) * ANSWER } else { 0 };
+    let admin = match config.admin.address {
+        AdminAddress::Off => 0,
+        AdminAddress::At(_) => u64::from(config.admin.max_connections) * (ADMIN_BODY + config.admin.max_header_size.0),
+    };
+    hashing + waiting + exchanges + answers + admin
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_engine::{UplinkOptions, UplinkSettings};
+use tidegate_engine::{Continued, UplinkOptions, UplinkSettings};
 use tidegate_mqtt::Version;
-use tidegate_node::{BrokerSettings, FleetError, HostPort, ListenAddress, NodeHandle};
+use tidegate_node::{BrokerSettings, FleetError, HostPort, ListenAddress, NodeHandle, OrchestratorMoves};
 
 use self::broker_tls::BrokerTlsError;
 pub use self::identity::check_identity;
@@ -290,6 +290,10 @@ fn kept_name(directory: &Path) -> Result<String, OrchestratorError> {
 pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), OrchestratorError> {
     if !config.orchestrator.enabled {
         return Ok(());
+    }
+    if !config.cluster.name.is_empty() {
+        // A member of a cluster learns from the table whether it continues with connections of dead members.
+        OrchestratorMoves::of(node).continue_adopted(Continued::All)?;
     }
     let brokers = config.fleet_brokers()?;
     if brokers.is_empty() {

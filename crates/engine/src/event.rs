@@ -30,8 +30,8 @@ pub enum Event {
         bytes: Vec<u8>,
     },
     /// The client's home is another orchestrator, by its number in [`Homes::references`](crate::Homes::references).
-    /// Once that is reached, [`Engine::leave_for_home`](crate::Engine::leave_for_home) gives the connection away;
-    /// [`Engine::fail_relay`](crate::Engine::fail_relay) says why not.
+    /// Once that is reached, [`HomeCalls::leave_for_home`](crate::HomeCalls::leave_for_home) gives the connection away;
+    /// [`HomeCalls::fail_relay`](crate::HomeCalls::fail_relay) says why not.
     Relay {
         /// The connection.
         key: ConnectionKey,
@@ -48,7 +48,7 @@ pub enum Event {
         /// The connection.
         key: ConnectionKey,
     },
-    /// A CONNECT waits for [`Engine::handle_verdict`](crate::Engine::handle_verdict).
+    /// A CONNECT waits for [`EntryCalls::handle_verdict`](crate::EntryCalls::handle_verdict).
     Authenticate {
         /// The connection.
         key: ConnectionKey,
@@ -62,25 +62,25 @@ pub enum Event {
         /// Its authentication data.
         data: Vec<u8>,
     },
-    /// The store is asked for a part of a queue: [`Engine::handle_read`](crate::Engine::handle_read) brings it,
-    /// [`Engine::fail_read`](crate::Engine::fail_read) says why not.
+    /// The store is asked for a part of a queue: [`StoreCalls::handle_read`](crate::StoreCalls::handle_read) brings it,
+    /// [`StoreCalls::fail_read`](crate::StoreCalls::fail_read) says why not.
     ReadQueue(WantedQueue),
-    /// A transport to a broker of the fleet is to be opened: [`Engine::open_uplink`](crate::Engine::open_uplink) takes
-    /// it, [`Engine::fail_uplink`](crate::Engine::fail_uplink) says why not.
+    /// A transport to a broker of the fleet is to be opened: [`FleetCalls::open_uplink`](crate::FleetCalls::open_uplink) takes
+    /// it, [`FleetCalls::fail_uplink`](crate::FleetCalls::fail_uplink) says why not.
     Dial {
         /// The broker's name.
         uplink: String,
         /// Which attempt it is: an outcome that names another one comes too late.
         attempt: DialAttempt,
     },
-    /// A client has acknowledged a [`ping`](crate::Engine::ping).
+    /// A client has acknowledged a [`ping`](crate::InsiderCalls::ping).
     Pong {
         /// The tenant of the client.
         tenant: TenantId,
         /// The client id.
         client_id: String,
     },
-    /// A message for an observer: [`Engine::confirm_observed`](crate::Engine::confirm_observed) says what has become of
+    /// A message for an observer: [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed) says what has become of
     /// it.
     Observed {
         /// Who observes its topic.
@@ -88,7 +88,7 @@ pub enum Event {
         /// The message.
         message: Box<ObservedMessage>,
     },
-    /// What has become of a message that was given to [`Engine::publish_as`](crate::Engine::publish_as). Each is
+    /// What has become of a message that was given to [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as). Each is
     /// answered exactly once.
     Published {
         /// Who has published it.
@@ -405,7 +405,7 @@ impl Default for ObservedTicket {
 /// A message for an observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
-    /// For [`Engine::confirm_observed`](crate::Engine::confirm_observed).
+    /// For [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed).
     pub ticket: ObservedTicket,
     /// Whether a publisher waits for the confirmation; not at QoS 0, for wills and for what the broker says itself.
     pub is_awaited: bool,

@@ -16,7 +16,7 @@ use tidegate_mqtt::QoS;
 /// What one shard gives the store at once: all of it is kept or, after a crash, nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBatch {
-    /// Grows by one with each batch of this shard; for [`Engine::handle_committed`](crate::Engine::handle_committed).
+    /// Grows by one with each batch of this shard; for [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed).
     pub sequence: u64,
     /// The operations one after the other, numbers little-endian:
     /// `1 | length of the key (u16) | key | length of the value (u32) | value` puts a value,

@@ -17,7 +17,7 @@
 //!    when [`Engine::batches_due`] says that it is worth it);
 //! 5. for each connection that [`OutputCalls::pop_dirty`](crate::OutputCalls::pop_dirty) names: writes [`Engine::output`] as far as the transport takes it,
 //!    and tells with [`OutputCalls::handle_written`](crate::OutputCalls::handle_written). A shell that bounds its turns writes all that [`OutputCalls::pop_first`](crate::OutputCalls::pop_first)
-//!    names and some of what [`OutputCalls::pop_in_line`](crate::OutputCalls::pop_in_line) does, and goes on with the line in its next turn.
+//!    returns, and some connections of [`OutputCalls::pop_in_line`](crate::OutputCalls::pop_in_line); its next turn continues with the line.
 //!
 //! Batches leave before outputs are written, so that whatever an output acknowledges is already under way.
 //!
@@ -152,6 +152,7 @@ pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{Observer, ObserverAnswer, ObserverError, ObserverPolicy, ObserverWindow};
 pub use orchestrator::homes::{Home, Homes};
+pub use orchestrator::uplink::former::Continued;
 pub use orchestrator::uplink::{
     DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
     UplinkState,

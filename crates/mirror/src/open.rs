@@ -234,7 +234,7 @@ fn resume<'a>(
             Ok(None)
         }
         Err(Stop::Failed(error)) => {
-            tracing::warn!(%error, "the working copy cannot be gone on from; all is fetched");
+            tracing::warn!(%error, "cannot continue from the working copy; fetching everything");
             Ok(None)
         }
     }

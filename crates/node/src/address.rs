@@ -95,7 +95,7 @@ pub enum AddressError {
     #[error("`{0}` has several colons: put an IPv6 address into brackets, as in [::1]:1883")]
     Brackets(String),
     /// A path where no path is allowed.
-    #[error("`{0}` has a path, which only ws://, wss:// and unix: take")]
+    #[error("`{0}` has a path; only ws://, wss:// and unix: addresses have one")]
     Path(String),
     /// A Unix socket without a path.
     #[error("`{0}` names no file: write unix:/PATH")]

@@ -278,7 +278,7 @@ impl NodeHandle {
     }
 
     /// Applies the limits of other settings on every shard, as listed at
-    /// [`Engine::set_limits`](tidegate_engine::Engine::set_limits). The nodes of users, if any, get those of `of_user`,
+    /// [`ControlCalls::set_limits`](tidegate_engine::ControlCalls::set_limits). The nodes of users, if any, get those of `of_user`,
     /// each for itself, soon afterwards.
     ///
     /// # Errors

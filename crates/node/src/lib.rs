@@ -37,7 +37,6 @@ mod moves;
 mod node;
 mod observer;
 mod orchestrator_moves;
-mod pieces;
 pub mod proxy_protocol;
 #[cfg(feature = "quic")]
 mod quic;

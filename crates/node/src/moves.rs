@@ -1,5 +1,7 @@
 //! Moves of partitions between processes: the control plane's steps on the shards.
 
+pub(crate) mod pieces;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -10,9 +12,9 @@ use tidegate_engine::{
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::pieces::PieceOrder;
 use crate::shard::facets::PeerCalls;
 use crate::shard::inbox::{Admin, ToShard};
+use pieces::PieceOrder;
 
 /// Timeout of a step that writes moved partitions to the store.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -28,9 +30,6 @@ pub enum MoveError {
     /// A partition cannot be given out or taken in.
     #[error("{0}")]
     Image(ImageError),
-    /// More came from brokers while the partitions moved than is kept for that.
-    #[error("more arrived for the partitions while they moved than is kept; move fewer at once")]
-    TooMuchArrived,
 }
 
 impl From<ImageError> for MoveError {
@@ -51,8 +50,6 @@ pub struct Arrived {
 /// The messages collected for partitions while they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collecting {
-    /// Messages from brokers, until the rest is taken: homes move one at a time.
-    Rest,
     /// Messages from other nodes, by the id of the move.
     FromNodes(u64),
     /// Messages from brokers, in pieces, by the id of the move.
@@ -80,15 +77,9 @@ pub(crate) enum MoveOrder {
         collecting: Collecting,
         answer: Sender<SnapshotAnswer>,
     },
-    BeginSettling {
-        answer: Sender<Settling>,
-    },
     Settle {
         settling: Settling,
         answer: Sender<Option<Settling>>,
-    },
-    TakeRest {
-        answer: Sender<Option<Vec<u8>>>,
     },
     Forget {
         partitions: Partitions,
@@ -117,15 +108,10 @@ pub(crate) enum MoveOrder {
         rests: Arc<[Vec<u8>]>,
         answer: Sender<Result<u64, ImageError>>,
     },
-    Sift {
-        partitions: Partitions,
-        rest: Arc<[u8]>,
-        answer: Sender<Result<Vec<u8>, ImageError>>,
-    },
     Deliver {
         partitions: Partitions,
-        rest: Arc<[u8]>,
-        answer: Sender<Result<u64, ImageError>>,
+        messages: Arc<[u8]>,
+        answer: Sender<Result<(), ImageError>>,
     },
     Piece(PieceOrder),
 }
@@ -155,21 +141,8 @@ impl NodeHandle {
         self.on_all(|done| MoveOrder::Release { partitions, done }).map(drop)
     }
 
-    /// Takes images of held partitions, or `None` while parts of their queues are being read from the store. Later
-    /// messages are collected for [`NodeHandle::take_rest`].
-    ///
-    /// # Errors
-    /// When they are too large, or a shard does not answer.
-    pub fn snapshot_partitions(
-        &self,
-        partitions: Partitions,
-        max_bytes: u64,
-    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
-        self.snapshot(partitions, max_bytes, Collecting::Rest)
-    }
-
-    /// The same for a move to another node of the cluster; `transfer` is the move's id. Later messages are collected
-    /// for [`NodeHandle::take_transfer_rest`].
+    /// Takes images of held partitions for a move to another node, or `None` while parts of their queues are being read
+    /// from the store. `transfer` is the id of the move. Later messages are collected for [`NodeHandle::take_transfer_rest`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -199,29 +172,13 @@ impl NodeHandle {
         Ok(Some(images))
     }
 
-    /// Begins to check whether all messages have arrived that brokers sent before now; [`NodeHandle::settle`] returns
-    /// the result.
-    ///
-    /// # Errors
-    /// When the shard does not answer.
-    pub fn begin_settling(&self) -> Result<Settling, NoAnswer> {
-        self.on(UPLINK_SHARD, |answer| MoveOrder::BeginSettling { answer })
-    }
-
-    /// The number of missing ones; `None` when all have arrived.
+    /// Checks whether all messages have arrived that brokers sent before [`begin_settling`](crate::OrchestratorMoves::begin_settling). Returns
+    /// the missing ones; `None` when all have arrived.
     ///
     /// # Errors
     /// When the shard does not answer.
     pub fn settle(&self, settling: Settling) -> Result<Option<Settling>, NoAnswer> {
         self.on(UPLINK_SHARD, |answer| MoveOrder::Settle { settling, answer })
-    }
-
-    /// Ends the collection, and returns the collected messages.
-    ///
-    /// # Errors
-    /// When it was too much, or the shard does not answer.
-    pub fn take_rest(&self) -> Result<Vec<u8>, MoveError> {
-        self.on(UPLINK_SHARD, |answer| MoveOrder::TakeRest { answer })?.ok_or(MoveError::TooMuchArrived)
     }
 
     /// Forgets partitions that are at home elsewhere now, in the store as well; returns their pending messages.
@@ -244,16 +201,8 @@ impl NodeHandle {
         self.on_all(|answer| MoveOrder::ForgetRetained { partitions, answer }).map(drop)
     }
 
-    /// Takes images in and holds them; answers when they are in the store.
-    ///
-    /// # Errors
-    /// When an image is refused, or a shard does not answer.
-    pub fn arrive(&self, images: Vec<PartitionImage>) -> Result<Arrived, MoveError> {
-        self.take_in(images, None, Collecting::Rest)
-    }
-
-    /// The same for a move from another node of the cluster: all nodes are asked to send messages for these partitions
-    /// here. They are collected until [`NodeHandle::finish_transfer`].
+    /// Imports and holds partitions of another node; answers when they are in the store. All nodes are asked to send
+    /// messages for these partitions here. They are collected until [`NodeHandle::finish_transfer`].
     ///
     /// # Errors
     /// When an image is refused, or a shard does not answer.
@@ -319,23 +268,6 @@ impl NodeHandle {
         Ok(arrived)
     }
 
-    /// Delivers messages that arrived at the old home meanwhile and not here; answers with their number once they are
-    /// in the store.
-    ///
-    /// # Errors
-    /// When it cannot be read, or a shard does not answer.
-    pub fn deliver_rest(&self, partitions: Partitions, rest: &[u8]) -> Result<u64, MoveError> {
-        let rest: Arc<[u8]> = rest.into();
-        let sifted = self.on(UPLINK_SHARD, |answer| MoveOrder::Sift { partitions, rest, answer })??;
-        let sifted: Arc<[u8]> = sifted.into();
-        let mut messages = 0;
-        for shard in self.shard_ids() {
-            let rest = Arc::clone(&sifted);
-            messages = self.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
-        }
-        Ok(messages)
-    }
-
     pub(crate) fn shard_ids(&self) -> impl Iterator<Item = ShardId> {
         (0..self.shards()).map(ShardId)
     }
@@ -371,15 +303,9 @@ impl PeerCalls<'_> {
             MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
                 let _ = answer.send(take_snapshot(&mut self.shard.engine, now, partitions, max_bytes, collecting));
             }
-            MoveOrder::BeginSettling { answer } => {
-                let _ = answer.send(self.shard.engine.fleet().begin_settling(now));
-            }
             MoveOrder::Settle { mut settling, answer } => {
                 let settled = self.shard.engine.fleet().settle(now, &mut settling);
                 let _ = answer.send((!settled).then_some(settling));
-            }
-            MoveOrder::TakeRest { answer } => {
-                let _ = answer.send(self.shard.engine.moves().take_rest());
             }
             MoveOrder::Forget { partitions, answer } => {
                 let owed = self.shard.engine.moves().forget_partitions(now, partitions);
@@ -402,8 +328,7 @@ impl PeerCalls<'_> {
                             arrived = Err(error);
                         }
                     }
-                    (Err(_), Collecting::InPieces(_)) => OrchestratorMoves::of(engine).collect_nothing(),
-                    _ => {}
+                    (Err(_), _) => {}
                 }
                 self.answer_committed(answer, arrived);
             }
@@ -417,11 +342,9 @@ impl PeerCalls<'_> {
                 let finished = self.shard.engine.moves().finish_transfer(now, transfer, &rests);
                 self.answer_committed(answer, finished);
             }
-            MoveOrder::Sift { partitions, rest, answer } => {
-                let _ = answer.send(self.shard.engine.moves().sift_rest(now, partitions, &rest));
-            }
-            MoveOrder::Deliver { partitions, rest, answer } => {
-                let delivered = self.shard.engine.moves().deliver_rest(now, partitions, &rest);
+            MoveOrder::Deliver { partitions, messages, answer } => {
+                let delivered =
+                    OrchestratorMoves::of(&mut self.shard.engine).deliver_forwarded(now, partitions, &messages);
                 self.answer_committed(answer, delivered);
             }
             MoveOrder::Piece(order) => order.carry_out(self.shard),
@@ -467,7 +390,7 @@ fn take_snapshot(
         (Snapshot::Taken(_), Collecting::InPieces(id)) => {
             OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
         }
-        _ => {}
+        (Snapshot::Loading, _) => {}
     }
     Ok(taken)
 }

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    AdoptError, Behind, Brought, Forwarded, PartitionImage, Partitions, Settling, ShardId, UplinkError, UplinkImage,
+    AdoptError, Behind, Brought, Continued, Forwarded, PartitionImage, Partitions, Settling, UplinkError, UplinkImage,
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::moves::{Arrived, Collecting, MoveError, MoveOrder};
-use crate::pieces::PieceOrder;
+use crate::moves::pieces::PieceOrder;
+use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, UPLINK_SHARD};
 use crate::shard::inbox::{Admin, ToShard};
-use crate::uplink::FleetOrder;
-
-/// The shard that has all uplinks: the home of partition 0.
-const UPLINK_SHARD: ShardId = ShardId(0);
+use crate::uplink::{FleetError, FleetOrder};
 
 /// The steps of a move between orchestrators.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +27,8 @@ impl<'n> OrchestratorMoves<'n> {
         Self { node }
     }
 
-    /// Exports held partitions like [`NodeHandle::snapshot_partitions`]. Messages that brokers deliver later are collected
-    /// for [`OrchestratorMoves::take_forwarded`].
+    /// Exports held partitions, or returns `None` while parts of their queues are being read from the store. Messages that
+    /// brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -54,8 +51,8 @@ impl<'n> OrchestratorMoves<'n> {
             .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
     }
 
-    /// Begins to check whether all messages have arrived that brokers have for this process, like
-    /// [`NodeHandle::begin_settling`]. A disconnected broker is waited for.
+    /// Begins to check whether all messages have arrived that brokers have for this process;
+    /// [`NodeHandle::settle`] returns the result. A disconnected broker is waited for.
     ///
     /// # Errors
     /// When the shard does not answer.
@@ -95,8 +92,8 @@ impl<'n> OrchestratorMoves<'n> {
     pub fn return_forwarded(&self, transfer: u64, partitions: Partitions, taken: &[u8]) -> Result<(), MoveError> {
         if !taken.is_empty() {
             for shard in self.node.shard_ids() {
-                let rest: Arc<[u8]> = taken.into();
-                self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+                let messages: Arc<[u8]> = taken.into();
+                self.node.on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
             }
         }
         let order = |answer| MoveOrder::Piece(PieceOrder::ReturnForwarded { transfer, partitions, answer });
@@ -114,7 +111,8 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Delivers a piece of messages that the old home has forwarded for these partitions, and the messages that were kept back here unless
-    /// more pieces come before them. Returns when they are in the store.
+    /// more pieces come before them. Returns when they are in the store, with the partitions that have the piece: none
+    /// of a transfer that has ended.
     ///
     /// # Errors
     /// When the piece cannot be read, or a shard does not answer.
@@ -124,11 +122,12 @@ impl<'n> OrchestratorMoves<'n> {
         partitions: Partitions,
         piece: &[u8],
         behind: Behind,
-    ) -> Result<(), MoveError> {
+    ) -> Result<Partitions, MoveError> {
         let piece: Arc<[u8]> = piece.into();
         let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, partitions, piece, behind, answer });
         let (partitions, rest) = self.node.on(UPLINK_SHARD, order)??;
-        self.deliver_on_other_shards(partitions, &rest)
+        self.deliver_on_other_shards(partitions, &rest)?;
+        Ok(partitions)
     }
 
     /// Delivers the messages that were kept back for a transfer. `behind` says whether pieces still come.
@@ -136,7 +135,7 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When a shard does not answer.
     pub fn deliver_kept_back(&self, transfer: u64, behind: Behind) -> Result<(), MoveError> {
-        self.take_piece(transfer, Partitions::NONE, &[], behind)
+        self.take_piece(transfer, Partitions::NONE, &[], behind).map(drop)
     }
 
     /// Begins to take pieces for partitions that came in an earlier life of this process, or whose earlier new home has
@@ -151,8 +150,8 @@ impl<'n> OrchestratorMoves<'n> {
     /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
     fn deliver_on_other_shards(self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
         for shard in self.node.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
-            let rest: Arc<[u8]> = messages.into();
-            self.node.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+            let messages: Arc<[u8]> = messages.into();
+            self.node.on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
         }
         Ok(())
     }
@@ -185,7 +184,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.dialer().release(but);
     }
 
-    /// Imports images like [`NodeHandle::arrive`]. The old home forwards later messages in pieces:
+    /// Imports and holds partitions; answers when they are in the store. The old home forwards later messages in pieces:
     /// [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
     /// ([`OrchestratorMoves::take_had`]).
     ///
@@ -203,6 +202,20 @@ impl<'n> OrchestratorMoves<'n> {
     /// Whether a broker of this name is in the fleet.
     pub fn has_broker(&self, name: &str) -> bool {
         self.node.brokers().list().iter().any(|known| known.broker.name == name)
+    }
+
+    /// The names of the brokers of the fleet.
+    pub fn broker_names(&self) -> BTreeSet<String> {
+        self.node.brokers().list().into_iter().map(|known| known.broker.name).collect()
+    }
+
+    /// Names the connections of dead orchestrators that this process continues. Their sessions are kept until
+    /// [`OrchestratorMoves::adopt_broker`]; the pending messages of others go to other brokers when all brokers are named.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub fn continue_adopted(&self, continued: Continued) -> Result<(), FleetError> {
+        self.node.order(|done| FleetOrder::Continue { continued, done })
     }
 
     /// Connects to a broker with the session of the dead orchestrator `of`, so that the pending messages of both are

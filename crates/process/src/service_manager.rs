@@ -31,7 +31,7 @@ static IS_UP: AtomicBool = AtomicBool::new(false);
 /// for the log.
 pub fn tell_ready(who: &str, line: &str) {
     if let Err(error) = print(line) {
-        tracing::warn!(%error, "standard output is closed; nobody was told there that the {who} is ready");
+        tracing::warn!(%error, "standard output is closed; the ready line of the {who} was not written");
     }
     IS_UP.store(true, Ordering::Relaxed);
     tell(&format!("READY=1\nSTATUS={}", status(line)));

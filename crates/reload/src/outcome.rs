@@ -35,7 +35,7 @@ impl Outcome {
             Self::Applied { parts, files, changes } => {
                 tracing::info!(parts = parts.join(", "), changes = changes.len(), "reloaded");
                 for what in files {
-                    tracing::info!(what, "a file has changed");
+                    tracing::info!(what, "file changed");
                 }
                 for change in changes {
                     let (old, new) = change.values();

@@ -69,7 +69,7 @@ pub enum ReadError {
         supported: u32,
     },
     /// More loads wait than `max_waiting_loads` allows.
-    #[error("too many loads are waiting; try again when one has been answered")]
+    #[error("too many loads are waiting; try again when one has completed")]
     Busy,
     /// The store has been stopped.
     #[error("the store has been stopped")]

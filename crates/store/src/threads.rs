@@ -228,13 +228,10 @@ fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits
     }
     if writer.has_work() && shared.status.is_fenced() {
         let bytes = shared.status.pending_bytes();
-        tracing::info!(
-            bytes,
-            "the last batches are not written, since the store is fenced; they were never acknowledged"
-        );
+        tracing::info!(bytes, "the last batches are not written: the store is fenced. None of them was acknowledged");
     } else if writer.has_work() {
         let bytes = shared.status.pending_bytes();
-        tracing::error!(bytes, "the disk refuses the last batches; they were never acknowledged");
+        tracing::error!(bytes, "the disk rejected the last batches; none of them was acknowledged");
     } else if writer.end() == Step::Retry {
         tracing::warn!("the end of the journal could not be written; the next start reads all of it");
     }

@@ -27,14 +27,14 @@ const fn ceiling(of: &'static str, count: usize) -> Ceiling {
 /// Types with more than 40 functions.
 pub const METHODS: &[Ceiling] = &[
     ceiling("client::Client", 65),
-    ceiling("config::Config", 102),
+    ceiling("config::Config", 99),
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::WireReader", 50),
-    ceiling("fleet::Manager", 116),
+    ceiling("fleet::Manager", 112),
     ceiling("lab::Core", 86),
     ceiling("lab::Target", 46),
-    ceiling("node::NodeHandle", 88),
+    ceiling("node::NodeHandle", 83),
 ];
 
 /// Crates whose top-level modules import each other in circles.
@@ -57,7 +57,7 @@ pub const CIRCLES: &[Ceiling] = &[
 ];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 4), ceiling("node", 28)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 4), ceiling("node", 27)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {

@@ -9,7 +9,7 @@ use crate::subscriber::Subscriber;
 use crate::world::{Mood, World};
 
 /// A drain takes at most so many times the patience, whatever comes meanwhile: the same could come for ever.
-const DRAIN_PATIENCES: u32 = 20;
+pub(crate) const DRAIN_PATIENCES: u32 = 20;
 
 /// Lets everything finish, and settles the accounts. `is_over` is asked in each turn: true where nothing can follow any
 /// more, because the broker has ended.

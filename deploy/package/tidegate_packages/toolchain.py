@@ -31,7 +31,8 @@ class Toolchain:
     def __init__(self, target, cargo="cargo", builds_library=False, environment=None):
         self.target = target
         self.cargo = cargo
-        self.added = ["-Zbuild-std=std,panic_unwind"] if builds_library else []
+        # Which of the two a program needs depends on its profile.
+        self.added = ["-Zbuild-std=std,panic_unwind,panic_abort"] if builds_library else []
         self.environment = {**(environment or {})}
         flags = ["-C target-feature=+crt-static", f"--remap-path-prefix={ROOT}=/tidegate"]
         if target in TARGETS:

@@ -102,7 +102,7 @@ pub fn answer_others(
                 PeerEvent::Question(question) => answer_question(&status, &*operations, question),
             });
             if let Err(error) = begun {
-                tracing::warn!(%error, "no thread to answer another node");
+                tracing::warn!(%error, "cannot start a thread to answer another node");
             }
         }
     };

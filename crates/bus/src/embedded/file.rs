@@ -146,7 +146,7 @@ impl LogFile {
     /// bytes of the disk.
     fn mark_unsynced(&self) {
         if let Err(error) = File::create(self.path.with_extension(UNSYNCED)) {
-            tracing::error!(path = %self.path.display(), %error, "a file whose sync has failed cannot be marked");
+            tracing::error!(path = %self.path.display(), %error, "cannot mark a file whose sync failed");
         }
     }
 

@@ -261,7 +261,7 @@ impl Backend for Kafka {
                     .and_then(|()| live::consumer(&common))
                     .and_then(|consumer| spawn("bus-live", move || live::run(&consumer, &listeners)));
                 if let Err(error) = started {
-                    tracing::error!(%error, "could not listen to live messages");
+                    tracing::error!(%error, "cannot subscribe to live messages");
                 }
             }));
         }

@@ -273,7 +273,7 @@ impl Owner {
         let positions = self.transact(producer, records, deadline)?;
         let Some(last) = positions.last().copied() else { return Ok(positions) };
         if !self.is_readable_by(last, deadline.min(Instant::now() + MARKER_WITHIN)) {
-            tracing::warn!(place = %self.target.place, "the marker of a transaction is missing; another transaction closes it");
+            tracing::warn!(place = %self.target.place, "the marker of a transaction is missing; another transaction completes it");
             // Where it fails since another owner has begun, that one has closed it.
             if let Err(error) = self.transact(producer, &[(&Append::new(""), true)], deadline) {
                 tracing::debug!(place = %self.target.place, %error, "no other transaction was made");

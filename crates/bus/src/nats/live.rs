@@ -37,7 +37,7 @@ pub(super) async fn receive(
     let mut subscriber = match server.client.subscribe(naming::live_filter(prefix, &filter)).await {
         Ok(subscriber) => subscriber,
         Err(error) => {
-            tracing::error!(filter = filter.as_str(), %error, "could not subscribe to live messages");
+            tracing::error!(filter = filter.as_str(), %error, "cannot subscribe to live messages");
             return;
         }
     };

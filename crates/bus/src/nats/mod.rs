@@ -173,7 +173,7 @@ impl Ear {
                 self.link.lost();
             }
             Event::SlowConsumer(_) => {
-                tracing::warn!("live messages or records came faster than they were taken; some were dropped");
+                tracing::warn!("live messages or records arrived faster than they were processed; some were dropped");
             }
             Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
             Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),

@@ -184,7 +184,7 @@ impl Server {
                 {
                     tracing::warn!(
                         servers,
-                        "the bus announces several addresses and has fewer servers for streams; a stream gets one copy (set `bus_replicas` to choose)"
+                        "the bus has several addresses and too few servers for streams; streams get one replica (set `bus_replicas` to choose)"
                     );
                     config = self.config(spec, place, 1);
                     made = self.ask(deadline, create, &config).await;

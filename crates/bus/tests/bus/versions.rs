@@ -12,8 +12,11 @@ use crate::client::{Client, log, place};
 use crate::directory::{Folder, connected};
 use crate::settings;
 
-/// The format of this version: the head of each file says it, too.
+/// The format of this version.
 const CURRENT: &str = "directory-3";
+
+/// How many bytes at the beginning of each file name its format: `TGb` and the number.
+const FORMAT_LEN: usize = 4;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -68,8 +71,31 @@ fn write_current(target: &Path) {
     }
 }
 
+/// What each log file of a directory names as its format, with its file name, in order.
+fn formats(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut formats: Vec<_> = files
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
+        .map(|(name, content)| (name, content[..FORMAT_LEN].to_vec()))
+        .collect();
+    formats.sort();
+    formats
+}
+
 fn payloads(records: &[Record]) -> Vec<String> {
     records.iter().map(crate::client::text).collect()
+}
+
+#[test]
+fn this_version_writes_the_format_of_its_fixture() {
+    let folder = Folder::new();
+    let written = folder.file("written");
+    write_current(&written);
+    let formats = formats(&written);
+    assert_eq!(formats.len(), 3, "{formats:?}");
+    assert_eq!(formats, self::formats(&fixtures().join(CURRENT)), "a new format gets a new fixture");
+    let number = CURRENT.strip_prefix("directory-").unwrap();
+    assert!(formats.iter().all(|(_, format)| *format == format!("TGb{number}").into_bytes()), "{formats:?}");
 }
 
 #[test]

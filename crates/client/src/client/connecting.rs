@@ -96,7 +96,7 @@ impl Client {
             self.outgoing.resume();
             self.incoming.resume();
             // On the first connection it is the session of an earlier client.
-            self.inherited = Inherited::resumed(self.inherited.take(), self.has_session, &self.packet_ids);
+            self.inherited = Inherited::resumed(self.inherited.take(), self.has_session);
         } else {
             self.inherited = None;
             self.give_up_session();

@@ -19,6 +19,8 @@ struct Server {
     input: Vec<u8>,
     output: Vec<u8>,
     connected: bool,
+    /// Whether it has a session of the client.
+    has_session: bool,
     /// The published messages that the server owns.
     arrived: BTreeMap<QoS, Vec<u8>>,
     /// Identifiers of QoS 2 messages that have arrived and wait for their PUBREL.
@@ -115,7 +117,8 @@ impl Server {
 
     fn accept(&mut self) {
         self.connected = true;
-        self.send(&Packet::ConnAck(ConnAck { session_present: true, ..ConnAck::default() }));
+        let session_present = std::mem::replace(&mut self.has_session, true);
+        self.send(&Packet::ConnAck(ConnAck { session_present, ..ConnAck::default() }));
         for entry in self.in_flight.clone() {
             if entry.released {
                 self.send(&Packet::PubRel(PubRel::new(entry.id, ReasonCode::Success)));
@@ -159,9 +162,9 @@ impl Server {
 enum Step {
     ClientPublishes(QoS),
     ServerPublishes(QoS),
-    /// So many bytes arrive at the server.
+    /// So many times [`World::unit`] bytes arrive at the server.
     Upstream(usize),
-    /// So many bytes arrive at the client.
+    /// So many times [`World::unit`] bytes arrive at the client.
     Downstream(usize),
     /// The owner acknowledges one of the messages that it holds.
     Acknowledge(usize),
@@ -191,18 +194,24 @@ struct World {
     held: Vec<Delivery>,
     manual: bool,
     next: u8,
+    /// The bytes that a step upstream or downstream counts as one.
+    unit: usize,
 }
 
+/// A unit that carries the releases of all identifiers, 256 KiB, within some steps.
+const LARGE_UNIT: usize = 8 << 10;
+
 impl World {
-    fn new(version: Version, manual: bool) -> Self {
+    /// A world in which the client has connected. `foreign`: the server had a session of an earlier client.
+    fn new(version: Version, manual: bool, foreign: bool) -> Self {
         let own = Options {
             acknowledgement: if manual { Acknowledgement::Manual } else { Acknowledgement::Automatic },
             max_in_flight: NonZeroU16::new(3).unwrap(),
             ..options(version)
         };
-        Self {
+        let mut world = Self {
             script: Script::new(own),
-            server: Server { version: Some(version), ..Server::default() },
+            server: Server { version: Some(version), has_session: foreign, ..Server::default() },
             published: BTreeMap::new(),
             sent_down: BTreeMap::new(),
             delivered: BTreeMap::new(),
@@ -210,7 +219,12 @@ impl World {
             held: Vec::new(),
             manual,
             next: 0,
-        }
+            unit: if foreign { LARGE_UNIT } else { 1 },
+        };
+        world.script.client.open(world.script.now).unwrap();
+        world.take(Step::Upstream(usize::MAX));
+        world.take(Step::Downstream(usize::MAX));
+        world
     }
 
     fn number(&mut self) -> u8 {
@@ -235,13 +249,13 @@ impl World {
                 self.sent_down.entry(qos).or_default().push(number);
             }
             Step::Upstream(count) => {
-                let count = count.min(self.script.client.output().len());
+                let count = count.saturating_mul(self.unit).min(self.script.client.output().len());
                 let bytes = self.script.client.output()[..count].to_vec();
                 self.script.client.advance_output(self.script.now, count);
                 self.server.handle(&bytes);
             }
             Step::Downstream(count) => {
-                let count = count.min(self.server.output.len());
+                let count = count.saturating_mul(self.unit).min(self.server.output.len());
                 let bytes: Vec<u8> = self.server.output.drain(..count).collect();
                 self.script.receive(&bytes);
             }
@@ -315,12 +329,26 @@ proptest! {
         manual in any::<bool>(),
         steps in prop::collection::vec(step(), 0..200),
     ) {
-        let mut world = World::new(version, manual);
-        world.script.client.open(world.script.now).unwrap();
-        for step in steps {
-            world.take(step);
-        }
-        world.settle();
-        world.check();
+        play(World::new(version, manual, false), steps);
     }
+}
+
+proptest! {
+    // Each case releases all identifiers at least once.
+    #![proptest_config(ProptestConfig::with_cases(4))]
+    #[test]
+    fn nothing_is_lost_to_the_session_of_an_earlier_client(
+        version in prop_oneof![Just(Version::V311), Just(Version::V5)],
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
+        play(World::new(version, false, true), steps);
+    }
+}
+
+fn play(mut world: World, steps: Vec<Step>) {
+    for step in steps {
+        world.take(step);
+    }
+    world.settle();
+    world.check();
 }

@@ -161,12 +161,14 @@ fn identifiers_in_flight_are_skipped_after_resuming() {
     assert!(script.sent().ends_with(b"\x32\x06\0\x01t\0\x02y"));
 }
 
-/// The largest identifier of a message: 20 in flight, and 64 to spare.
-const LAST_ID: u8 = 84;
-
 /// PUBREL packets of MQTT 3.1.1 for the identifiers.
-fn releases(identifiers: std::ops::RangeInclusive<u8>) -> Vec<u8> {
-    identifiers.flat_map(|id| [0x62, 2, 0, id]).collect()
+fn releases(identifiers: std::ops::RangeInclusive<u16>) -> Vec<u8> {
+    identifiers.flat_map(|id| [0x62, 2, (id >> 8) as u8, id as u8]).collect()
+}
+
+/// PUBCOMP packets of MQTT 3.1.1 for the identifiers.
+fn completions(identifiers: std::ops::RangeInclusive<u16>) -> Vec<u8> {
+    identifiers.flat_map(|id| [0x70, 2, (id >> 8) as u8, id as u8]).collect()
 }
 
 #[test]
@@ -174,7 +176,7 @@ fn identifiers_of_an_earlier_client_are_released_first() {
     let mut script = Script::accepted(options(Version::V311), RESUMED);
     let token = script.publish("t", "x", QoS::ExactlyOnce);
     // The server may take identifier 1 for a message that it has. Each message that it has comes before new ones.
-    assert_eq!(script.sent(), releases(1..=LAST_ID));
+    assert!(script.sent() == releases(1..=u16::MAX));
     script.receive(&[0x70, 2, 0, 2]);
     assert_eq!(script.sent(), b"");
     script.receive(&[0x70, 2, 0, 1]);
@@ -188,13 +190,40 @@ fn identifiers_of_an_earlier_client_are_released_first() {
 }
 
 #[test]
+fn identifiers_beyond_the_own_range_are_released_too() {
+    // An earlier client with a larger window may have left a message with identifier 1000, which this client never uses.
+    let own = Options { max_in_flight: 1.try_into().unwrap(), ..options(Version::V311) };
+    let mut script = Script::accepted(own, RESUMED);
+    let token = script.publish("t", "x", QoS::ExactlyOnce);
+    let sent = script.sent();
+    assert!(sent.chunks(4).any(|packet| packet == releases(1_000..=1_000)));
+    script.receive(&completions(1..=999));
+    assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x01x");
+    script.receive(&completions(1_001..=u16::MAX));
+    script.lose_connection();
+    script.reconnect(RESUMED);
+    // The message is sent again first; the release follows with the next new message.
+    assert_eq!(script.sent(), b"\x3c\x06\0\x01t\0\x01x");
+    script.receive(&[0x50, 2, 0, 1]);
+    assert_eq!(script.sent(), releases(1..=1));
+    script.receive(&[0x70, 2, 0, 1]);
+    assert_eq!(script.event(), success(token, 1));
+    script.publish("t", "y", QoS::ExactlyOnce);
+    assert_eq!(script.sent(), [releases(1_000..=1_000), b"\x34\x06\0\x01t\0\x02y".to_vec()].concat());
+    script.receive(&completions(1_000..=1_000));
+    script.lose_connection();
+    script.reconnect(RESUMED);
+    assert_eq!(script.sent(), b"\x3c\x06\0\x01t\0\x02y", "nothing is left to release");
+}
+
+#[test]
 fn a_release_without_an_answer_is_sent_again() {
     let mut script = Script::accepted(options(Version::V311), RESUMED);
     script.publish("t", "x", QoS::ExactlyOnce);
     script.sent();
     script.lose_connection();
     script.reconnect(RESUMED);
-    assert_eq!(script.sent(), releases(1..=LAST_ID));
+    assert!(script.sent() == releases(1..=u16::MAX));
     script.lose_connection();
     script.reconnect(ACCEPTED);
     assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x01x", "the earlier session is gone");
@@ -215,7 +244,7 @@ fn qos_1_takes_an_identifier_that_waits_for_release() {
     script.publish("t", "x", QoS::AtLeastOnce);
     let second = script.publish("t", "y", QoS::ExactlyOnce);
     let mut expected = b"\x32\x06\0\x01t\0\x01x".to_vec();
-    expected.extend(releases(1..=LAST_ID));
+    expected.extend(releases(1..=u16::MAX));
     assert_eq!(script.sent(), expected);
     script.receive(&[0x70, 2, 0, 2]);
     assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x02y");

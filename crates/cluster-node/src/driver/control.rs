@@ -254,7 +254,7 @@ impl Control {
                 self.own.refused.clear();
                 self.life = Some(Life { membership, tenure: None });
             }
-            Err(error) => tracing::warn!(%error, "the node cannot join its cluster; it tries again"),
+            Err(error) => tracing::warn!(%error, "the node cannot join its cluster; retrying"),
         }
     }
 
@@ -271,7 +271,7 @@ impl Control {
         let wake = self.wake();
         let taken = self.words.take(&self.logs.bus, &self.logs.adverts, wake);
         self.make_again(&taken);
-        if taken.is_anew {
+        if taken.is_reopened {
             // What this node has said may be lost.
             self.stored = None;
         }
@@ -299,7 +299,7 @@ impl Control {
         let wake = self.wake();
         let taken = self.tables.take(&self.logs.bus, &self.logs.table, wake);
         self.make_again(&taken);
-        if taken.is_anew {
+        if taken.is_reopened {
             (self.logged, self.table_read) = (0, Position::START);
         }
         for record in taken.records {
@@ -473,6 +473,7 @@ impl Control {
     fn report(&self) {
         self.shared.set_standpoint(Standpoint {
             member: self.member_since().is_some() && self.follower.is_member(),
+            has_place: self.known.lives.contains_key(self.setup.name.as_str()),
             leads: self.leader.leads(),
             life: self.own.life,
             leaving: self.own.leaving,
@@ -487,6 +488,6 @@ impl Control {
 /// Logs a record that is invalid.
 fn passed_over(strange: &Tally, record: &Record, error: &RecordError) {
     if let Some(times) = strange.note() {
-        tracing::warn!(position = %record.position, %error, times, "a record of the cluster was passed over");
+        tracing::warn!(position = %record.position, %error, times, "a record of the cluster was skipped");
     }
 }

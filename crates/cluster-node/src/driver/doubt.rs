@@ -45,7 +45,7 @@ fn run(shared: &Shared, events: &Sender<Event>, ended: &Receiver<()>) {
         if now != told {
             let nodes: Vec<&String> = now.keys().filter(|name| !told.contains_key(*name)).collect();
             if !nodes.is_empty() {
-                tracing::warn!(?nodes, "nodes of the cluster have ended: their addresses refuse connections");
+                tracing::warn!(?nodes, "nodes of the cluster ended: their addresses refuse connections");
             }
             let _ = events.send(Event::Ended(now.clone()));
             told = now;

@@ -21,7 +21,7 @@ pub(super) fn link_tls(config: &Config, listen: SocketAddr) -> Result<Option<Lin
             if !listen.ip().is_loopback() {
                 tracing::warn!(
                     address = %listen,
-                    "what nodes send each other is not encrypted: set cluster.tls = \"secret\" on all of them, unless the network is"
+                    "traffic between nodes is not encrypted: set cluster.tls = \"secret\" on all of them, unless the network is"
                 );
             }
             Ok(None)

@@ -36,6 +36,19 @@ pub enum NodeError {
     /// The memory of the cluster in the data directory is damaged.
     #[error("{} is damaged, or of another version; without it the node begins empty", .0.display())]
     DamagedMemory(PathBuf),
+    /// The data directory is of a process that was no member of a cluster.
+    #[error(
+        "{} has {sessions} sessions and {retained} retained messages, and no cluster.json: a process that was no member of a cluster has written them, and a member would remove them; start it without cluster.name (--node), or give the member another data directory",
+        directory.display()
+    )]
+    NoMembersStore {
+        /// The data directory.
+        directory: PathBuf,
+        /// Sessions in the store.
+        sessions: u64,
+        /// Retained messages in the store that a member would remove.
+        retained: u64,
+    },
     /// A certificate for links cannot be made.
     #[error("cluster.tls: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -93,6 +106,8 @@ pub(super) enum PartitionMoveError {
     NoAnswer(#[from] NoAnswer),
     #[error("queues could not be read from the store in time")]
     NotRead,
+    #[error("the data directory or the bus did not save that they move")]
+    NotRemembered,
     #[error("not all nodes have reached the new home in time")]
     NotCut,
     #[error("their last home still forwards messages for them; they move later")]

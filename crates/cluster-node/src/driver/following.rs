@@ -26,7 +26,7 @@ pub(super) struct Taken {
     /// The position that is read next.
     pub(super) next: Position,
     /// The log is read from its beginning once more: it may be another one than before.
-    pub(super) is_anew: bool,
+    pub(super) is_reopened: bool,
     /// The servers do not know the log any more.
     pub(super) is_gone: bool,
 }
@@ -39,7 +39,7 @@ impl Following {
             match bus.read(place, Position::START, wake) {
                 Ok(opened) => {
                     self.reader = Some(opened);
-                    all.is_anew = std::mem::replace(&mut self.was_open, true);
+                    all.is_reopened = std::mem::replace(&mut self.was_open, true);
                 }
                 Err(error) => {
                     tracing::warn!(%error, log = %place, "cannot be read; it is tried again");

@@ -116,7 +116,7 @@ impl Leader {
         if let Err(error) = outcome {
             // Whatever was stored is read before the next decision.
             self.claim = None;
-            tracing::info!(%error, "a table of the cluster was not stored");
+            tracing::info!(%error, "cannot store a table of the cluster");
         }
     }
 
@@ -180,7 +180,7 @@ impl Leader {
                 if self.lost_since.take().is_some() {
                     tracing::warn!(
                         epoch = table.epoch,
-                        "the table of the cluster continues from the newest one that nodes know"
+                        "the table of the cluster continues from the newest table that a node has"
                     );
                 }
                 Some(*table)

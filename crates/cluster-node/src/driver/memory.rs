@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidegate_cluster::{Table, parts_of_earlier};
+use tidegate_engine::Restored;
 use tidegate_mirror::MirrorDisk;
 
 use super::error::NodeError;
@@ -164,6 +165,33 @@ impl MemoryFile {
         value.as_ref().and_then(Memory::from_json).ok_or(NodeError::DamagedMemory(path))
     }
 
+    /// Refuses a store with sessions or retained messages whose partitions are not remembered: no member has written it.
+    /// A member would remove them, since the table gives it partitions that begin empty.
+    ///
+    /// # Errors
+    /// When there are such.
+    pub(super) fn check_store(&self, restored: &Restored, is_orchestrator: bool) -> Result<(), NodeError> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        // An orchestrator keeps its retained messages, whatever partitions it works.
+        let retained = if is_orchestrator { 0 } else { restored.retained };
+        if restored.sessions == 0 && retained == 0 || directory.join(FILE).exists() {
+            return Ok(());
+        }
+        Err(NodeError::NoMembersStore { directory: directory.clone(), sessions: restored.sessions, retained })
+    }
+
+    /// Saves, unless this is `saved` already, and notes it there.
+    ///
+    /// # Errors
+    /// When the disk or the bus refuses; `saved` is as before then.
+    pub(super) fn keep(&self, saved: &mut Option<Memory>, memory: &Memory) -> io::Result<()> {
+        if saved.as_ref() != Some(memory) {
+            self.save(memory)?;
+            *saved = Some(memory.clone());
+        }
+        Ok(())
+    }
+
     /// Saves; when this returns, it is on the disk as a whole, and on the bus where the store is. That waits for the
     /// bus.
     ///
@@ -178,6 +206,40 @@ impl MemoryFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_no_member_wrote_is_refused() {
+        let directory = std::env::temp_dir().join(format!("tidegate-no-members-store-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = MemoryFile::of(directory.to_str(), None);
+        let store = |sessions, retained| Restored { sessions, retained, ..Restored::default() };
+        file.check_store(&store(0, 0), false).unwrap();
+        file.check_store(&store(0, 1), true).unwrap();
+        for (store, is_orchestrator) in [(store(2, 0), true), (store(2, 0), false), (store(0, 1), false)] {
+            let refused = file.check_store(&store, is_orchestrator).unwrap_err().to_string();
+            assert!(refused.contains("without cluster.name"), "{refused}");
+        }
+        // A member has written it.
+        file.save(&Memory::default()).unwrap();
+        file.check_store(&store(2, 1), false).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        MemoryFile::of(None, None).check_store(&store(0, 0), true).unwrap();
+    }
+
+    #[test]
+    fn a_memory_that_is_not_saved_is_never_taken_for_saved() {
+        let directory = std::env::temp_dir().join(format!("tidegate-memory-{}", std::process::id()));
+        let file = MemoryFile::of(directory.to_str(), None);
+        let (mut saved, memory) = (None, Memory { receiving: vec![7], ..Memory::default() });
+        for _ in 0..2 {
+            assert!(file.keep(&mut saved, &memory).is_err(), "there is no directory");
+            assert_eq!(saved, None);
+        }
+        fs::create_dir(&directory).unwrap();
+        file.keep(&mut saved, &memory).unwrap();
+        assert_eq!((saved, file.load().unwrap()), (Some(memory.clone()), memory));
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn it_is_read_as_it_was_written() {

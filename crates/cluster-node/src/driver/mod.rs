@@ -172,7 +172,8 @@ impl Joining {
     /// Becomes a member, now that the node runs.
     ///
     /// # Errors
-    /// When the system gives no thread, the memory file cannot be read, or the node has no address for others.
+    /// When the system gives no thread, the memory file cannot be read, the store is of a process that was no member, or
+    /// the node has no address for others.
     pub fn begin(
         self,
         config: &Config,
@@ -186,6 +187,8 @@ impl Joining {
         let is_new = store.as_ref().is_some_and(|store| !store.was_here);
         let kept = store.as_ref().is_some_and(|store| store.is_for_cluster);
         let memory = MemoryFile::of(directory, store.map(|store| store.disk));
+        let is_orchestrator = config.orchestrator.enabled;
+        memory.check_store(&node.restored(), is_orchestrator)?;
         let mut remembered = memory.load()?;
         if is_new {
             // A memory that comes from the bus does not say that its last owner has ended.
@@ -198,7 +201,6 @@ impl Joining {
             );
         }
         let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
-        let is_orchestrator = config.orchestrator.enabled;
         let (lease, patience) = (logs::lease(config), config.cluster.patience);
         let shared = Shared::new(name.as_str(), node.handle(), lease, patience, is_orchestrator);
         let shared = Arc::new(shared);

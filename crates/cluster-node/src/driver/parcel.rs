@@ -26,7 +26,7 @@ impl Parcel {
         out
     }
 
-    /// Reads one; `None` when it is none.
+    /// Reads a parcel; `None` when the bytes are damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
         let mut parts = Vec::new();

@@ -132,7 +132,7 @@ fn remove(directory: &Path) {
     if directory.exists()
         && let Err(error) = fs::remove_dir_all(directory)
     {
-        tracing::warn!(directory = %directory.display(), %error, "the fetched store of a dead node cannot be removed");
+        tracing::warn!(directory = %directory.display(), %error, "cannot remove the fetched store of a dead node");
     }
 }
 
@@ -210,7 +210,7 @@ impl Restorer {
                 Ok(place) => place,
                 Err(Hindrance::Refused(why)) if task.began.elapsed() < REFUSALS => return Err(Hindrance::Passing(why)),
                 Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
-                    tracing::error!(node, why, "the store of a dead node cannot be fetched");
+                    tracing::error!(node, why, "cannot fetch the store of a dead node");
                     continue;
                 }
                 Err(passing) => return Err(passing),

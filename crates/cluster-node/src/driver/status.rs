@@ -43,12 +43,17 @@ impl Counters {
         self.failovers.fetch_add(1, Ordering::Relaxed);
         self.restored.fetch_add(partitions as u64, Ordering::Relaxed);
         self.failover_ms.store(ms, Ordering::Relaxed);
-        self.note_anew(lost);
+        self.note_begun_empty(lost);
     }
 
-    /// Messages of brokers are passed on for so many moves.
-    pub(super) fn set_passing(&self, moves: usize) {
-        self.passing.store(moves as u64, Ordering::Relaxed);
+    /// Messages of brokers are passed on for so many moves, and for so many connections of dead members to brokers.
+    pub(super) fn set_passing(&self, moves: usize, connections: usize) {
+        self.passing.store((moves + connections) as u64, Ordering::Relaxed);
+    }
+
+    /// Whether messages of brokers are still passed on.
+    fn passes(&self) -> bool {
+        self.passing.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn note_out(&self, partitions: usize) {
@@ -59,7 +64,7 @@ impl Counters {
         self.moved_in.fetch_add(partitions as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn note_anew(&self, partitions: usize) {
+    pub(super) fn note_begun_empty(&self, partitions: usize) {
         self.taken_anew.fetch_add(partitions as u64, Ordering::Relaxed);
     }
 
@@ -77,6 +82,8 @@ impl Counters {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Standpoint {
     pub(super) member: bool,
+    /// Whether the newest table that the node knows has it: it has a share, or will be a member again.
+    pub(super) has_place: bool,
     pub(super) leads: bool,
     pub(super) life: u64,
     pub(super) leaving: bool,
@@ -93,6 +100,23 @@ struct InForce {
     life: u64,
     epoch: u64,
     served: Partitions,
+}
+
+impl Standpoint {
+    /// Whether the node of this name works nothing any more that another node would take. `passes` says whether it still
+    /// passes messages of brokers on.
+    fn has_handed_over(&self, name: &str, passes: bool) -> bool {
+        let willing = |(other, life): (&String, &u64)| {
+            let advert = self.adverts.get(other).filter(|advert| advert.life == *life);
+            other != name && advert.is_some_and(|advert| !advert.leaving)
+        };
+        if !self.bus || (!self.member && !self.has_place) {
+            return true;
+        }
+        let alone = !self.table.lives.iter().any(willing);
+        let works = !self.table.of(name).is_empty();
+        self.member && self.leaving && (alone || (!works && !passes))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -229,7 +253,7 @@ impl Shared {
         self.astray.get().map(String::as_str)
     }
 
-    /// Whether the node takes no partitions and hands over those that it has; and whether it stays all the same.
+    /// Whether the node takes no partitions and hands over its partitions; and whether it stays a member meanwhile.
     pub(super) fn leaves(&self) -> (bool, bool) {
         let (wants_share, ends) = (self.wants_share.load(Ordering::Relaxed), self.ends.load(Ordering::Relaxed));
         (ends || !wants_share, !ends && !wants_share)
@@ -240,7 +264,7 @@ impl Shared {
         self.wants_share.store(wanted, Ordering::Relaxed);
     }
 
-    /// The process ends: whoever asks for a share from now on gets none.
+    /// The process ends: it takes no share from now on.
     pub(super) fn begin_to_end(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
@@ -265,16 +289,7 @@ impl Shared {
 
     /// Whether nothing is worked here any more that another node would take.
     pub(super) fn has_nothing_to_hand_over(&self) -> bool {
-        let state = self.state();
-        let Standpoint { member, leaving, table, bus, adverts, .. } = &state.standpoint;
-        let willing = |(name, life): (&String, &u64)| {
-            let advert = adverts.get(name).filter(|advert| advert.life == *life);
-            *name != self.name && advert.is_some_and(|advert| !advert.leaving)
-        };
-        let alone = !table.lives.iter().any(willing);
-        let works = !table.of(&self.name).is_empty();
-        let passes = self.counters.passing.load(Ordering::Relaxed) > 0;
-        !member || !bus || (*leaving && (alone || (!works && !passes)))
+        self.state().standpoint.has_handed_over(&self.name, self.counters.passes())
     }
 
     /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served
@@ -417,7 +432,7 @@ impl ClusterPart for ClusterApi {
 
     fn view(&self) -> Value {
         let standpoint = self.0.state().standpoint.clone();
-        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases } = standpoint;
+        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases, .. } = standpoint;
         let in_force = self.0.state().in_force;
         let numbers = self.numbers();
         let links = self.0.node.cluster();
@@ -468,5 +483,43 @@ impl ClusterPart for ClusterApi {
             "memberships_lost": numbers.lapses,
             "astray": numbers.astray,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_cluster::{Seen, Sighting, decide};
+
+    /// The node "a" of a table with "b", which has only moves to forward.
+    fn leaving() -> Standpoint {
+        let advert = |leaving: bool| Advert { life: 1, leaving, ..Advert::default() };
+        let adverts: BTreeMap<String, Advert> =
+            [("a".to_owned(), advert(true)), ("b".to_owned(), advert(false))].into();
+        let members = adverts.keys().map(|name| (name.clone(), Sighting { life: 1, settled: true })).collect();
+        let seen = Seen { members, adverts: adverts.clone(), may_bury: true, may_move: true, may_balance: true };
+        let mut table = decide(&Table::default(), &seen).unwrap_or_default();
+        table.lives.insert("a".to_owned(), 1);
+        let (member, has_place, leaving, bus) = (true, true, true, true);
+        Standpoint { member, has_place, leaving, table, adverts, bus, ..Standpoint::default() }
+    }
+
+    #[test]
+    fn a_member_ends_the_connections_of_dead_members_first() {
+        let counters = Counters::default();
+        counters.set_passing(0, 1);
+        assert!(!leaving().has_handed_over("a", counters.passes()));
+        counters.set_passing(0, 0);
+        assert!(leaving().has_handed_over("a", counters.passes()));
+    }
+
+    #[test]
+    fn a_node_that_is_not_yet_a_member_again_has_a_share() {
+        let again = Standpoint { member: false, table: Table::default(), ..leaving() };
+        assert!(!again.has_handed_over("a", false));
+        let without_place = Standpoint { has_place: false, ..again.clone() };
+        assert!(without_place.has_handed_over("a", false));
+        let without_bus = Standpoint { bus: false, ..again };
+        assert!(without_bus.has_handed_over("a", false));
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Names {
 /// What a node does about the numbers in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// They are those of the node.
+    /// They equal the numbers of the node.
     Same,
     /// The log was lost: the node writes its numbers.
     Restore,
@@ -133,7 +133,7 @@ impl TenantLog {
     /// Takes the new records, and restores the numbers of the node where the log was lost.
     pub(super) fn look(&mut self, logs: &Logs, wake: Wake) -> (Taken, Verdict) {
         let taken = self.following.take(&logs.bus, &logs.tenants, wake);
-        if taken.is_anew {
+        if taken.is_reopened {
             (self.names, self.read_to) = (Names::default(), Position::START);
         }
         taken.records.iter().for_each(|record| self.names.take(&record.payload));
@@ -220,7 +220,7 @@ mod tests {
     fn the_nodes_that_run_restore_a_lost_log() {
         let own = texts(&["a", "b"]);
         assert_eq!(log(&[]).judge(&own), Verdict::Restore);
-        // A node that was started meanwhile was first, or added a name between those of others.
+        // A node that was started meanwhile was first, or added a name between the names of others.
         for others in [&[(false, &["x"][..])][..], &[(false, &["x", "b"])], &[(false, &["b"]), (false, &["a"])]] {
             let mut names = log(others);
             assert_eq!(names.judge(&own), Verdict::Restore, "{others:?}");

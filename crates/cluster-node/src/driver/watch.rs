@@ -57,7 +57,7 @@ fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> Verdict {
 /// Has the process stop as by a signal from outside, so that there is one way to stop.
 pub(super) fn end() {
     if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
-        tracing::error!(%error, "the node cannot be stopped, and should not serve on");
+        tracing::error!(%error, "the node cannot be stopped and must not serve");
     }
 }
 

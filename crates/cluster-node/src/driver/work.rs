@@ -5,10 +5,13 @@ mod adopting;
 mod asking;
 mod brokers;
 pub(super) mod inheriting;
+mod members;
 mod moves;
 pub(super) mod passing;
+mod piece_steps;
 mod pieces;
 pub(super) mod receiving;
+mod resuming;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -24,17 +27,19 @@ use tidegate_node::{NodeHandle, NodeName};
 use super::control::Event;
 use super::error::NodeError;
 use super::logs::Logs;
-use super::memory::{Memory, MemoryFile, RememberedBroker};
+use super::memory::{Memory, MemoryFile};
 use super::parts::Kind;
 use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::TableView;
-use adopting::Adopted;
+use adopting::AdoptedBrokers;
 use brokers::BrokersHeld;
+use members::Members;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
-use passing::{Passing, next_piece};
+use passing::PassingMoves;
+use resuming::Resuming;
 
 /// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
@@ -87,11 +92,10 @@ pub(super) fn begin(
     events: Sender<Event>,
 ) -> Result<Sender<Work>, NodeError> {
     let (work, inbox) = channel();
-    let name = name.to_string();
     let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
     let receiving = Arc::clone(&shared.receiving);
     let worker = Worker {
-        name,
+        members: Members::new(name.to_string()),
         node,
         logs,
         memory,
@@ -100,23 +104,19 @@ pub(super) fn begin(
         events,
         arriving,
         departing,
-        passing: BTreeMap::new(),
-        adopted: Vec::new(),
-        resuming: Vec::new(),
+        passing: PassingMoves::default(),
+        adopted: AdoptedBrokers::default(),
         receiving,
-        lives: BTreeMap::new(),
-        homes: Vec::new(),
         brokers: BrokersHeld::default(),
         restorer,
         tasks,
-        life: 0,
     };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(NodeError::Thread)
 }
 
 struct Worker {
-    name: String,
+    members: Members,
     node: NodeHandle,
     logs: Logs,
     memory: MemoryFile,
@@ -128,23 +128,14 @@ struct Worker {
     /// Departing partitions that are not complete, by move.
     departing: BTreeMap<u64, Departing>,
     /// Partitions whose messages brokers still bring here, by move.
-    passing: BTreeMap<u64, Passing>,
+    passing: PassingMoves,
     receiving: receiving::SharedReceiving,
-    /// Connections of dead orchestrators to brokers that are worked off here.
-    adopted: Vec<Adopted>,
-    /// Those of the last life of this process, which are not worked off yet.
-    resuming: Vec<RememberedBroker>,
-    /// The lives of the nodes of the last table.
-    lives: BTreeMap<String, u64>,
+    adopted: AdoptedBrokers,
     /// Whether brokers may be connected to.
     brokers: BrokersHeld,
-    /// The other members that work partitions, by partition.
-    homes: Vec<Option<NodeName>>,
     restorer: Restorer,
     /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
-    /// The life of the last table.
-    life: u64,
 }
 
 pub(super) fn set_of(partitions: &[u16]) -> Partitions {
@@ -162,8 +153,9 @@ impl Worker {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
             let wait =
-                wait.min(next_piece(&self.passing).unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
-            let wait = wait.min(self.next_look_at_brokers().unwrap_or(IDLE));
+                wait.min(self.passing.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
+            let wait = wait.min(self.brokers.next_look().unwrap_or(IDLE));
+            let wait = wait.min(self.adopted.resuming.next_look().unwrap_or(IDLE));
             let wait = wait.min(if self.receiving.is_waiting() { LATE_PAUSE } else { IDLE });
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
@@ -178,6 +170,7 @@ impl Worker {
             }
             self.send_rests();
             self.pass_pieces();
+            self.resume_adopted();
             self.work_off_adopted();
             self.end_late_receiving();
             self.release_brokers();
@@ -186,9 +179,9 @@ impl Worker {
 
     /// Notes the partitions to fetch from dead nodes, and forgets obsolete tasks.
     fn plan_to_restore(&mut self, work: &TableWork) {
-        if self.life != work.life {
+        if self.members.life != work.life {
             // The new life names its missing partitions itself.
-            (self.life, self.tasks) = (work.life, VecDeque::new());
+            (self.members.life, self.tasks) = (work.life, VecDeque::new());
         }
         for task in &mut self.tasks {
             task.partitions.retain(|partition, (since, _)| work.restoring.get(partition) == Some(since));
@@ -246,7 +239,7 @@ impl Worker {
         if self.saved.as_ref().map(|saved| &saved.holdings) != Some(&memory.holdings) {
             // No node may take it for restored before it is remembered.
             self.restorer.end_transfers(&begun);
-            self.adopted.retain(|adopted| !begun.contains(&adopted.transfer()));
+            self.adopted.forget(&begun);
             task.due = Instant::now() + RESTORE_PAUSE;
             return self.tasks.push_back(task);
         }
@@ -268,17 +261,16 @@ impl Worker {
         if !lost.is_empty() {
             tell_lost(lost.len());
         }
-        let _ = self.events.send(Event::Restored { life: self.life, partitions: since });
+        let _ = self.events.send(Event::Restored { life: self.members.life, partitions: since });
     }
 
     /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
-        let lives = work.memory.table.as_ref().map(|table| table.lives.clone()).unwrap_or_default();
-        self.lives = lives.into_iter().filter(|(name, _)| work.told.names.contains(name)).collect();
-        self.homes = work.told.view.homes.to_vec();
+        self.members.note_table(work);
+        self.shared.inheriting.note_living(&self.members.lives);
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
-                let partitions = self.pass_on(set_of(partitions));
+                let partitions = self.passing.pass_on(set_of(partitions));
                 self.end_receiving_of(partitions);
                 self.forget(partitions);
             }
@@ -301,7 +293,7 @@ impl Worker {
         }
         self.end_passing_of(work.served);
         if work.told.is_member {
-            self.resume_adopted();
+            self.note_own_partitions(work);
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step
@@ -335,34 +327,30 @@ impl Worker {
         match self.memory.load() {
             Ok(memory) => {
                 self.resume_passing(&memory.passing);
-                self.resuming = memory.adopted;
+                self.receiving.resume(set_of(&memory.receiving));
+                self.adopted.resuming = Resuming::of(memory.adopted);
                 self.note_adopted_brokers();
             }
             Err(error) => self.complain(&error, "the work of the last life of this process is not continued"),
         }
     }
 
-    /// Remembers the forwarding and the connections of dead orchestrators as they are now.
-    fn remember_again(&mut self) {
-        if let Some(memory) = self.saved.clone() {
-            self.remember(&memory);
-        }
+    /// Remembers the forwarding and the connections of dead orchestrators as they are now. Says whether it is saved.
+    fn remember_again(&mut self) -> bool {
+        self.saved.clone().is_some_and(|memory| self.remember(&memory))
     }
 
-    fn remember(&mut self, memory: &Memory) {
-        let passing = self.passing.iter().map(|(id, passing)| (*id, passing.partitions()));
-        let passing = passing.map(|(id, partitions)| (id, partitions.iter().map(|it| it.0).collect())).collect();
-        let (receiving, adopted) = (self.receiving.open_partitions(), self.adopted_to_remember());
+    /// Saves the state that a restart has to know. Says whether it is saved: a failure is logged, and nothing may be
+    /// promised then that depends on it.
+    fn remember(&mut self, memory: &Memory) -> bool {
+        let (passing, receiving) = (self.passing.to_remember(), self.receiving.open_partitions());
+        let adopted = self.adopted.to_remember();
         let memory = &Memory { passing, receiving, adopted, ..memory.clone() };
-        if self.saved.as_ref() == Some(memory) {
-            return;
+        let kept = self.memory.keep(&mut self.saved, memory);
+        if let Err(error) = &kept {
+            self.complain(error, "cannot remember the partitions worked here: a restart would begin them empty");
         }
-        match self.memory.save(memory) {
-            Ok(()) => self.saved = Some(memory.clone()),
-            Err(error) => {
-                self.complain(&error, "cannot remember the partitions worked here: a restart would begin them empty");
-            }
-        }
+        kept.is_ok()
     }
 
     /// Logs a failure. A process whose place was taken is about to end for that, and says so:
@@ -386,7 +374,7 @@ impl Worker {
                 tracing::info!(partitions = partitions.len(), "partitions are served here now");
             }
             Step::Begin { partitions, lost: true } => {
-                self.shared.counters.note_anew(partitions.len());
+                self.shared.counters.note_begun_empty(partitions.len());
                 tell_lost(partitions.len());
             }
             Step::Resume(partitions) => {
@@ -412,9 +400,11 @@ impl Worker {
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
         self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
-        self.node.release_partitions(all().without(work.held).without(self.passed_on()))?;
+        self.node.release_partitions(all().without(work.held).without(self.passing.partitions()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
-        self.brokers.note_table(work.told.is_member, work.told.view.epoch);
+        if self.shared.is_orchestrator {
+            self.brokers.note_table(work.told.is_member, work.told.view.epoch);
+        }
         Ok(())
     }
 }

@@ -98,17 +98,17 @@ fn a_node_that_leaves_gives_everything_away_first() {
 
 #[test]
 fn a_node_that_was_not_asked_is_a_member_without_a_share() {
-    let asks_nobody = |seen: &mut Seen, name: &str| {
+    let wants_no_share = |seen: &mut Seen, name: &str| {
         let advert = seen.adverts.get_mut(name).unwrap();
         (advert.leaving, advert.stays) = (true, true);
     };
     let mut fresh = seen(&[("a", 1), ("b", 2)]);
-    asks_nobody(&mut fresh, "a");
-    asks_nobody(&mut fresh, "b");
+    wants_no_share(&mut fresh, "a");
+    wants_no_share(&mut fresh, "b");
     let (table, _) = settle(Table::default(), &mut fresh);
     assert_eq!((table.lives.len(), counts(&table)), (2, vec![0, 0]));
     let mut asked = seen(&[("a", 1), ("b", 2)]);
-    asks_nobody(&mut asked, "b");
+    wants_no_share(&mut asked, "b");
     let (table, _) = settle(table, &mut asked);
     assert_eq!(counts(&table), [PARTITIONS as usize, 0]);
     let begins = |table: &Table| Follower::new("a", 1, BTreeMap::new()).take(table);
@@ -119,9 +119,27 @@ fn a_node_that_was_not_asked_is_a_member_without_a_share() {
     assert!(lost(&later), "a life of this node had them before");
     // Better there than nowhere.
     let mut dead = seen(&[("b", 2)]);
-    asks_nobody(&mut dead, "b");
+    wants_no_share(&mut dead, "b");
     let (table, _) = settle(table, &mut dead);
     assert_eq!(counts(&table), [PARTITIONS as usize]);
+}
+
+#[test]
+fn a_node_that_stays_inherits_before_one_that_ends() {
+    let (table, _) = settle(Table::default(), &mut seen(&[("b", 1), ("c", 2), ("d", 3)]));
+    let leaves = |seen: &mut Seen, name: &str, stays: bool| {
+        let advert = seen.adverts.get_mut(name).unwrap();
+        (advert.leaving, advert.stays) = (true, stays);
+    };
+    let mut dead = Seen { may_move: false, ..seen(&[("b", 1), ("d", 3)]) };
+    leaves(&mut dead, "b", false);
+    leaves(&mut dead, "d", true);
+    let next = decide(&table, &dead).unwrap();
+    assert_eq!(next.of("b"), table.of("b"), "it is about to end");
+    assert_eq!(next.of("d").len(), table.of("d").len() + table.of("c").len());
+    leaves(&mut dead, "d", false);
+    let next = decide(&table, &dead).unwrap();
+    assert!((0..PARTITIONS).all(|it| next.home(it).unwrap().node != "c"), "no other node is there");
 }
 
 #[test]

@@ -138,16 +138,4 @@ mod tests {
             assert!(found.contains(part), "{text}: {found}");
         }
     }
-
-    #[test]
-    fn a_bridge_of_several_orchestrators_needs_a_client_id() {
-        let bridge = "[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\ntopics = \"t/#\"\n";
-        let alone = "[orchestrator]\nenabled = true\nbrokers = \"mqtt://b:1\"\n";
-        assert_eq!(findings(&format!("{alone}{bridge}")), "");
-        for others in ["relay = \"127.0.0.1:1999\"\n", "peers = \"o2=h:1/h:2/h:3\"\n"] {
-            let found = findings(&format!("{alone}{others}{bridge}"));
-            assert!(found.contains("needs a client id that all orchestrators share"), "{found}");
-            assert_eq!(findings(&format!("{alone}{others}{bridge}client_id = \"plant-7\"\n")), "");
-        }
-    }
 }

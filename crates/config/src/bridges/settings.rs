@@ -92,7 +92,7 @@ impl Bridge {
     }
 
     /// The client id at the other broker: different for bridges of one name on two machines, and the same on all nodes
-    /// of a cluster. Orchestrators that share clients have to set it.
+    /// of a cluster.
     fn remote_client_id(&self, cluster: Option<&str>) -> String {
         if !self.client_id.is_empty() {
             return self.client_id.clone();

@@ -65,7 +65,7 @@ mod tests {
             ("[context]\nbus_key = 'k.pem'", "add context.bus_certificate"),
             ("[context]\nranking = 'expression'", "needs context.score"),
             ("[context]\nranking = 'expression'\nscore = 'gateway.'", "context.score"),
-            ("[context]\nweights = ['disk: 3']", "context.weights: `disk: 3` is no weight"),
+            ("[context]\nweights = ['disk: 3']", "context.weights: `disk: 3` is not a weight"),
             ("[context]\nscore = 'gateway.'", "context.score: the expression cannot be read"),
         ] {
             let said = problems(text);

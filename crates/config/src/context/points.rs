@@ -90,9 +90,9 @@ mod tests {
         context.weights.0 = vec!["cpu: 0".to_owned()];
         assert!(points(context).err().unwrap().to_string().contains("context.weights: a weight is negative"));
         context.weights.0.push("disk: 3".to_owned());
-        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is not a weight"));
         context.ranking = RankingName::Connections;
-        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is not a weight"));
         context.weights = Context::default().weights;
         context.score = Some("gateway.".to_owned());
         assert!(points(context).err().unwrap().to_string().contains("context.score: the expression cannot be read"));

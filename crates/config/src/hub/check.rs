@@ -5,7 +5,9 @@ use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
 use tidegate_engine::OverflowPolicy;
-use tidegate_hub::{FileFormat, MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
+use tidegate_hub::{
+    FileFormat, MAX_MARKED_WINDOW, MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf,
+};
 
 use super::OnBus;
 use crate::Config;
@@ -64,6 +66,7 @@ fn check_bus(findings: &mut Findings, config: &Config) {
 /// Transactions of a sink have one process at a time.
 fn check_transactions(findings: &mut Findings, config: &Config) {
     for (index, sink) in config.sinks.iter().enumerate().filter(|(_, sink)| sink.exactly_once) {
+        check_marked(findings, config, index, sink);
         let problem = if sink.kind != SinkType::Kafka {
             Problem::new("only a sink of kind \"kafka\" has transactions")
         } else if config.hub.bus.is_some() && config.pipelines.iter().any(|pipeline| pipeline.uses(&sink.name)) {
@@ -73,6 +76,22 @@ fn check_transactions(findings: &mut Findings, config: &Config) {
             continue;
         };
         findings.push(problem, config.source(&KeyPath { section: "sink", index, key: "exactly_once" }).clone());
+    }
+}
+
+/// The ids of as many records are kept as may come again.
+fn check_marked(findings: &mut Findings, config: &Config, index: usize, sink: &Sink) {
+    let mut refuse = |path: KeyPath| {
+        let said = format!("with `exactly_once`, `{}.{}` is at most {MAX_MARKED_WINDOW}", path.section, path.key);
+        findings.push(Problem::new(said), config.source(&path).clone());
+    };
+    if sink.batch_messages > MAX_MARKED_WINDOW {
+        refuse(KeyPath { section: "sink", index, key: "batch_messages" });
+    }
+    for (index, pipeline) in config.pipelines.iter().enumerate().filter(|(_, pipeline)| pipeline.uses(&sink.name)) {
+        if u32::from(pipeline.window) > MAX_MARKED_WINDOW {
+            refuse(KeyPath { section: "pipeline", index, key: "window" });
+        }
     }
 }
 
@@ -113,7 +132,7 @@ fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
         SourceType::Kafka if source.url.is_none() => missing("url", "kafka://127.0.0.1:9092"),
         SourceType::Kafka if source.topic.is_empty() => missing("topic", "orders"),
         SourceType::Kafka => {
-            let unusable = source.kafka(0).unusable();
+            let unusable = source.kafka(&Pipeline::default()).unusable();
             found.extend(unusable.map(|(key, why)| (key, Problem::new(why))));
         }
         _ => {}
@@ -256,6 +275,7 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
         let problem = Problem::new("two pipelines have one web hook");
         found.push(("source", problem.hint("give each a [[source]] with its own address")));
     }
+    found.extend(shared_group(pipeline, config));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
@@ -275,6 +295,19 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
         found.push(("name", problem.hint("run it beside: tidegate hub -c FILE --broker mqtt://HOST:PORT")));
     }
     found
+}
+
+/// Pipelines in one consumer group of Kafka share the records of a topic, so each gets only a part.
+fn shared_group(pipeline: &Pipeline, config: &Config) -> Option<(&'static str, Problem)> {
+    let of = |pipeline: &Pipeline| {
+        let source = config.hub_sources.iter().find(|it| pipeline.source.as_ref() == Some(&it.name))?;
+        (source.kind == SourceType::Kafka).then(|| source.kafka(pipeline))
+    };
+    let own = of(pipeline)?;
+    let mut others = config.pipelines.iter().filter(|other| other.name != pipeline.name).filter_map(of);
+    others.find(|other| (&other.url, &other.topic, &other.group) == (&own.url, &own.topic, &own.group))?;
+    let problem = Problem::new(format!("two pipelines share the records of the group `{}`", own.group));
+    Some(("source", problem.hint("leave out `group`, or give each pipeline a [[source]] with its own")))
 }
 
 /// Reads the steps, and says where in the text of a key a mistake is.
@@ -405,6 +438,33 @@ mod tests {
         assert!(findings(&dotted).contains("a pipeline on the bus"), "{}", findings(&dotted));
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
+    }
+
+    #[test]
+    fn each_pipeline_has_all_records_of_its_kafka_source() {
+        let two = |more: &str| {
+            let source = "[[source]]\nname = \"s\"\nkind = \"kafka\"\nurl = \"kafka://h\"\ntopic = \"t\"\n";
+            let other = "[[pipeline]]\nname = \"cold\"\nsource = \"s\"\nto = [\"db\"]\n";
+            findings(&format!(
+                "{source}{more}{other}{}",
+                RIGHT.replace("name = \"hot\"", "name = \"hot\"\nsource = \"s\"")
+            ))
+        };
+        assert_eq!(two(""), "");
+        assert!(two("group = \"g\"\n").contains("share the records of the group `g`"), "{}", two("group = \"g\"\n"));
+    }
+
+    #[test]
+    fn exactly_once_has_a_largest_window() {
+        let once = |batch: &str, window: &str| {
+            let sink = format!("kind = \"kafka\"\nurl = \"kafka://h\"\ntopic = \"t\"\nexactly_once = true\n{batch}");
+            let text = RIGHT.replacen("kind = \"file\"\npath = \"out/readings.ndjson\"\n", &sink, 1);
+            findings(&text.replace("name = \"hot\"\n", &format!("name = \"hot\"\n{window}")))
+        };
+        assert_eq!(once("batch_messages = 4096\n", "window = 4096\n"), "");
+        assert!(once("", "window = 4097\n").contains("`pipeline.window` is at most 4096"));
+        assert!(once("batch_messages = 5000\n", "").contains("`sink.batch_messages` is at most 4096"));
+        assert!(once("transactions_prefix = \"\"\n", "").contains("begin with some text"));
     }
 
     #[test]

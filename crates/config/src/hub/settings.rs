@@ -26,6 +26,8 @@ const MAX_SECRET_FILE: u64 = 64 << 10;
 const MAX_AHEAD_BYTES: usize = 1 << 20;
 /// How long a batch waits for a bus that is away.
 const BUS_WITHIN: Duration = Duration::from_secs(10);
+/// The group of a source that names none.
+const USUAL_GROUP: &str = "tidegate";
 
 /// How pipelines get to their broker.
 #[derive(Clone, Debug)]
@@ -260,7 +262,7 @@ impl Plan<'_> {
         let found = self.config.hub_sources.iter().find(|source| source.name == *name);
         let found = found.ok_or_else(|| PipelineError::NoSource(name.to_owned()))?;
         let failed = |error| PipelineError::Source { name: name.to_owned(), source: Box::new(error) };
-        found.settings(pipeline.window).map_err(failed)
+        found.settings(pipeline).map_err(failed)
     }
 
     /// The log of a pipeline on the bus.
@@ -373,11 +375,12 @@ fn dead_letter_topic(topic: &str, client_id: &str, way: &Way) -> SinkSettings {
 }
 
 impl SourceSection {
-    /// The settings of this source.
+    /// The settings of this source for a pipeline.
     ///
     /// # Errors
     /// When a file cannot be read, or an address is invalid.
-    pub(super) fn settings(&self, window: u16) -> Result<SourceSettings, PipelineError> {
+    pub(super) fn settings(&self, pipeline: &Pipeline) -> Result<SourceSettings, PipelineError> {
+        let window = pipeline.window;
         if self.kind == SourceType::Http {
             let listen = self.listen.as_deref().unwrap_or_default();
             let failed = |source| PipelineError::Listen { listen: listen.to_owned(), source };
@@ -391,26 +394,28 @@ impl SourceSection {
             }));
         }
         if self.kind == SourceType::Kafka {
-            return Ok(SourceSettings::Kafka(self.kafka(window)));
+            return Ok(SourceSettings::Kafka(self.kafka(pipeline)));
         }
         let is_stream = self.kind == SourceType::Jetstream;
         Ok(SourceSettings::Nats(NatsSourceSettings {
             url: self.url.clone().unwrap_or_default(),
             subject: self.subject.clone(),
             stream: self.stream.clone().filter(|_| is_stream),
-            group: self.group.clone(),
+            group: self.group.clone().unwrap_or_else(|| USUAL_GROUP.to_owned()),
             window,
         }))
     }
 
-    pub(super) fn kafka(&self, window: u16) -> KafkaSourceSettings {
+    /// The settings of a source of kind `kafka` for a pipeline. The consumer group is `group`, or one that is
+    /// named after the pipeline: members of a group share the records.
+    pub(super) fn kafka(&self, pipeline: &Pipeline) -> KafkaSourceSettings {
         KafkaSourceSettings {
             url: self.url.clone().unwrap_or_default(),
             mechanism: mechanism(self.sasl),
             ca_file: self.ca.as_ref().map(PathBuf::from),
             topic: self.topic.clone(),
-            group: self.group.clone(),
-            window,
+            group: self.group.clone().unwrap_or_else(|| format!("{USUAL_GROUP}-{}", pipeline.name)),
+            window: pipeline.window,
         }
     }
 }

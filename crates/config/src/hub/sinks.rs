@@ -128,6 +128,7 @@ impl Sink {
                 ca_file,
                 topic: self.topic.clone(),
                 exactly_once: self.exactly_once,
+                transactions_prefix: self.transactions_prefix.clone(),
                 timeout,
             }),
             SinkType::Amqp => SinkKind::Amqp(AmqpSettings {

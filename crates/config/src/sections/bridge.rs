@@ -42,8 +42,7 @@ section! {
         /// counts.
         topics: Texts = Texts::default(), in Kind::Texts;
         /// The client id at the other broker; empty is the name of this machine, a point, and the bridge's name, and in a
-        /// cluster `cluster.prefix` in place of the machine. Orchestrators that share clients (`relay`, `peers`) must set
-        /// it, to the same value at each.
+        /// cluster `cluster.prefix` in place of the machine.
         client_id: String = String::new(), in Kind::Text { max_len: 1024 };
         /// The user name at the other broker.
         username: Option<String> = None, in Kind::Text { max_len: 1024 };

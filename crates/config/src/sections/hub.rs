@@ -132,12 +132,15 @@ section! {
         max_entries: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000_000).or_zero("all"));
         /// What subjects begin with (`nats`): a record of `a/b` goes to `SUBJECT.a.b`.
         subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
-        /// How the user and the password of `url` are shown to the brokers (`kafka`).
+        /// The SASL mechanism that proves the password of `url` to the brokers (`kafka`).
         sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
         /// Whether each batch is a transaction (`kafka`): a record is there once, through `kill -9` of the hub and of Kafka, for
-        /// consumers that read committed records alone. The topic `tidegate-hub-marks` keeps the ids of the last 4096
-        /// batches of each lane.
+        /// consumers that read committed records alone. The topic `tidegate-hub-marks` keeps the ids of the last records.
+        /// It needs `window` and `batch_messages` of at most 4096.
         exactly_once: bool = false, in Kind::Boolean;
+        /// What the ids of transactions begin with (`kafka` with `exactly_once`). Two brokers with the same names of a pipeline
+        /// and a sink, at one Kafka, need different ones.
+        transactions_prefix: String = "tidegate-hub".to_owned(), in Kind::Text { max_len: 256 };
         /// The queue of all records (`amqp`), which is made, durable, when it is not there; empty for `exchange`.
         queue: String = String::new(), in Kind::Text { max_len: 255 };
         /// The exchange (`amqp`), which has to be there.
@@ -237,13 +240,13 @@ section! {
         /// The topic (`kafka`), which has to be there. The header `mqtt_topic` of a record names the topic of its message;
         /// without it that is this one with slashes for points.
         topic: String = String::new(), in Kind::Text { max_len: 249 };
-        /// How the user and the password of `url` are shown to the brokers (`kafka`).
+        /// The SASL mechanism that proves the password of `url` to the brokers (`kafka`).
         sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
         /// A file (PEM) of the authorities that are trusted (`kafka`); without it, the system's.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The queue group (`nats`), the durable consumer (`jetstream`) or the consumer group (`kafka`). Processes with the
-        /// same one share the messages.
-        group: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
+        /// same one share the messages. Empty is `tidegate`; for `kafka` it is `tidegate-` and the name of the pipeline.
+        group: Option<String> = None, in Kind::Text { max_len: 256 };
         /// The address at which it listens (`http`): `HOST:PORT`.
         listen: Option<String> = None, in Kind::Text { max_len: 256 };
         /// A file whose first line senders have to show as `Authorization: Bearer TOKEN` (`http`). Without it only

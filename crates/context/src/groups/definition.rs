@@ -16,7 +16,7 @@ pub enum DefinitionError {
     #[error("`{0}` is no name of a definer or a group: use 1 to 64 letters, digits, `-`, `_` and `.`")]
     Name(String),
     /// Two groups of one name.
-    #[error("group `{0}` is there twice; join the rules with || in one expression")]
+    #[error("group `{0}` is defined twice; join the rules with || in one expression")]
     Twice(String),
     /// No groups, or more than a definer may have.
     #[error("a definer has 1 to 1024 groups; split them among several definers")]

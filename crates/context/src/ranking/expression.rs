@@ -32,7 +32,7 @@ impl Ranking for ScoreExpression {
         self.expression.number(&variables(gateway)).unwrap_or_else(|error| {
             if let Some(times) = self.failures.note() {
                 let name = &gateway.name;
-                tracing::warn!(gateway = %name, %error, times, "context.score gives no score for a gateway; 0 is used");
+                tracing::warn!(gateway = %name, %error, times, "context.score returns no score for a gateway; using 0");
             }
             0.0
         })

@@ -85,8 +85,8 @@ pub enum WeightsError {
         "a weight is negative or none at all, all are 0, or a resource is full at 0; leave the key out to use the defaults"
     )]
     Values,
-    /// It is no weight.
-    #[error("`{0}` is no weight; write RESOURCE: NUMBER with one of {known}", known = ResourceWeights::RESOURCES.join(", "))]
+    /// It is not a weight.
+    #[error("`{0}` is not a weight; write RESOURCE: NUMBER with one of {known}", known = ResourceWeights::RESOURCES.join(", "))]
     Text(String),
     /// The same resource has two weights.
     #[error("`{0}` has two weights")]
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(texts, ["cpu: 4", "memory: 2", "loop_lag: 2", "queues: 1", "ping_rate: 1", "latency: 1"]);
         assert_eq!(ResourceWeights::of(texts.iter().map(String::as_str)), Ok(default));
         for (texts, wanted) in [
-            (&["cpu"][..], "`cpu` is no weight"),
+            (&["cpu"][..], "`cpu` is not a weight"),
             (&["cpu: much"], "write RESOURCE: NUMBER"),
             (&["disk: 1"], "ping_rate, latency"),
             (&["cpu: 1", "memory: 1", "cpu : 0"], "`cpu` has two weights"),

@@ -166,7 +166,7 @@ impl Courier {
         if let Err(error) = self.try_append(topic, partition, append, done)
             && let Some(times) = self.told.not_appended.note()
         {
-            tracing::warn!(%error, log = topic.name(), times, "nothing could be appended to a log of the core");
+            tracing::warn!(%error, log = topic.name(), times, "cannot append to a log of the core");
         }
     }
 
@@ -226,7 +226,7 @@ impl Courier {
             if let Err(error) = outcome
                 && let Some(times) = told.not_stored.note()
             {
-                tracing::warn!(%error, log = topic.name(), times, "something told by the core was not stored");
+                tracing::warn!(%error, log = topic.name(), times, "an event of the core was not stored");
             }
         });
         self.append_to(topic, partition, append, done);

@@ -143,7 +143,7 @@ impl Server {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the DNS thread ended with a panic");
+            tracing::error!("the DNS thread panicked");
         }
     }
 }
@@ -170,7 +170,7 @@ async fn answered<T>(ask: impl FnOnce() -> Option<T>) -> Option<T> {
     match contain(ask) {
         Ok(answer) => answer,
         Err(error) => {
-            tracing::error!(%error, "a DNS query got no answer; please report it");
+            tracing::error!(%error, "a DNS query was not answered; please report it");
             tokio::time::sleep(FAULT_PAUSE).await;
             None
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hickory_proto::ProtoError;
 use hickory_proto::op::ResponseCode;
@@ -11,7 +11,7 @@ use hickory_proto::op::ResponseCode;
 use super::{UpdateSettings, message};
 use crate::endpoint::{Endpoint, EndpointName};
 
-/// Time for a connection, and for each read and write.
+/// Time for a connection, and as much for the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why an update failed.
@@ -41,7 +41,7 @@ pub(super) fn send(
     let verifier = update.finalize(settings.key.signer(), now.as_secs())?;
     let bytes = update.to_vec()?;
     let mut stream = TcpStream::connect_timeout(&settings.server, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+    let deadline = Instant::now() + TIMEOUT;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let length = u16::try_from(bytes.len())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the update has more than 65,535 bytes"))?;
@@ -49,15 +49,32 @@ pub(super) fn send(
     framed.extend_from_slice(&bytes);
     stream.write_all(&framed)?;
     let mut length = [0; 2];
-    stream.read_exact(&mut length)?;
+    read_before(&mut stream, &mut length, deadline)?;
     let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut answer)?;
+    read_before(&mut stream, &mut answer, deadline)?;
     let code = hickory_proto::op::Message::from_vec(&answer).map_err(ProtoError::from)?.response_code;
     if code != ResponseCode::NoError {
         return Err(UpdateError::Refused(code));
     }
     if let Some(mut verifier) = verifier {
         verifier.verify(&answer)?;
+    }
+    Ok(())
+}
+
+/// Fills a buffer. Single bytes do not extend the time.
+fn read_before(stream: &mut TcpStream, mut buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the answer is too slow"));
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = stream.read(buffer)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer = buffer.get_mut(count..).unwrap_or_default();
     }
     Ok(())
 }

@@ -39,8 +39,12 @@ impl UpdateKey {
     /// Reads `key "NAME" { algorithm hmac-sha256; secret "BASE64"; };`.
     ///
     /// # Errors
-    /// What is missing or wrong.
+    /// The missing or wrong part.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
+        // A secret may have slashes, so only whole lines are comments.
+        let is_code = |line: &&str| !line.trim_start().starts_with('#') && !line.trim_start().starts_with("//");
+        let text: Vec<&str> = text.lines().filter(is_code).collect();
+        let text = text.join("\n");
         let words: Vec<&str> =
             text.split(|c: char| c.is_whitespace() || "{};\"".contains(c)).filter(|word| !word.is_empty()).collect();
         let after = |word: &'static str| {

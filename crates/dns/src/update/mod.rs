@@ -1,6 +1,6 @@
 //! Dynamic updates of a zone at another DNS server (RFC 2136), signed with a shared key (RFC 8945).
 //!
-//! The other server goes on answering when this process ends: it keeps the records of the last update.
+//! The other server still answers when this process ends: it keeps the records of the last update.
 
 mod exchange;
 mod key;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointName};
 use crate::settings::{Ttl, ZoneName};
 
 /// Pause before the first repetition of a failed update; each further pause is twice as long.
@@ -60,14 +60,16 @@ impl UpdateCounters {
 
 /// The newest endpoints, for the thread that sends them.
 #[derive(Debug, Default)]
-struct Wanted {
+struct UpdateState {
     endpoints: Option<Vec<Endpoint>>,
+    /// Names in the last update that the server accepted.
+    accepted: BTreeSet<EndpointName>,
     is_stopping: bool,
 }
 
 #[derive(Debug, Default)]
 struct Mailbox {
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<UpdateState>,
     changed: Condvar,
 }
 
@@ -102,6 +104,18 @@ impl Updater {
         }
     }
 
+    /// Names in the last update that the server accepted; empty before the first.
+    pub fn accepted(&self) -> BTreeSet<EndpointName> {
+        self.mailbox.wanted.lock().unwrap_or_else(PoisonError::into_inner).accepted.clone()
+    }
+
+    /// Waits until the server has answered so many updates.
+    #[cfg(test)]
+    fn wait_for_answers(&self, count: u64) {
+        let wanted = self.mailbox.wanted.lock().unwrap();
+        drop(self.mailbox.changed.wait_while(wanted, |_| self.counters.done() < count).unwrap());
+    }
+
     /// Its numbers.
     pub fn counters(&self) -> Arc<UpdateCounters> {
         Arc::clone(&self.counters)
@@ -128,8 +142,12 @@ fn work(settings: &UpdateSettings, mailbox: &Mailbox, counters: &UpdateCounters)
         labels.extend(endpoints.iter().map(|endpoint| endpoint.name.clone()));
         match exchange::send(settings, &endpoints, &labels) {
             Ok(()) => {
-                counters.done.fetch_add(1, Ordering::Relaxed);
                 labels = endpoints.iter().map(|endpoint| endpoint.name.clone()).collect();
+                let mut wanted = mailbox.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                wanted.accepted.clone_from(&labels);
+                counters.done.fetch_add(1, Ordering::Relaxed);
+                mailbox.changed.notify_all();
+                drop(wanted);
                 (published, pause) = (Some(endpoints), None);
                 complaint.clear();
             }

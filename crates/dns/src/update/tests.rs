@@ -113,11 +113,31 @@ fn a_refused_update_is_repeated() {
 
 #[test]
 fn no_endpoint_deletes_no_name() {
+    let (address, received) = primary(vec![ResponseCode::NoError, ResponseCode::NoError, ResponseCode::NoError]);
+    let updater = Updater::start(settings(address)).unwrap();
+    updater.set_endpoints(vec![endpoint("o-1", 1)]);
+    received.recv().unwrap();
+    updater.set_endpoints(Vec::new());
+    updater.set_endpoints(vec![endpoint("o-2", 2)]);
+    assert!(received.recv().unwrap().updates().iter().any(|record| record.dns_class == DNSClass::IN));
+    assert!(received.try_recv().is_err());
+}
+
+#[test]
+fn names_are_accepted_when_the_server_has_answered() {
     let (address, received) = primary(vec![ResponseCode::NoError]);
     let updater = Updater::start(settings(address)).unwrap();
-    updater.set_endpoints(Vec::new());
-    drop(updater);
-    assert!(received.try_recv().is_err());
+    assert!(updater.accepted().is_empty());
+    updater.set_endpoints(vec![endpoint("o-1", 1)]);
+    received.recv().unwrap();
+    updater.wait_for_answers(1);
+    assert_eq!(updater.accepted(), [EndpointName::new("o-1").unwrap()].into());
+}
+
+#[test]
+fn a_comment_in_a_key_file_is_skipped() {
+    let commented = format!("# key for the fleet\n// key two\n{KEY}");
+    assert_eq!(format!("{:?}", UpdateKey::parse(&commented).unwrap()), "UpdateKey(\"fleet.\")");
 }
 
 #[test]

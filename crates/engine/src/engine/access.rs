@@ -11,7 +11,7 @@ const RECHECKED_PER_TURN: usize = 512;
 
 impl ControlCalls<'_> {
     /// Puts rules in force; without any, everyone may do everything. Subscriptions that the new rules do not allow end
-    /// in the next turns ([`Engine::next_deadline`] says so).
+    /// in the next turns ([`Engine::next_deadline`](crate::Engine::next_deadline) says so).
     pub fn set_access(&mut self, access: Option<Box<dyn Access>>) {
         self.engine.rules.access = access;
         self.engine.rules.epoch = self.engine.rules.epoch.checked_add(1).unwrap_or(1);

@@ -9,20 +9,20 @@ use crate::cluster::transfer::error::ImageError;
 
 mod export;
 pub(crate) mod forwarding;
+pub(crate) mod handover;
 pub(crate) mod have;
 mod import;
 pub(crate) mod moving;
 pub(crate) mod noted;
 pub(crate) mod owed;
 pub(crate) mod read_session;
-pub(crate) mod rest;
 
 pub(crate) use crate::cluster::transfer::error::IMAGE_VERSION;
 use crate::hash::hash_bytes;
 use crate::wire::{WireReader, WireWrite};
+pub(crate) use handover::Handover;
 pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
-pub(crate) use rest::Handover;
 
 /// What stands before the content of an image.
 const SEAL_LEN: usize = 1 + 8;

@@ -1,18 +1,18 @@
-//! Moving partitions to another process without losing what arrives meanwhile.
+//! Moves of partitions to another process.
 //!
-//! The old place holds the partitions: nobody is served, sessions go on collecting. It gives out images and keeps its
-//! copy until the new place has confirmed. The steps, and why a crash between two of them loses nothing, are in
-//! docs/orchestrators.md.
+//! The old home holds the partitions: it serves no client of them, and its sessions still collect messages. It gives out
+//! images and keeps its copy until the new home has confirmed. The steps, and why a crash between two of them loses
+//! nothing, are in docs/cluster.md and docs/orchestrators.md.
 
 use super::Owed;
 use crate::ids::{PartitionId, Partitions, Place};
 
-/// A partition as it is given out.
+/// The image of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionImage {
-    /// Which one.
+    /// The partition.
     pub partition: PartitionId,
-    /// Its content, for [`Engine::arrive`](crate::Engine::arrive).
+    /// Its content, for [`MoveCalls::arrive`](crate::MoveCalls::arrive).
     pub image: Vec<u8>,
     /// What it owes.
     pub owed: Owed,

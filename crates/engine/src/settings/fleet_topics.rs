@@ -3,6 +3,8 @@
 //!
 //! On its way to brokers and back a message has the topic that it has there, in [`TenantId::UPLINK`]. `#` and `+` at the
 //! first level match no topic that begins with `$`, so filters of the default tenant bring nothing of other tenants.
+//!
+//! Topics of addresses stay in the process, in the tenant of their publisher.
 
 use std::borrow::Cow;
 

@@ -308,8 +308,8 @@ impl Cached {
         let is_of_another = tenant == TenantId::UPLINK && is_of_tenant(topic);
         let (owner, topic) = owner_of(settings, tenant, topic);
         let is_own = is_own_topic(topic);
-        let records = tenant == TenantId::DEFAULT && is_for_applications(settings, topic);
-        let is_report = tenant == TenantId::DEFAULT && is_report(settings, topic);
+        let records = owner == TenantId::DEFAULT && is_for_applications(settings, topic);
+        let is_report = owner == TenantId::DEFAULT && is_report(settings, topic);
         let observers = observed
             .observers_of(owner, topic)
             .with_if(records, ObserverId::APPLICATIONS)

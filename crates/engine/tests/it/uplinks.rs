@@ -1,5 +1,6 @@
 //! An orchestrator in front of brokers that a test has written.
 
+mod addresses;
 mod adopted;
 mod bounds;
 mod copies;

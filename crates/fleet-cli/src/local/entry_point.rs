@@ -1,5 +1,6 @@
 //! The DNS zone of a fleet as its entry point.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use tidegate_dns::{
 use tidegate_fleet::fleet_file::{Dns, DnsPolicy, DnsUpdate};
 use tidegate_fleet::manage::Endpoint as Orchestrator;
 use tidegate_fleet::manage::driver::{EntryPoint, Unnamed};
+use tidegate_fleet::provider::ResourceName;
 
 use super::dns_metrics;
 use super::resolver::Resolver;
@@ -100,27 +102,52 @@ pub(crate) fn table(path: Option<&Path>) -> Result<Table, String> {
 impl EntryPoint for DnsEntryPoint {
     fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<Unnamed, String> {
         let most = endpoints.iter().map(|endpoint| endpoint.clients).max().unwrap_or_default().max(1);
-        let (mut named, mut unnamed) = (Vec::new(), Unnamed::new());
+        let (mut healthy, mut waiting, mut names) = (Vec::new(), Unnamed::new(), BTreeMap::new());
         self.resolver.keep(&endpoints.iter().map(place).collect());
         for orchestrator in endpoints {
             match self.endpoint(orchestrator, most) {
-                Ok(endpoint) => named.push(endpoint),
-                Err(problem) => unnamed.push((orchestrator.name.clone(), problem)),
+                Ok(endpoint) => {
+                    names.insert(endpoint.name.clone(), orchestrator.name.clone());
+                    healthy.push(endpoint);
+                }
+                Err(problem) => waiting.push((orchestrator.name.clone(), problem)),
             }
         }
-        if let Some(updater) = &self.updater {
-            updater.set_endpoints(named.clone());
-        }
+        let updated = self.updater.as_ref().map(|updater| update(updater, &healthy, &names));
         if let Some(zone) = &self.zone {
-            zone.set_endpoints(named).map_err(|error| error.to_string())?;
+            zone.set_endpoints(healthy).map_err(|error| error.to_string())?;
         }
-        Ok(unnamed)
+        if let Some(unaccepted) = updated {
+            waiting.extend(unaccepted?);
+        }
+        Ok(waiting)
     }
 
     fn metrics(&self) -> String {
         let updates = self.updater.as_ref().map(Updater::counters);
         dns_metrics::page(self.counters.as_deref(), updates.as_deref())
     }
+}
+
+/// Updates the other DNS server. Returns the endpoints that it does not name yet.
+///
+/// # Errors
+/// While it names an endpoint that is to be withdrawn: its clients must not be sent away before.
+fn update(
+    updater: &Updater,
+    endpoints: &[Endpoint],
+    names: &BTreeMap<EndpointName, ResourceName>,
+) -> Result<Unnamed, String> {
+    updater.set_endpoints(endpoints.to_vec());
+    let accepted = updater.accepted();
+    // Without any endpoint the last names stay.
+    if let Some(old) = accepted.iter().find(|name| !names.is_empty() && !names.contains_key(name)) {
+        return Err(format!("the DNS server of dns.update still names {old}"));
+    }
+    let waiting = names.iter().filter(|(name, _)| !accepted.contains(name));
+    Ok(waiting
+        .map(|(_, name)| (name.clone(), "the DNS server of dns.update has not accepted it yet".to_owned()))
+        .collect())
 }
 
 impl DnsEntryPoint {
@@ -152,7 +179,6 @@ fn place(orchestrator: &Orchestrator) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use tidegate_fleet::fleet_file::DnsEndpoint;
@@ -183,7 +209,8 @@ mod tests {
     fn a_taken_port_is_named_with_its_key() {
         let taken = dns(DnsPolicy::RoundRobin, &[]);
         let (server, _point) = start(&taken).unwrap();
-        let address = server.unwrap().addresses()[0];
+        let server = server.unwrap();
+        let address = server.addresses()[0];
         let error = start(&Dns { listen: vec![address], ..taken }).err().unwrap();
         assert!(error.starts_with(&format!("the fleet's entry point cannot listen on {address} for DNS: ")), "{error}");
         assert!(error.contains("`dns.listen`") && error.contains("another manager"), "{error}");

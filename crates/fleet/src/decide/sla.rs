@@ -13,7 +13,7 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlaError {
     /// A level without resources serves no client.
-    #[error("a minimum of 0 resources would serve nobody: choose 1 or more")]
+    #[error("a minimum of 0 resources serves no client: choose 1 or more")]
     NoMinimum,
     /// A maximum below the minimum.
     #[error("the maximum {most} is below the minimum {least}: raise it or lower the minimum")]

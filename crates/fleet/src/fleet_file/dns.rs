@@ -132,11 +132,12 @@ pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Dns 
 /// The section [dns.update].
 fn update(name: &str, keys: &mut Keys<'_>) -> Option<DnsUpdate> {
     let server = keys.need("server", "\"192.0.2.53:53\"", Keys::text).and_then(|text| {
-        let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
-        if found.is_none() {
-            keys.refuse("server", "is not HOST:PORT of a DNS server", "write, for example, server = \"192.0.2.53:53\"");
+        let found = text.to_socket_addrs().map(|mut found| found.next());
+        if let Err(error) = &found {
+            let hint = "write HOST:PORT, such as server = \"192.0.2.53:53\"; an address needs no lookup";
+            keys.refuse("server", &format!("names {text:?}, which cannot be found: {error}"), hint);
         }
-        found
+        found.ok().flatten()
     });
     let zone = keys.need("zone", "\"example.com\"", Keys::text);
     if let Some(zone) = &zone
@@ -161,6 +162,18 @@ fn is_within(name: &str, zone: &str) -> bool {
 
 /// A setting without effect is a mistake.
 fn refuse_without_effect(dns: &Dns, keys: &mut Keys<'_>) {
+    if dns.listen.is_empty() && dns.update.is_some() {
+        for key in ["strict", "rate", "places", "maxmind"] {
+            if keys.has(key) {
+                keys.refuse(key, "has no effect without `listen`", "leave it out, or add listen = \"ADDRESS:53\"");
+            }
+        }
+        if matches!(dns.policy, DnsPolicy::LeastLoaded | DnsPolicy::Nearest) {
+            let hint = "leave it out, or add listen = \"ADDRESS:53\"";
+            keys.refuse("policy", "has no effect without `listen`: the other server answers with all names", hint);
+            return;
+        }
+    }
     let places = ["places", "maxmind"];
     let located = dns.endpoints.values().any(|endpoint| endpoint.at.is_some());
     if dns.policy == DnsPolicy::Nearest {

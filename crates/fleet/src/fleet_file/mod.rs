@@ -23,6 +23,7 @@ use crate::manage::{DecidedElsewhere, Judge, OnDrainLimit, PolicyJudge, Settings
 use crate::provider::attached::{Attached, WithAttached};
 use crate::provider::process::{self, Place, Processes, Template};
 use crate::provider::{Provider, ProviderError};
+use tidegate_units::size::{MIB, TIB};
 
 /// The most resources that an agreement may allow.
 const MOST: u64 = 10_000;
@@ -61,6 +62,8 @@ pub struct FleetFile {
     routing: String,
     /// The bus that orchestrators share, when the file names one.
     bus: Option<String>,
+    /// The bytes that a bus in a directory keeps.
+    bus_max_bytes: u64,
     templates: BTreeMap<String, Template>,
 }
 
@@ -149,6 +152,7 @@ impl FleetFile {
             places: self.places.clone(),
             routing: self.routing.clone(),
             bus: self.bus.clone().unwrap_or_else(|| OWN_BUS.to_owned()),
+            bus_max_bytes: self.bus_max_bytes,
             templates: self.templates.clone(),
             executable,
             claims: process::claims_of_this_machine(),
@@ -244,6 +248,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
         places,
         routing,
         bus: fleet.bus,
+        bus_max_bytes: fleet.bus_max_bytes,
         templates,
     };
     #[cfg(feature = "kubernetes")]
@@ -255,6 +260,7 @@ struct Fleet {
     settings: Settings,
     directory: Option<PathBuf>,
     bus: Option<String>,
+    bus_max_bytes: u64,
     api_port: u16,
 }
 
@@ -290,7 +296,8 @@ fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
     };
     let api_port = keys.number("api_port", 0..=65_535).and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
     let (directory, bus) = (keys.text("directory").map(PathBuf::from), bus(keys));
-    Some(Fleet { settings, directory, bus, api_port })
+    let bus_max_bytes = keys.bytes("bus_max_bytes", 64 * MIB..=16 * TIB).unwrap_or(1024 * MIB);
+    Some(Fleet { settings, directory, bus, bus_max_bytes, api_port })
 }
 
 /// The bus that orchestrators share; their own configuration checks all of the address.

@@ -37,6 +37,7 @@ drain_limit = "10s"
 on_drain_limit = "wait"
 evict_per_second = 10
 evict_after = "5s"
+bus_max_bytes = "8GiB"
 [policy]
 name = "hpa"
 lower = 0.2
@@ -91,6 +92,17 @@ listen = "0.0.0.0:18084"
     assert_eq!(processes.places[&Level::Orchestrator].host, "127.0.0.2");
     assert_eq!(processes.routing, "round-robin");
     assert_eq!(processes.directory, Path::new("/state/resources"));
+    assert_eq!(processes.bus_max_bytes, 8 << 30);
+}
+
+#[test]
+fn a_shipped_orchestrator_has_one_shard_and_the_bus_limit() {
+    // With several shards a move keeps no messages back.
+    let template = Template::shipped("orchestrator").unwrap().unwrap();
+    let shards = template.args.iter().position(|arg| arg == "--shards").unwrap();
+    assert_eq!(template.args[shards + 1], "1");
+    let limit = ("TIDEGATE__CLUSTER__BUS_MAX_BYTES".to_owned(), "{bus.size}".to_owned());
+    assert!(template.environment.contains(&limit), "{:?}", template.environment);
 }
 
 #[test]
@@ -293,11 +305,20 @@ fn updates_need_a_zone_that_contains_the_name() {
     assert!(right.listen.is_empty() && right.update.is_some());
     for (update, problem) in [
         ("zone = \"example\", key_file = \"k\"", "server"),
-        ("server = \"x\", zone = \"example\", key_file = \"k\"", "is not HOST:PORT"),
+        ("server = \"x\", zone = \"example\", key_file = \"k\"", "which cannot be found"),
         ("server = \"127.0.0.1:53\", zone = \"eet.example\", key_file = \"k\"", "does not contain the name"),
         ("server = \"127.0.0.1:53\", zone = \"example\"", "key_file"),
     ] {
         assert!(with(update).unwrap_err().to_string().contains(problem), "{update}");
+    }
+}
+
+#[test]
+fn settings_of_the_own_server_need_an_address() {
+    let update = "update = { server = \"127.0.0.1:53\", zone = \"example\", key_file = \"k\" }\n";
+    for setting in ["strict = true", "rate = 5", "policy = \"least-loaded\"", "maxmind = \"m\""] {
+        let error = read_text(&format!("{DNS}{update}{setting}\n")).unwrap_err().to_string();
+        assert!(error.contains("has no effect without `listen`"), "{setting}: {error}");
     }
 }
 

@@ -29,8 +29,8 @@ pub enum Kind {
     Adopt,
     /// Another controller removes a resource: it is drained while it still answers.
     Evacuate,
-    /// An orchestrator that could not be restarted within the limit is given up: its stored state is set aside, and its
-    /// clients' partitions start empty at others.
+    /// An orchestrator that could not be restarted within the limit is given up: its stored state is set aside. Other
+    /// members of the cluster have taken over its partitions.
     GiveUp,
 }
 

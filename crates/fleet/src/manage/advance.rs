@@ -7,7 +7,7 @@ use super::book::{Phase, Record};
 use super::command::{Command, Entry};
 use super::explain;
 use super::machine::Manager;
-use super::members::handed_over;
+use super::members::{handed_over, living_brokers};
 use super::moment::Moment;
 use super::settings::OnDrainLimit;
 use super::sight::{BrokerState, BrokerView, Sight};
@@ -159,8 +159,9 @@ impl Manager {
         }
         let living = action.targets.iter().filter(|at| ended(std::slice::from_ref(at), sight).is_none());
         for at in living {
-            if let Some(why) = self.missing_broker(at, sight).or_else(|| Self::missing_membership(at, sight)) {
-                let waits_for_brokers = self.book.count(Level::Broker, &[Phase::Serving]) == 0;
+            if let Some(why) = self.missing_broker(at, sight).or_else(|| super::members::missing_membership(at, sight))
+            {
+                let waits_for_brokers = living_brokers(self, sight).is_empty();
                 let wait = Progress::Wait(why);
                 return if waits_for_brokers { wait } else { within(self.settings.join_limit, waited, wait) };
             }
@@ -332,7 +333,7 @@ impl Manager {
             return;
         }
         if action.kind == Kind::GiveUp {
-            self.wait_again(&action, now);
+            self.wait_again(&action.targets, now);
             self.end(action, now);
             return;
         }
@@ -430,7 +431,7 @@ fn booted(action: &Action, sight: &Sight) -> Progress {
     if let Some(why) = ended(&action.targets, sight) {
         return Progress::Fail(why);
     }
-    match action.targets.iter().find(|name| !sight.is_online(name)) {
+    match action.targets.iter().find(|name| !sight.answers(name)) {
         None => Progress::Done,
         Some(name) => Progress::Wait(format!("{name} does not answer yet")),
     }

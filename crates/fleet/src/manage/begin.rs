@@ -169,7 +169,7 @@ impl Manager {
     }
 
     /// A new member with the next name of its stack, or a new one, from the template that is furthest below its weight.
-    fn new_member(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<ResourceName> {
+    pub(super) fn new_member(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<ResourceName> {
         let template = self.template(level)?;
         let cores = self.settings.level(level)?.cores;
         let (name, number) = if let Some(stack) = self.settings.stack(level).cloned() {

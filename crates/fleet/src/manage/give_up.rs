@@ -2,7 +2,7 @@
 //!
 //! A dead orchestrator is started again on its stored state, up to a limit. Then it is given up: any remaining process of
 //! it is ended first, and its stored state is set aside for a person. Other members of its cluster have taken over its
-//! partitions meanwhile, with what it had acknowledged.
+//! partitions meanwhile, with all acknowledged messages. Where there is no other member, a new one is started first.
 
 use std::time::Duration;
 
@@ -19,10 +19,16 @@ use crate::provider::ResourceName;
 /// a machine is off.
 const LEAST_ATTEMPTS: u32 = 3;
 
+/// How long a dead orchestrator is still tried to be started again; `None` for one that is alive.
+pub(super) fn restart_left(member: &Member, limit: Duration, now: Moment) -> Option<Duration> {
+    let since = member.lost_since.filter(|_| member.wanted.level == Level::Orchestrator)?;
+    Some(limit.saturating_sub(Duration::from_millis(now.since(since))))
+}
+
 impl Manager {
-    /// Gives up those whose time is over, when other members serve.
+    /// Gives up those whose time is over, when other members serve. Else starts a member that takes over.
     pub(super) fn give_up(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
-        if level != Level::Orchestrator || self.settings.stack(level).is_some() || !self.has_heirs(sight) {
+        if level != Level::Orchestrator || self.settings.stack(level).is_some() {
             return None;
         }
         let dead = [Phase::Lost, Phase::Stopped];
@@ -30,11 +36,16 @@ impl Manager {
         let over = |member: &&Member| {
             let name = &member.wanted.name;
             let tried = member.failed_restarts >= LEAST_ATTEMPTS;
-            tried && self.restart_left(member, now) == Some(Duration::ZERO) && self.is_dead(name, sight)
+            tried
+                && restart_left(member, self.settings.restart_limit, now) == Some(Duration::ZERO)
+                && self.is_dead(name, sight)
         };
         let given_up = members.filter(over).map(|member| member.wanted.name.clone());
         let given_up: Vec<ResourceName> = given_up.filter(|name| !self.is_attached(name)).collect();
         let first = given_up.first()?;
+        if !self.has_heirs(sight) {
+            return self.start_heir(level, first, now, sight);
+        }
         let attempts = self.book.members.get(first).map_or(0, |member| member.failed_restarts);
         let limit = self.settings.restart_limit.as_secs();
         let reason = format!(
@@ -44,10 +55,20 @@ impl Manager {
         Some(self.begin_action(Kind::GiveUp, level, vec![first.clone()], Vec::new(), &reason, now))
     }
 
-    /// How long a dead orchestrator is still tried to be started again; `None` for one that is alive.
-    pub(super) fn restart_left(&self, member: &Member, now: Moment) -> Option<Duration> {
-        let since = member.lost_since.filter(|_| member.wanted.level == Level::Orchestrator)?;
-        Some(self.settings.restart_limit.saturating_sub(Duration::from_millis(now.since(since))))
+    /// Starts an orchestrator in place of the last one, `dead`, which cannot be restarted. It takes the partitions over from
+    /// the bus. The limit of `dead` begins again, with restarts meanwhile: the new one may fail, too.
+    fn start_heir(&mut self, level: Level, dead: &ResourceName, now: Moment, sight: &Sight) -> Option<String> {
+        let living = [Phase::Pending, Phase::Joining, Phase::Serving];
+        if self.book.names(level, &living).iter().any(|name| !self.is_dead(name, sight)) {
+            return None;
+        }
+        let heir = self.new_member(level, now, sight)?;
+        let limit = self.settings.restart_limit.as_secs();
+        let reason = format!(
+            "{dead} could not be restarted within {limit} s, and no other orchestrator serves: {heir} takes over its partitions"
+        );
+        self.wait_again(std::slice::from_ref(dead), now);
+        Some(self.begin_action(Kind::ScaleOut, level, vec![heir], Vec::new(), &reason, now))
     }
 
     /// The dead orchestrators that the next action restarts: all that were not tried yet, then one at a time, the least
@@ -64,9 +85,9 @@ impl Manager {
         }
     }
 
-    /// If setting aside fails, the wait begins again, with restarts meanwhile.
-    pub(super) fn wait_again(&mut self, action: &Action, now: Moment) {
-        for name in &action.targets {
+    /// Begins the limit of dead orchestrators again, with restarts meanwhile.
+    pub(super) fn wait_again(&mut self, names: &[ResourceName], now: Moment) {
+        for name in names {
             let Some(member) = self.book.members.get(name) else { continue };
             let member = Member { lost_since: Some(now), failed_restarts: 0, ..member.in_phase(Phase::Lost, now) };
             self.record(Record::Member(member));

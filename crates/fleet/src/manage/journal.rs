@@ -31,7 +31,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// Its content is not that of a manager.
-    #[error("line {line} of {} is damaged; restore the file, or remove it to have the fleet's running resources taken in anew", .path.display())]
+    #[error("line {line} of {} is damaged; restore the file, or delete it to register the running resources of the fleet again", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -66,7 +66,7 @@ impl Journal {
         (&mut file).take(MAX_READ).read_to_end(&mut bytes).map_err(io("read"))?;
         let (book, length) = replay(&bytes).map_err(|line| JournalError::Damaged { path: path.clone(), line })?;
         if length < bytes.len() {
-            tracing::warn!(journal = %path.display(), bytes = bytes.len() - length, "the journal's last line was torn; its commands were not executed");
+            tracing::warn!(journal = %path.display(), bytes = bytes.len() - length, "the journal's last line was incomplete; its commands were not executed");
         }
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         file.set_len(length).map_err(io("cut"))?;

@@ -206,8 +206,7 @@ impl Manager {
         self.silent.retain(|name, _| members.contains_key(name));
         for (name, member) in members {
             let answers = match member.wanted.level {
-                // One that answers itself is alive, whatever its probe says.
-                Level::Orchestrator => sight.is_online(name) || sight.orchestrators.contains_key(name),
+                Level::Orchestrator => sight.answers(name),
                 Level::Broker => Self::answers(name, sight),
             };
             let silent = self.silent.entry(name.clone()).or_default();

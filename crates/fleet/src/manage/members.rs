@@ -50,9 +50,12 @@ impl Sight {
 
 impl Manager {
     /// Asks orchestrators that serve all brokers to take a share of the partitions: new ones, and ones that were started
-    /// again.
+    /// again. One that another controller removes hands over its partitions.
     pub(super) fn ask_for_shares(&mut self, sight: &Sight) {
         for at in self.book.names(Level::Orchestrator, &[Phase::Joining, Phase::Serving]) {
+            if sight.condition(&at) == Some(&Condition::Stopping) {
+                continue;
+            }
             let asked = sight.orchestrators.get(&at).and_then(|view| view.cluster.as_ref());
             if asked.is_some_and(|cluster| !cluster.wants_share) && self.missing_broker(&at, sight).is_none() {
                 self.command(Command::SetShare { at, wanted: true });
@@ -62,23 +65,15 @@ impl Manager {
 
     /// Why an orchestrator does not serve all brokers yet.
     pub(super) fn missing_broker(&self, at: &ResourceName, sight: &Sight) -> Option<String> {
-        let brokers = self.book.names(Level::Broker, &[Phase::Serving]);
+        let brokers = living_brokers(self, sight);
         if brokers.is_empty() {
             return Some("no broker serves yet".to_owned());
         }
         let Some(view) = sight.orchestrators.get(at) else { return Some(format!("{at} does not answer")) };
         let serves =
             |broker: &ResourceName| view.brokers.get(broker).is_some_and(|known| known.state == BrokerState::Serving);
-        let missing = brokers.iter().find(|broker| !self.is_dead(broker, sight) && !serves(broker))?;
+        let missing = brokers.iter().find(|broker| !serves(broker))?;
         Some(super::advance::said(at, missing, view.brokers.get(missing)))
-    }
-
-    /// Why an orchestrator that serves all brokers is no member of the cluster yet.
-    pub(super) fn missing_membership(at: &ResourceName, sight: &Sight) -> Option<String> {
-        let cluster = sight.orchestrators.get(at)?.cluster.as_ref()?;
-        let is_in_table = cluster.partitions.contains_key(at.as_str());
-        let is_there = cluster.is_member && cluster.wants_share && is_in_table;
-        (!is_there).then(|| format!("{at} is not yet a member of the cluster of orchestrators"))
     }
 
     /// Asks orchestrators that leave to hand over their partitions, and does not ask again.
@@ -91,7 +86,7 @@ impl Manager {
         }
     }
 
-    /// Whether another member serves, which takes over what a dead one has.
+    /// True if another member serves, which takes over the partitions of a dead one.
     pub(super) fn has_heirs(&self, sight: &Sight) -> bool {
         let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
         let is_member = |name: &ResourceName| {
@@ -100,6 +95,21 @@ impl Manager {
         };
         serving.iter().any(|name| is_member(name) && !self.is_dead(name, sight))
     }
+}
+
+/// The brokers that serve and are not known to be dead.
+pub(super) fn living_brokers(manager: &Manager, sight: &Sight) -> Vec<ResourceName> {
+    let mut brokers = manager.book.names(Level::Broker, &[Phase::Serving]);
+    brokers.retain(|broker| !manager.is_dead(broker, sight));
+    brokers
+}
+
+/// Why an orchestrator that serves all brokers is no member of the cluster yet.
+pub(super) fn missing_membership(at: &ResourceName, sight: &Sight) -> Option<String> {
+    let cluster = sight.orchestrators.get(at)?.cluster.as_ref()?;
+    let is_in_table = cluster.partitions.contains_key(at.as_str());
+    let is_there = cluster.is_member && cluster.wants_share && is_in_table;
+    (!is_there).then(|| format!("{at} is not yet a member of the cluster of orchestrators"))
 }
 
 /// How far orchestrators that leave have handed over.
@@ -117,7 +127,7 @@ pub(super) fn handed_over(action: &Action, sight: &Sight) -> Progress {
         }
         let own = cluster.partitions.get(at.as_str()).copied().unwrap_or_default();
         if cluster.wants_share || own > 0 {
-            return Progress::Wait(format!("{at} is home to {own} partitions"));
+            return Progress::Wait(format!("{at} still has {own} partitions"));
         }
         if cluster.own_moves > 0 {
             return Progress::Wait(format!("{at} forwards messages of sessions that have moved"));

@@ -155,22 +155,26 @@ pub(super) struct ScalingNumbers {
     pub(super) suits: BTreeMap<Level, u32>,
     /// The load of the last decision, 1 being full, by level; absent while unknown.
     pub(super) load: BTreeMap<Level, f64>,
-    /// Clients of all orchestrators that answered.
-    pub(super) clients: u64,
-    /// Messages that these orchestrators have accepted and brokers have not settled.
-    pub(super) owed: u64,
+    /// Clients of all orchestrators; absent unless each serving one answered.
+    pub(super) clients: Option<u64>,
+    /// Messages that orchestrators have accepted and brokers have not settled; absent unless each serving one answered.
+    pub(super) owed: Option<u64>,
 }
 
 impl ScalingNumbers {
     /// The numbers of a manager as of its last look.
     pub(super) fn of(manager: &Manager, sight: &Sight) -> Self {
-        let Traffic { clients, owed } = traffic(sight);
+        let serving = manager.book.names(Level::Orchestrator, &[Phase::Serving]);
+        let is_known = sight.resources.is_some()
+            && !serving.is_empty()
+            && serving.iter().all(|name| sight.orchestrators.contains_key(name));
+        let traffic = is_known.then(|| traffic(sight));
         let judged = || manager.judged.iter();
         Self {
             suits: judged().filter_map(|(level, judged)| Some((*level, judged.verdict.suits?))).collect(),
             load: judged().filter_map(|(level, judged)| Some((*level, judged.verdict.load?))).collect(),
-            clients,
-            owed,
+            clients: traffic.as_ref().map(|traffic| traffic.clients),
+            owed: traffic.as_ref().map(|traffic| traffic.owed),
         }
     }
 }

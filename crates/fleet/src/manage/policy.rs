@@ -43,7 +43,9 @@ impl Judge for PolicyJudge {
             Change::Grow(count) => Wish::Grow(count),
             Change::Shrink(count) => Wish::Shrink(count),
         };
-        let is_settled = decision.explanation.value.is_some() && decision.explanation.held_back.is_empty();
+        // A member that leaves or is dead is replaced: fewer serve for now than suit.
+        let is_settled =
+            seen.leaving == 0 && decision.explanation.value.is_some() && decision.explanation.held_back.is_empty();
         Verdict {
             wish,
             suits: (wish != Wish::Hold || is_settled).then(|| after(seen, wish)),

@@ -82,6 +82,12 @@ impl Sight {
         self.condition(name) == Some(&Condition::Online)
     }
 
+    /// Whether a resource answers: its probe, or an orchestrator itself. The probe of a pod fails until all partitions of
+    /// the cluster are served, and they are served only after the manager has asked for that.
+    pub fn answers(&self, name: &ResourceName) -> bool {
+        self.is_online(name) || self.orchestrators.contains_key(name)
+    }
+
     /// Messages pending to or from a broker, over all orchestrators that answered.
     pub fn owed(&self, broker: &ResourceName) -> u64 {
         self.orchestrators.values().filter_map(|view| view.brokers.get(broker)).map(|broker| broker.owed).sum()

@@ -117,7 +117,7 @@ impl Manager {
             "partitions": sight.partitions(name),
             "lost_since_ms": member.lost_since.map(|since| since.0),
             "failed_restarts": member.failed_restarts,
-            "restart_left_ms": self.restart_left(member, now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            "restart_left_ms": super::give_up::restart_left(member, self.settings.restart_limit, now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             "note": observed.map(note),
         })
     }

@@ -181,7 +181,7 @@ pub enum ProviderError {
         most: usize,
     },
     /// The provider cannot keep the stored state of a resource apart from it.
-    #[error("what `{0}` has stored cannot be set aside here; start it again, or release it by hand")]
+    #[error("the stored state of `{0}` cannot be moved aside; start it again, or release it by hand")]
     NotSetAside(ResourceName),
     /// The cloud refuses, does not answer, or gives a malformed answer.
     #[error(transparent)]

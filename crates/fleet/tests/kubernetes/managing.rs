@@ -103,6 +103,7 @@ fn driver(cluster: &Cluster, orchestrator: &Orchestrator, wanted: &Arc<AtomicU32
     ];
     let pods = Kubernetes::open(cluster.settings("tidegate-broker")).unwrap();
     let parts = Parts {
+        metrics: None,
         settings: file.settings,
         judges: BTreeMap::from(judges),
         provider: Box::new(Both(pods, orchestrator.clone())),

@@ -116,7 +116,7 @@ impl Host for NodeHost {
         let topic = |node: &str| format!("{}/to/node/{}/ping", self.prefix, level_of(node));
         let pings = nodes.iter().map(|node| (TENANT, node.to_string(), topic(node))).collect();
         self.node.ping(pings, expires_at).unwrap_or_else(|error| {
-            tracing::warn!(%error, "nodes were not pinged");
+            tracing::warn!(%error, "cannot ping nodes");
             vec![None; nodes.len()]
         })
     }
@@ -172,7 +172,7 @@ impl Host for NodeHost {
             remove: change.remove,
         };
         let outcomes = self.node.set_memberships(changes.into_iter().map(change).collect()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "groups of nodes were not changed");
+            tracing::warn!(%error, "cannot change groups of nodes");
             Vec::new()
         });
         let is_refused = |outcome: &MembershipOutcome| matches!(outcome, MembershipOutcome::Refused(_));

@@ -314,7 +314,8 @@ impl Hub {
             let Some(pipeline) = state.running.iter().find(|pipeline| pipeline.name == name) else { return Ok(false) };
             pipeline.replay(from)
         };
-        answer.recv_timeout(ORDER_WITHIN).unwrap_or_else(|_| Err("the pipeline does not answer".to_owned()))?;
+        let late = || Err("the replay has not begun yet: it begins when the source answers".to_owned());
+        answer.recv_timeout(ORDER_WITHIN).unwrap_or_else(|_| late())?;
         Ok(true)
     }
 

@@ -113,8 +113,7 @@ impl<S: Source> Worker<S> {
         self.core.pause(paused);
         let replays = std::mem::take(&mut *self.orders.replays.lock().unwrap_or_else(PoisonError::into_inner));
         for (from, answer) in replays {
-            // An operator that has gone needs no answer.
-            let _ = answer.send(self.source.replay(from));
+            self.source.replay(from, answer);
         }
     }
 
@@ -143,7 +142,7 @@ impl<S: Source> Worker<S> {
             SourceStep::Ready => {
                 (self.course.takes, self.course.is_partial) = (true, false);
                 if self.course.trouble.take().is_some() {
-                    tracing::info!(pipeline = self.name, "the pipeline takes all its messages again");
+                    tracing::info!(pipeline = self.name, "the pipeline accepts all its messages again");
                 }
                 if let Some(subscribed) = self.subscribed.take() {
                     // The receiver may have given up.
@@ -206,7 +205,7 @@ impl<S: Source> Worker<S> {
         if self.course.trouble.as_ref() != Some(&why) {
             let (pipeline, address) = (self.name.as_str(), self.source.place());
             let taken = if self.course.is_partial { "only a part of its messages" } else { "no messages" };
-            tracing::warn!(pipeline, %address, "the pipeline takes {taken}, and tries again: {why}");
+            tracing::warn!(pipeline, %address, "the pipeline accepts {taken}; retrying: {why}");
             self.course.trouble = Some(why);
         }
     }
@@ -220,9 +219,9 @@ impl<S: Source> Worker<S> {
                 if let Some(status) = snapshot.sinks.get_mut(sink) {
                     status.last_error = Some((wall_clock(), why.clone()));
                 }
-                tracing::warn!(pipeline, sink = name(sink), "the sink takes no batches, and messages wait: {why}");
+                tracing::warn!(pipeline, sink = name(sink), "the sink rejects batches; messages wait: {why}");
             }
-            News::Back { sink } => tracing::info!(pipeline, sink = name(sink), "the sink takes batches again"),
+            News::Back { sink } => tracing::info!(pipeline, sink = name(sink), "the sink accepts batches again"),
             News::Failed { topic, why, kept } => {
                 let failure = LastFailure { at: wall_clock(), topic: topic.clone(), why: why.clone(), kept };
                 snapshot.last_failure = Some(failure);

@@ -28,7 +28,7 @@ pub use self::file::{FileSettings, FileSinks};
 pub use self::history::{HistoryQuery, HistorySettings, read_history};
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
-pub use self::kafka::{KafkaSettings, SaslMechanism};
+pub use self::kafka::{KafkaSettings, MAX_MARKED_WINDOW, SaslMechanism};
 pub use self::mqtt::MqttSettings;
 pub use self::nats::NatsSettings;
 pub use self::place::Place;

@@ -33,17 +33,38 @@ impl Ids {
         Self { suffix }
     }
 
-    /// The id of a lane.
-    pub(super) fn of_lane(&self, lane: usize) -> String {
-        format!("tidegate-hub{}/{lane}", self.suffix)
-    }
-
     /// The id of a record, by that of its message. It fits a header.
     pub(super) fn of(&self, message: &str) -> String {
         let mut id = String::with_capacity(message.len() + self.suffix.len());
         append(&mut id, message);
         id.push_str(&self.suffix);
         id
+    }
+}
+
+/// Makes the ids of the transactions of a lane. Two brokers with one name of a pipeline and a sink have different prefixes.
+#[derive(Clone, Debug)]
+pub(super) struct LaneIds {
+    sink: String,
+    pub(super) lane: usize,
+}
+
+impl LaneIds {
+    pub(super) fn new(ids: &Ids, prefix: &str, lane: usize) -> Self {
+        let mut sink = String::new();
+        append(&mut sink, prefix);
+        sink.push_str(&ids.suffix);
+        Self { sink, lane }
+    }
+
+    /// What the ids of all lanes of the sink begin with.
+    pub(super) fn of_sink(&self) -> &str {
+        &self.sink
+    }
+
+    /// The id of a lane.
+    pub(super) fn of_lane(&self, lane: usize) -> String {
+        format!("{}/{lane}", self.sink)
     }
 }
 
@@ -72,5 +93,13 @@ mod tests {
         assert_eq!(id(&Place { dead_letters: true, ..hot }, "bus"), "a-1/hot/bus/dead");
         assert_eq!(id(&hot, "bus/dead"), "a-1/hot/bus%2Fdead");
         assert_eq!(id(&Place { pipeline: "h\u{f6}\n", ..hot }, "b s"), "a-1/h%C3%B6%0A/b%20s");
+    }
+
+    #[test]
+    fn brokers_with_other_prefixes_have_other_transactions() {
+        let ids = Ids::new(&Place { pipeline: "hot", ..Place::default() }, "bus");
+        let id = |prefix| LaneIds::new(&ids, prefix, 0).of_lane(3);
+        assert_eq!(id("tidegate-hub"), "tidegate-hub/hot/bus/3");
+        assert_eq!(id("plant/2"), "plant%2F2/hot/bus/3");
     }
 }

@@ -211,6 +211,24 @@ impl Socket {
         sent.map_err(|error| lost(&error))
     }
 
+    /// Waits until the server has sent something, for `limit` at most. Returns whether it has, or has closed the connection.
+    pub(crate) fn has_bytes(&mut self, limit: Duration) -> Result<bool, SinkError> {
+        if !self.ready.is_empty() {
+            return Ok(true);
+        }
+        let stream = match &self.stream {
+            Stream::Plain(stream) => &stream.stream,
+            Stream::Tls(stream) => &stream.sock.stream,
+        };
+        stream.set_read_timeout(Some(limit)).map_err(SinkError::away)?;
+        match stream.peek(&mut [0]) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(lost(&error)),
+        }
+    }
+
     /// Fills `into`.
     pub(crate) fn receive(&mut self, into: &mut [u8]) -> Result<(), SinkError> {
         let mut filled = 0;

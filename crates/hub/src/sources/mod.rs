@@ -9,6 +9,7 @@ mod progress;
 mod topics;
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 pub(crate) use self::http::Http;
@@ -82,12 +83,11 @@ pub trait Source: Send {
     /// An operator pauses or resumes the pipeline here. A source that several processes share tells the others.
     fn pause(&mut self, _paused: bool) {}
 
-    /// Has messages come again that the broker took at `from` (Unix milliseconds) or later.
-    ///
-    /// # Errors
-    /// In words, when the source keeps no messages.
-    fn replay(&mut self, _from: u64) -> Result<(), String> {
-        Err("its source keeps no messages that are delivered".to_owned())
+    /// Has messages come again that the broker took at `from` (Unix milliseconds) or later. The operator gets the answer
+    /// when that outlasts a crash, or an error in words when the source keeps no messages.
+    fn replay(&mut self, _from: u64, answer: Sender<Result<(), String>>) {
+        // An operator that has gone needs no answer.
+        let _ = answer.send(Err("its source keeps no messages that are delivered".to_owned()));
     }
 
     /// Leaves the sender, which keeps unacknowledged messages.

@@ -69,7 +69,7 @@ pub enum GatewaysError {
         source: io::Error,
     },
     /// It exited.
-    #[error("{name} ended by itself: {how}; its output says why")]
+    #[error("{name} ended unexpectedly: {how}; its output shows why")]
     Ended {
         /// Which.
         name: String,

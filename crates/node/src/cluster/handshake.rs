@@ -58,7 +58,7 @@ pub(super) enum HandshakeError {
     Frame(#[from] FrameError),
     #[error("it says that there will be no session: {}", .0.text())]
     Refused(Refusal),
-    #[error("its secret is another one; all nodes of a cluster need the same")]
+    #[error("its secret differs; all nodes of a cluster need the same secret")]
     Secret,
     #[error("{0} is in no view of the cluster, or not yet")]
     Unknown(NodeName),

@@ -124,7 +124,7 @@ impl Links {
         let (node, incarnation, shards, address) = (&who.name, who.incarnation, who.shards, session.address);
         let way = through.as_ref().map(|through| format!(", through node {through}")).unwrap_or_default();
         if let Some(through) = through {
-            tracing::warn!(%node, incarnation, shards, %through, "linked with another node of the cluster through a third: no direct connection");
+            tracing::warn!(%node, incarnation, shards, %through, "linked with another node of the cluster through a third node: no direct connection");
         } else {
             tracing::info!(%node, incarnation, shards, %address, "linked with another node of the cluster");
         }

@@ -44,7 +44,7 @@ pub enum DurableError {
 }
 
 /// Pairs of a store for a shard.
-pub(crate) enum Portion {
+pub(crate) enum RestorePortion {
     /// In the order of their keys.
     First(Vec<Pair>),
     /// All pairs have come. The shard answers which sessions it needs again.
@@ -63,7 +63,7 @@ pub(crate) enum ShardAnswer {
 
 /// A shard's part in restoring the content of a store.
 pub(crate) struct RestoreSeed {
-    pub pairs: Receiver<Portion>,
+    pub pairs: Receiver<RestorePortion>,
     pub answers: Sender<(ShardId, Result<ShardAnswer, RestoreError>)>,
     pub settled: Sender<ShardId>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct Restorer {
     admission: Arc<Admission>,
     now: Now,
     route: RestoreRoute,
-    pairs: Vec<SyncSender<Portion>>,
+    pairs: Vec<SyncSender<RestorePortion>>,
     chunks: Vec<Chunk>,
     answers: Receiver<(ShardId, Result<ShardAnswer, RestoreError>)>,
     settled: Receiver<ShardId>,
@@ -154,8 +154,8 @@ impl Restorer {
         }
         let shards = self.pairs.len();
         for shard in 0..shards {
-            self.flush(shard, Portion::First)?;
-            self.send(shard, Portion::FirstEnds)?;
+            self.flush(shard, RestorePortion::First)?;
+            self.send(shard, RestorePortion::FirstEnds)?;
         }
         self.hand_out_again(store)?;
         // This tells the shards that no more parts follow.
@@ -187,13 +187,13 @@ impl Restorer {
         store.for_each(&mut |key, value| {
             let home = session_of_queue(key).and_then(|session| homes.get(&session)).filter(|_| failure.is_none());
             if let Some(shard) = home {
-                failure = self.put(*shard, (key, value), Portion::Again).err();
+                failure = self.put(*shard, (key, value), RestorePortion::Again).err();
             }
         })?;
         if let Some(error) = failure {
             return Err(error);
         }
-        (0..self.pairs.len()).try_for_each(|shard| self.flush(shard, Portion::Again))
+        (0..self.pairs.len()).try_for_each(|shard| self.flush(shard, RestorePortion::Again))
     }
 
     /// The next answer of a shard; `shard` is named if all of them have ended.
@@ -207,8 +207,10 @@ impl Restorer {
             return Ok(());
         }
         match self.route.takers(key, value)? {
-            Takers::One(shard) => self.put(usize::from(shard.0), (key, value), Portion::First),
-            Takers::All => (0..self.pairs.len()).try_for_each(|shard| self.put(shard, (key, value), Portion::First)),
+            Takers::One(shard) => self.put(usize::from(shard.0), (key, value), RestorePortion::First),
+            Takers::All => {
+                (0..self.pairs.len()).try_for_each(|shard| self.put(shard, (key, value), RestorePortion::First))
+            }
             Takers::None => Ok(()),
         }
     }
@@ -217,20 +219,20 @@ impl Restorer {
         &mut self,
         shard: usize,
         (key, value): (&[u8], &[u8]),
-        portion: fn(Vec<Pair>) -> Portion,
+        portion: fn(Vec<Pair>) -> RestorePortion,
     ) -> Result<(), DurableError> {
         let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
         chunk.push(key, value);
         if chunk.is_full() { self.flush(shard, portion) } else { Ok(()) }
     }
 
-    fn flush(&mut self, shard: usize, portion: fn(Vec<Pair>) -> Portion) -> Result<(), DurableError> {
+    fn flush(&mut self, shard: usize, portion: fn(Vec<Pair>) -> RestorePortion) -> Result<(), DurableError> {
         let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
         let chunk = std::mem::take(chunk);
         self.send(shard, portion(chunk.pairs))
     }
 
-    fn send(&self, shard: usize, portion: Portion) -> Result<(), DurableError> {
+    fn send(&self, shard: usize, portion: RestorePortion) -> Result<(), DurableError> {
         let Some(pairs) = self.pairs.get(shard) else { return Ok(()) };
         if pairs.send(portion).is_ok() {
             return Ok(());
@@ -247,15 +249,15 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     let mut take = || {
         for portion in &seed.pairs {
             match portion {
-                Portion::First(pairs) => {
+                RestorePortion::First(pairs) => {
                     pairs.iter().try_for_each(|(key, value)| engine.store().restore(now, key, value))?;
                 }
-                Portion::FirstEnds => {
+                RestorePortion::FirstEnds => {
                     let again = SecondReading::of(engine).sessions()?;
                     // The waiting thread may have given up.
                     let _ = seed.answers.send((shard, Ok(ShardAnswer::NeedsAgain(again))));
                 }
-                Portion::Again(pairs) => {
+                RestorePortion::Again(pairs) => {
                     let mut reading = SecondReading::of(engine);
                     pairs.iter().try_for_each(|(key, value)| reading.restore(now, key, value))?;
                 }

@@ -57,8 +57,8 @@ pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
     }
 }
 
-/// The partitions of a closed store as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that
-/// takes them over. They equal the state after a restart with the store: clients count as disconnected from now on, and
+/// The partitions of a closed store as images, for [`OrchestratorMoves::arrive`](crate::OrchestratorMoves::arrive) on
+/// the node that takes them over. They equal the state after a restart with the store: clients count as disconnected from now on, and
 /// due wills are published at the new node. All images are in memory at once. The store is not changed.
 ///
 /// # Errors

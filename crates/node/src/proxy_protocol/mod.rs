@@ -68,7 +68,7 @@ pub fn tenant_mark(name: &str) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
     /// They begin with other bytes.
-    #[error("it does not begin with a PROXY protocol header, which this listener expects from this network")]
+    #[error("it does not begin with a PROXY protocol header, which this listener requires from this network")]
     Missing,
     /// They begin a header that breaks the specification.
     #[error("its PROXY protocol header is malformed: {0}")]

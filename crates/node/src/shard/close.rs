@@ -112,7 +112,7 @@ impl SocketCalls<'_> {
             tracing::warn!(
                 shard = self.shard.place.shard.0,
                 connections,
-                "connections were closed before all output had left"
+                "connections were closed before all output was sent"
             );
         }
     }

@@ -94,7 +94,7 @@ fn check_chain(file: &Path, chain: &[CertificateDer<'_>]) -> Result<Vec<Box<str>
         };
         if read.not_after < time::now() {
             let name = read.common_name.as_deref().unwrap_or_default();
-            tracing::warn!(file = %file.display(), number, name, "this certificate has expired: clients will refuse it");
+            tracing::warn!(file = %file.display(), number, name, "this certificate has expired; clients will refuse it");
         }
         if number == 1 {
             names = read.dns;

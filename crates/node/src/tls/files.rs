@@ -94,7 +94,7 @@ fn warn_if_exposed(file: &Path) {
     let mode = std::fs::metadata(file).map_or(0, |data| data.mode() & 0o777);
     if mode & 0o007 != 0 {
         let mode = format!("{mode:03o}");
-        tracing::warn!(file = %file.display(), mode, "others than the broker may read this key: `chmod 600` ends that");
+        tracing::warn!(file = %file.display(), mode, "other users than the broker may read this key; run `chmod 600` on it");
     }
 }
 

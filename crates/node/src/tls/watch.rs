@@ -36,8 +36,8 @@ fn look(listeners: &TlsListeners) {
         return;
     }
     match listeners.reload() {
-        Ok(count) => tracing::info!(listeners = count, "certificates have changed and are in use for new connections"),
-        Err(error) => tracing::error!(%error, "certificates have changed and cannot be used: the old ones stay in use"),
+        Ok(count) => tracing::info!(listeners = count, "certificates changed; new connections use them"),
+        Err(error) => tracing::error!(%error, "certificates changed and cannot be used; the old ones stay in use"),
     }
 }
 

@@ -8,8 +8,8 @@ mod tls;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
-    AdoptError, Brought, DialAttempt, Evicted, ListenerId, OrchestratorMoves, Settling, ShardId, UplinkError,
-    UplinkImage, UplinkOptions, UplinkReport,
+    AdoptError, Brought, Continued, DialAttempt, Evicted, ListenerId, OrchestratorMoves, Settling, ShardId,
+    UplinkError, UplinkImage, UplinkOptions, UplinkReport,
 };
 
 use crate::address::HostPort;
@@ -111,6 +111,8 @@ pub(crate) enum FleetOrder {
     ConfirmBrought { name: String, messages: usize },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
+    /// Keep the sessions of these connections of dead orchestrators.
+    Continue { continued: Continued, done: Sender<Result<(), UplinkError>> },
     /// Reassign the pending messages of brokers that are no longer in the fleet.
     ForgetOthers { done: Sender<Result<(), UplinkError>> },
     /// Send clients elsewhere from now on, or no more.
@@ -245,7 +247,10 @@ impl NodeHandle {
         Ok(ended.into_iter().sum())
     }
 
-    fn order(&self, order: impl FnOnce(Sender<Result<(), UplinkError>>) -> FleetOrder) -> Result<(), FleetError> {
+    pub(crate) fn order(
+        &self,
+        order: impl FnOnce(Sender<Result<(), UplinkError>>) -> FleetOrder,
+    ) -> Result<(), FleetError> {
         let (done, answers) = channel();
         self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order(done))));
         Ok(crate::handle::wait(UPLINK_SHARD, &answers)??)
@@ -282,6 +287,10 @@ impl OrderCalls<'_> {
             }
             FleetOrder::Remove { name, force, done } => {
                 let _ = done.send(self.shard.engine.fleet().remove_uplink(now, &name, force));
+            }
+            FleetOrder::Continue { continued, done } => {
+                self.shard.engine.fleet().continue_adopted(now, continued);
+                let _ = done.send(Ok(()));
             }
             FleetOrder::ForgetOthers { done } => {
                 self.shard.engine.fleet().forget_other_uplinks(now);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tidegate_bus::{Address, Bus};
 use tidegate_engine::{Durability, PARTITIONS, PartitionId, Partitions};
 use tidegate_mirror::MirrorDisk;
-use tidegate_node::{Node, NodeSettings, images_of};
+use tidegate_node::{Node, NodeSettings, OrchestratorMoves, StoreImages, images_of};
 use tidegate_store::{Disk, Store, keep_all};
 
 use crate::wire::{Client, PUBACK, connect_lasting, publish_qos1};
@@ -127,11 +127,11 @@ fn a_replacement_delivers_the_pending_messages() {
     // Another node takes the place. The first one still runs, and acknowledges no message.
     let (taken, store) = open(&bus, "a", &scratch);
     publisher.send(&publish_qos1("in/e", b"never"));
-    let images = images_of(&store, settings().engine, all()).unwrap().partitions;
+    let StoreImages { partitions, had, .. } = images_of(&store, settings().engine, all()).unwrap();
     drop((store, taken));
     let (_disk, store) = open(&bus, "b", &theirs);
     let second = Node::start_with_store(settings(), store).unwrap();
-    let arrived = second.handle().arrive(images).unwrap();
+    let arrived = OrchestratorMoves::of(&second.handle()).arrive(partitions, Some(had), 1).unwrap();
     let sessions: u64 = arrived.owed.iter().map(|(_, owed)| owed.sessions).sum();
     assert_eq!(sessions, 2);
     second.handle().release_partitions(all()).unwrap();

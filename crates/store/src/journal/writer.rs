@@ -425,9 +425,9 @@ impl JournalWriter {
             return;
         }
         match &state {
-            State::Ok => tracing::info!("the store writes again"),
+            State::Ok => tracing::info!("the store accepts writes again"),
             State::Full => tracing::error!("the store is full: acknowledgements wait until there is room"),
-            State::Failing(text) => tracing::error!(error = %text, "the store fails: acknowledgements wait"),
+            State::Failing(text) => tracing::error!(error = %text, "the store fails; acknowledgements wait"),
             State::Fenced(text) => {
                 // The disk has notified its creator, who reports the cause.
                 tracing::info!(why = %text, "the store is fenced: no more messages are acknowledged");

@@ -243,7 +243,7 @@ fn wait_for_the_end(
         tracing::info!("stopping, since nothing can be kept any more");
         End::Lost
     } else if cluster.and_then(ClusterNode::astray).is_some() {
-        tracing::info!("stopping, since the node cannot work in its cluster as it is");
+        tracing::info!("stopping: the node cannot work in its cluster");
         End::Astray
     } else {
         tracing::info!(signal, "stopping");

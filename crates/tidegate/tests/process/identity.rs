@@ -270,5 +270,4 @@ fn what_brokers_cannot_be_shown_is_said_at_the_start() {
     assert!(refused(&["--data", &folder.file("data")]).contains("store.directory"));
     assert!(refused(&["--allow-anonymous"]).contains("allow_anonymous"));
     assert!(refused(&["--listen", "quic://127.0.0.1:0"]).contains("listeners for QUIC"));
-    assert!(refused(&["--relay", "127.0.0.1:1"]).contains("sessions do not move"));
 }

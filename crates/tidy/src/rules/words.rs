@@ -16,6 +16,9 @@ pub const CEILINGS: &str = "crates/tidy/ceilings.tsv";
 /// Characters that a test name may have.
 const TEST_NAME_MAX: usize = 60;
 
+/// A count may lie this far below its ceiling, or a twentieth of the ceiling if that is more.
+const SLACK: usize = 20;
+
 /// Phrases that hide the noun of a sentence, each with the plain form. They are searched in comments, strings and
 /// identifiers (`what_is_left` counts), across the ends of lines.
 pub const PHRASES: &[(&str, &str)] = &[
@@ -94,7 +97,14 @@ pub fn counts(tree: &Tree) -> BTreeMap<String, Counts> {
     areas
 }
 
-/// Areas whose counts are not their ceilings.
+/// The smallest count that leaves a ceiling as it is.
+///
+/// A change that rewrites a few sentences must not fail for a ceiling in another file.
+fn slack_below(ceiling: usize) -> usize {
+    ceiling - (ceiling / 20).max(SLACK).min(ceiling)
+}
+
+/// Areas whose counts are above their ceilings or far below them.
 pub fn violations(tree: &Tree) -> Vec<Violation> {
     let ceilings = tree.get(CEILINGS).map(|file| parse(&file.text)).unwrap_or_default();
     let counts = counts(tree);
@@ -112,7 +122,7 @@ pub fn violations(tree: &Tree) -> Vec<Violation> {
                 let text =
                     format!("{area} has {count} {kind}, and {ceiling} are the ceiling: rewrite {}", count - ceiling);
                 found.push(Violation::new(CEILINGS, 0, text));
-            } else if count < ceiling {
+            } else if count < slack_below(ceiling) {
                 let text = format!(
                     "{area} has only {count} {kind}: lower its ceiling of {ceiling} \
                      (`TIDY_LOWER=1 cargo test -p tidegate-tidy` does)"
@@ -259,14 +269,14 @@ mod tests {
     }
 
     #[test]
-    fn a_count_must_equal_its_ceiling() {
+    fn a_count_stays_within_its_ceiling_and_its_slack() {
         let table = |phrases: usize| format!("crates/a\t{phrases}\t0\t1\n");
         let check = |phrases: usize| {
             let source = "// nobody\nstruct Place;\n";
             let files = [("crates/a/src/x.rs", source), ("crates/a/src/y.rs", source), (CEILINGS, &table(phrases))];
             violations(&Tree::of(&files)).len()
         };
-        assert_eq!([1, 2, 3].map(check), [1, 0, 1]);
+        assert_eq!([1, 2, 2 + SLACK, 3 + SLACK].map(check), [1, 0, 0, 1]);
     }
 
     #[test]

@@ -284,22 +284,28 @@ impl BridgeRun {
         Ok(true)
     }
 
-    /// Waits until the messages that come again have come: a round trip of each subscriber brings nothing new.
+    /// Waits until the messages that come again have come: a round trip of each subscriber brings nothing new. If that
+    /// takes longer than the patience, it is a finding, and the messages may come again until the next look.
     fn await_repeats(&mut self) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut asked = None;
-        while begun.elapsed() < self.settings.patience {
+        let patience = self.settings.patience;
+        while begun.max(self.world.last_news).elapsed() < patience
+            && begun.elapsed() < patience * accounts::DRAIN_PATIENCES
+        {
             let subscribers = &mut self.world.subscribers;
             if subscribers.iter().all(|subscriber| subscriber.is_settled() && subscriber.session.pings == 0) {
                 if asked.replace(self.world.last_news) == Some(self.world.last_news) {
-                    break;
+                    self.world.ledger.forbid_repeats();
+                    return Ok(());
                 }
                 subscribers.iter_mut().try_for_each(|subscriber| subscriber.session.ping())?;
             }
             self.world.turn(Mood::Drain)?;
             self.tend()?;
         }
-        self.world.ledger.forbid_repeats();
+        let text = format!("round {}: subscribers do not come to rest within {:?}", self.round, begun.elapsed());
+        self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
         Ok(())
     }
 

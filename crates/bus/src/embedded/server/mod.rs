@@ -74,7 +74,7 @@ fn run(
         Err(error) => return drop(ready.send(Err(error))),
     };
     let served = Arc::new(Served { embedded, settings });
-    tracing::info!(directory = %directory.path().display(), "this process serves the bus to all that share the directory");
+    tracing::info!(directory = %directory.path().display(), "this process serves the bus to all processes that share the directory");
     runtime.block_on(async {
         match UnixListener::from_std(socket) {
             Ok(socket) => {

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use tidegate_administration::INHERITED;
 use tidegate_engine::{AdoptError, Partitions, Settling, UplinkError, UplinkImage};
-use tidegate_node::{FleetError, MoveError, OrchestratorMoves};
+use tidegate_node::{FleetError, MoveError, NodeHandle, OrchestratorMoves};
 
 use super::asking::Awaited;
 use super::brokers::BACK_LIMIT;
 use super::passing::brokers_know;
 use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
+use super::resuming::Resuming;
 use super::{Worker, set_of};
 use crate::driver::memory::RememberedBroker;
 use crate::driver::restore::Inherited;
@@ -26,19 +27,63 @@ const LEFT_STREAM: u64 = 1 << 61;
 /// topics.
 pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
 
-/// One of them.
-pub(super) struct Adopted {
+/// The connections of dead orchestrators that are worked off here.
+#[derive(Default)]
+pub(super) struct AdoptedBrokers {
+    all: Vec<Adopted>,
+    /// Connections of the last life of this process that are not worked off yet.
+    pub(super) resuming: Resuming,
+}
+
+impl AdoptedBrokers {
+    /// The members and brokers whose connections are worked off.
+    pub(super) fn brokers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let of_last_life = self.resuming.iter().map(|it| (it.of.as_str(), it.broker.as_str()));
+        self.all.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str())).chain(of_last_life)
+    }
+
+    /// The connections with their partitions, for a restart.
+    pub(super) fn to_remember(&self) -> Vec<RememberedBroker> {
+        let of_this_life = self.all.iter().map(|it| RememberedBroker {
+            of: it.of.clone(),
+            broker: it.broker.clone(),
+            here: numbers(it.here),
+            held: numbers(it.held),
+            left: numbers(it.left),
+        });
+        self.resuming.iter().cloned().chain(of_this_life).collect()
+    }
+
+    /// How many connections there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len() + self.resuming.len()
+    }
+
+    /// The names of the connections that are worked off.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.all.iter().map(|adopted| adopted.name.clone()).collect()
+    }
+
+    /// Forgets the connections of these transfers.
+    pub(super) fn forget(&mut self, transfers: &[u64]) {
+        self.all.retain(|adopted| !transfers.contains(&adopted.transfer));
+    }
+}
+
+/// A connection of a dead orchestrator to a broker.
+struct Adopted {
     /// The dead orchestrator.
     of: String,
     /// The name of the broker, and that of the connection here.
     broker: String,
     name: String,
-    /// By which its partitions have come.
+    /// The transfer that brought its partitions.
     transfer: u64,
-    /// The partitions that came by that.
+    /// The partitions of this transfer.
     here: Partitions,
-    /// The partitions whose sessions have the messages that the dead one had taken, and the partitions whose sessions may not have them.
+    /// The partitions whose sessions have the messages that the dead one had taken.
     held: Partitions,
+    /// The partitions whose sessions may not have them.
     left: Partitions,
     /// Messages for the members that serve them.
     for_held: Outbox,
@@ -96,19 +141,7 @@ impl Worker {
         self.work_off(remembered, inherited.transfer, uplink.image);
     }
 
-    /// Continues with the connections of the last life of this process.
-    pub(super) fn resume_adopted(&mut self) {
-        for remembered in std::mem::take(&mut self.resuming) {
-            let here = set_of(&remembered.here);
-            match self.shared.inheriting.resume(&self.node, &remembered.of, here, BTreeSet::new()) {
-                Ok(transfer) => self.work_off(remembered, transfer, None),
-                Err(error) => self.complain(&error, "the connections of a dead orchestrator are not worked off"),
-            }
-        }
-        self.note_adopted_brokers();
-    }
-
-    fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
+    pub(super) fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
         let RememberedBroker { of, broker, here, held, left } = remembered;
         let [here, held, left] = [here, held, left].map(|partitions| set_of(&partitions));
         let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty() };
@@ -128,7 +161,7 @@ impl Worker {
             broker,
             "working off the messages that a dead orchestrator and a broker had for each other"
         );
-        self.adopted.push(Adopted {
+        self.adopted.all.push(Adopted {
             of,
             broker,
             name,
@@ -147,8 +180,8 @@ impl Worker {
 
     /// Messages of the own brokers are kept back no longer when nothing of the dead orchestrator is in front of them.
     fn end_inheriting(&self) {
-        let is_adopted = |id| self.adopted.iter().any(|adopted| adopted.transfer == id);
-        if let Err(error) = self.shared.inheriting.end_waiting(&self.node, &self.lives, is_adopted) {
+        let is_adopted = |id| self.adopted.all.iter().any(|adopted| adopted.transfer == id);
+        if let Err(error) = self.shared.inheriting.end_waiting(&self.node, &self.members.lives, is_adopted) {
             self.complain(
                 &error,
                 "messages that were kept back for partitions of a dead orchestrator are not delivered",
@@ -156,37 +189,19 @@ impl Worker {
         }
     }
 
-    /// The members and brokers whose connections are worked off.
-    pub(super) fn adopted_brokers(&self) -> impl Iterator<Item = (&str, &str)> {
-        let of_last_life = self.resuming.iter().map(|it| (it.of.as_str(), it.broker.as_str()));
-        self.adopted.iter().map(|adopted| (adopted.of.as_str(), adopted.broker.as_str())).chain(of_last_life)
-    }
-
-    /// The same with their partitions, for a restart.
-    pub(super) fn adopted_to_remember(&self) -> Vec<RememberedBroker> {
-        let of_this_life = self.adopted.iter().map(|it| RememberedBroker {
-            of: it.of.clone(),
-            broker: it.broker.clone(),
-            here: numbers(it.here),
-            held: numbers(it.held),
-            left: numbers(it.left),
-        });
-        self.resuming.iter().cloned().chain(of_this_life).collect()
-    }
-
     /// When it is looked again.
     pub(super) fn next_look_at_adopted(&self) -> Option<Duration> {
-        (!self.adopted.is_empty() || self.shared.inheriting.is_waiting()).then_some(PAUSE)
+        (!self.adopted.all.is_empty() || self.shared.inheriting.is_waiting()).then_some(PAUSE)
     }
 
     /// Passes on the received messages, and removes the connections that are worked off. An orchestrator that is back
     /// waits for this.
     pub(super) fn work_off_adopted(&mut self) {
-        if self.adopted.is_empty() && !self.shared.inheriting.is_waiting() {
+        if self.adopted.all.is_empty() && !self.shared.inheriting.is_waiting() {
             return;
         }
-        let before = self.adopted.len();
-        for mut adopted in std::mem::take(&mut self.adopted) {
+        let before = self.adopted.all.len();
+        for mut adopted in std::mem::take(&mut self.adopted.all) {
             let is_over = match adopted.is_worked_off(self) {
                 Ok(is_over) => is_over,
                 Err(error) => {
@@ -195,33 +210,29 @@ impl Worker {
                     false
                 }
             };
-            if self.lives.contains_key(&adopted.of) {
+            if self.members.lives.contains_key(&adopted.of) {
                 adopted.back_since.get_or_insert_with(Instant::now);
             }
             // A broker that was taken out of the fleet brings nothing.
             let waits_in_vain = adopted.back_since.is_some_and(|since| since.elapsed() >= BACK_LIMIT)
                 || !OrchestratorMoves::of(&self.node).has_broker(&adopted.broker);
-            if (is_over || waits_in_vain) && self.is_removed(&adopted.name, waits_in_vain) {
-                tracing::info!(
-                    node = adopted.of,
-                    broker = adopted.name,
-                    "the connection of a dead orchestrator has ended"
-                );
+            if (is_over || waits_in_vain) && is_removed(&self.node, &adopted.name, waits_in_vain) {
+                tracing::info!(node = adopted.of, broker = adopted.name, "the connection of a dead orchestrator ended");
             } else {
-                self.adopted.push(adopted);
+                self.adopted.all.push(adopted);
             }
         }
-        if self.adopted.len() != before {
+        if self.adopted.all.len() != before {
             self.remember_again();
         }
         self.end_inheriting();
         self.note_adopted_brokers();
     }
+}
 
-    /// Removes a connection; says whether there is none of this name any more.
-    fn is_removed(&self, name: &str, force: bool) -> bool {
-        matches!(self.node.remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
-    }
+/// Removes a connection. Returns whether the fleet has no connection of this name any more.
+fn is_removed(node: &NodeHandle, name: &str, force: bool) -> bool {
+    matches!(node.remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
 }
 
 fn numbers(partitions: Partitions) -> Vec<u16> {
@@ -229,11 +240,7 @@ fn numbers(partitions: Partitions) -> Vec<u16> {
 }
 
 impl Adopted {
-    pub(super) fn transfer(&self) -> u64 {
-        self.transfer
-    }
-
-    /// Passes on what the broker has brought. Returns whether all of it has arrived, here and at the other members.
+    /// Passes on the broker's messages. Returns whether all of them have arrived, here and at the other members.
     fn is_worked_off(&mut self, worker: &Worker) -> Result<bool, MoveError> {
         self.for_held.set_homes(&self.homes_of(worker, self.held));
         self.for_left.set_homes(&self.homes_of(worker, self.left));
@@ -242,8 +249,18 @@ impl Adopted {
         }
         let (of, broker) = (self.of.as_str(), self.broker.as_str());
         let [for_held, for_left] = &mut self.awaited;
-        worker.exchange(&mut self.for_held, for_held, (INHERITED, self.transfer, of, broker));
-        worker.exchange(&mut self.for_left, for_left, (INHERITED, self.transfer | LEFT_STREAM, of, broker));
+        for_held.exchange(
+            &worker.node,
+            worker.members.life,
+            &mut self.for_held,
+            (INHERITED, self.transfer, of, broker),
+        );
+        for_left.exchange(
+            &worker.node,
+            worker.members.life,
+            &mut self.for_left,
+            (INHERITED, self.transfer | LEFT_STREAM, of, broker),
+        );
         let is_taken = |outbox: &mut Outbox| outbox.is_idle() || outbox.complete(Partitions::NONE).is_some();
         // Both, whatever the first one says.
         let (held, left) = (is_taken(&mut self.for_held), is_taken(&mut self.for_left));
@@ -299,7 +316,7 @@ impl Adopted {
     /// The other members that the table names for these partitions. A dead orchestrator that is back gets the messages of
     /// its partitions by the move: its brokers wait for this.
     fn homes_of(&self, worker: &Worker, partitions: Partitions) -> BTreeMap<String, Partitions> {
-        let mut homes = worker.homes_of(partitions);
+        let mut homes = worker.members.homes_of(partitions);
         homes.remove(&self.of);
         homes
     }

@@ -1,63 +1,72 @@
-//! Parts of pieces are sent to other members, and their answers are taken, without a wait: a member that does not answer
+//! Other members are asked, and their answers are taken, without a wait: a member that does not answer
 //! delays no other work of this thread.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use tidegate_node::{NodeName, PeerAnswer};
+use tidegate_node::{NodeHandle, NodeName, PeerAnswer};
 
-use super::Worker;
 use super::pieces::{Outbox, PartVerdict};
 
 /// How long a member may take to answer.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before it is looked again whether answers have come.
 pub(super) const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
-/// Answers that are awaited, by the member, each since when.
+/// Awaited answers by member, each with the time of its question.
 #[derive(Default)]
 pub(super) struct Awaited(BTreeMap<String, (PeerAnswer, Instant)>);
 
 impl Awaited {
-    /// The answers that have come, and those that come no more.
-    fn take(&mut self) -> Vec<(String, Option<PartVerdict>)> {
+    /// A member was asked.
+    pub(super) fn insert(&mut self, name: String, answer: PeerAnswer) {
+        self.0.insert(name, (answer, Instant::now()));
+    }
+
+    /// Whether an answer of a member is awaited.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The received answers, and the answers that failed.
+    pub(super) fn take(&mut self) -> Vec<(String, Option<Vec<u8>>)> {
         let mut taken = Vec::new();
         self.0.retain(|name, (answer, since)| {
-            let verdict = match answer.try_recv() {
-                Ok(Ok(bytes)) => PartVerdict::read(&bytes),
+            let taken_answer = match answer.try_recv() {
+                Ok(Ok(bytes)) => Some(bytes),
                 Err(TryRecvError::Empty) if since.elapsed() < ANSWER_TIMEOUT => return true,
                 Ok(Err(_)) | Err(_) => None,
             };
-            taken.push((name.clone(), verdict));
+            taken.push((name.clone(), taken_answer));
             false
         });
         taken
     }
-}
 
-impl Worker {
     /// Takes the answers that have come, and sends the parts that are due. `head` is the kind of the parts, their move or
-    /// transfer, and the dead orchestrator and broker whose messages they have.
+    /// transfer, and the dead orchestrator and broker whose messages they have. `life` is that of this member.
     pub(super) fn exchange(
-        &self,
+        &mut self,
+        node: &NodeHandle,
+        life: u64,
         outbox: &mut Outbox,
-        awaited: &mut Awaited,
         (kind, id, of, broker): (u8, u64, &str, &str),
     ) {
         let now = Instant::now();
-        for (name, verdict) in awaited.take() {
+        for (name, answer) in self.take() {
+            let verdict = answer.and_then(|bytes| PartVerdict::read(&bytes));
             if outbox.take_answer(now, &name, verdict) {
                 tracing::error!(
                     node = name,
-                    "messages of brokers are given up: the member that serves their partitions refuses them"
+                    "the member that serves partitions refuses forwarded messages; brokers keep them, and they are sent again"
                 );
             }
         }
-        for (name, question) in outbox.due(now, (kind, [self.life, id], of, broker)) {
-            let asked = NodeName::new(&name).ok().and_then(|node| self.node.ask_node(&node, question).ok());
+        for (name, question) in outbox.due(now, (kind, [life, id], of, broker)) {
+            let asked = NodeName::new(&name).ok().and_then(|name| node.ask_node(&name, question).ok());
             match asked {
-                Some(answer) => drop(awaited.0.insert(name, (answer, now))),
+                Some(answer) => self.insert(name, answer),
                 None => drop(outbox.take_answer(now, &name, None)),
             }
         }

@@ -8,7 +8,7 @@ use tidegate_administration::FORMER_LIFE;
 use tidegate_node::{NodeName, OrchestratorMoves};
 
 use super::Worker;
-use super::asking::ANSWER_TIMEOUT;
+use super::asking::Awaited;
 
 /// Pause before the others are asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -24,6 +24,9 @@ pub(super) struct BrokersHeld {
     joined: Option<(u64, Instant)>,
     /// Whether no broker is held.
     is_over: bool,
+    /// Answers that are to come, and the answers of this round: the brokers whose connections a member works off.
+    awaited: Awaited,
+    answers: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl BrokersHeld {
@@ -33,17 +36,41 @@ impl BrokersHeld {
             self.joined = Some((epoch, Instant::now()));
         }
     }
+
+    /// Takes the answers that have come. A member that does not know yet is asked again.
+    fn take_answers(&mut self) {
+        for (name, answer) in self.awaited.take() {
+            let brokers = answer.and_then(|bytes| serde_json::from_slice::<Option<BTreeSet<String>>>(&bytes).ok());
+            if let Some(brokers) = brokers.flatten() {
+                self.answers.insert(name, brokers);
+            }
+        }
+    }
+
+    /// The members among these that are to be asked now.
+    fn to_ask(&self, others: &BTreeSet<String>) -> Vec<String> {
+        others.iter().filter(|name| !self.answers.contains_key(*name) && !self.awaited.has(name)).cloned().collect()
+    }
+
+    /// The brokers of the answers when all of these members have answered; the next round begins then.
+    fn take_round(&mut self, others: &BTreeSet<String>) -> Option<BTreeSet<String>> {
+        if !others.iter().all(|name| self.answers.contains_key(name)) {
+            return None;
+        }
+        let answers = std::mem::take(&mut self.answers).into_iter().filter(|(name, _)| others.contains(name));
+        Some(answers.flat_map(|(_, brokers)| brokers).collect())
+    }
+
+    /// When it is looked again whether brokers may be connected to.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        (self.joined.is_some() && !self.is_over).then_some(PAUSE)
+    }
 }
 
 impl Worker {
-    /// When it is looked again whether brokers may be connected to.
-    pub(super) fn next_look_at_brokers(&self) -> Option<Duration> {
-        (self.shared.is_orchestrator && self.brokers.joined.is_some() && !self.brokers.is_over).then_some(PAUSE)
-    }
-
     /// Connects to the brokers whose connections no other member works off.
     pub(super) fn release_brokers(&mut self) {
-        let Some((epoch, since)) = self.brokers.joined.filter(|_| self.next_look_at_brokers().is_some()) else {
+        let Some((epoch, since)) = self.brokers.joined.filter(|_| self.brokers.next_look().is_some()) else {
             return;
         };
         let held = if since.elapsed() < HELD_LIMIT {
@@ -51,7 +78,8 @@ impl Worker {
             held
         } else {
             tracing::warn!(
-                "other members do not say that they have worked off the connections of this one's last life"
+                limit_s = HELD_LIMIT.as_secs(),
+                "other members do not say that they have worked off the connections of this one's last life; it connects to all brokers"
             );
             BTreeSet::new()
         };
@@ -60,25 +88,60 @@ impl Worker {
     }
 
     /// The brokers whose connections of this member's last life others work off; `None` while that is not known.
-    fn worked_off_elsewhere(&self, epoch: u64) -> Option<BTreeSet<String>> {
-        let mut question = vec![FORMER_LIFE];
-        question.extend_from_slice(&epoch.to_le_bytes());
-        let mut held = BTreeSet::new();
-        for name in self.lives.keys().filter(|name| **name != self.name) {
-            let asked = self.node.ask_node(&NodeName::new(name).ok()?, question.clone()).ok()?;
-            let answer = asked.recv_timeout(ANSWER_TIMEOUT).ok()?.ok()?;
-            held.extend(serde_json::from_slice::<Option<BTreeSet<String>>>(&answer).ok()??);
+    fn worked_off_elsewhere(&mut self, epoch: u64) -> Option<BTreeSet<String>> {
+        self.brokers.take_answers();
+        let others = self.members.others();
+        let held = self.brokers.take_round(&others);
+        if held.is_none() {
+            let question = [&[FORMER_LIFE][..], &epoch.to_le_bytes()].concat();
+            for name in self.brokers.to_ask(&others) {
+                let asked = NodeName::new(&name).ok().and_then(|at| self.node.ask_node(&at, question.clone()).ok());
+                if let Some(answer) = asked {
+                    self.brokers.awaited.insert(name, answer);
+                }
+            }
         }
-        Some(held)
+        held
     }
 
     /// Notes the brokers whose connections are worked off here, for members that ask.
     pub(super) fn note_adopted_brokers(&self) {
         let mut of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (member, broker) in self.adopted_brokers() {
+        for (member, broker) in self.adopted.brokers() {
             of.entry(member.to_owned()).or_default().insert(broker.to_owned());
         }
         let restoring = self.tasks.iter().flat_map(|task| task.nodes.iter().cloned()).collect();
         self.shared.inheriting.note_worked_off(of, restoring);
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_member_delays_no_question_to_others() {
+        let mut held = BrokersHeld::default();
+        let others: BTreeSet<String> = ["b".to_owned(), "c".to_owned()].into();
+        assert_eq!(held.to_ask(&others), ["b", "c"]);
+        let [(from_b, to_b), (from_c, to_c)] = [channel(), channel()];
+        held.awaited.insert("b".to_owned(), to_b);
+        held.awaited.insert("c".to_owned(), to_c);
+        from_c.send(Ok(br#"["x"]"#.to_vec())).unwrap();
+        held.take_answers();
+        assert_eq!((held.to_ask(&others), held.take_round(&others)), (Vec::new(), None), "b is waited for");
+        from_b.send(Ok(b"null".to_vec())).unwrap();
+        held.take_answers();
+        assert_eq!(held.to_ask(&others), ["b"], "it does not know yet");
+        let (from_b, to_b) = channel();
+        held.awaited.insert("b".to_owned(), to_b);
+        from_b.send(Ok(b"[]".to_vec())).unwrap();
+        held.take_answers();
+        assert_eq!(held.take_round(&others), Some(["x".to_owned()].into()));
+        assert_eq!(held.to_ask(&others), ["b", "c"], "both are asked again while a broker is held");
+        drop(held.take_round(&["b".to_owned()].into()));
     }
 }

@@ -10,8 +10,8 @@ use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
 use super::adopting::ORDER_LIMIT;
 use super::brokers::BACK_LIMIT;
-use super::passing::brokers_know;
-use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict};
+use super::piece_steps::{PieceSteps, deliver_by};
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
 use super::receiving::Receiving;
 use crate::driver::restore::Inherited;
 
@@ -30,6 +30,8 @@ struct InheritingState {
     worked_off: BTreeMap<String, BTreeSet<String>>,
     /// The dead orchestrators whose stores are being fetched.
     restoring: BTreeSet<String>,
+    /// The members of the last table.
+    living: BTreeSet<String>,
 }
 
 type StreamName = (String, u64, String, String);
@@ -57,7 +59,7 @@ impl Transfer {
     }
 }
 
-fn both(some: Partitions, others: Partitions) -> Partitions {
+pub(super) fn both(some: Partitions, others: Partitions) -> Partitions {
     some.without(some.without(others))
 }
 
@@ -91,28 +93,31 @@ impl Inheriting {
         self.state().resume(node, of, partitions, elsewhere)
     }
 
-    /// Whether messages of own brokers wait for messages of dead nodes of some of these partitions.
+    /// Notes the members of a table, before partitions are sent away for it.
+    pub(super) fn note_living(&self, lives: &BTreeMap<String, u64>) {
+        self.state().living = lives.keys().cloned().collect();
+    }
+
+    /// Whether some of these partitions stay here: messages of own brokers wait for messages of a dead node, or the dead
+    /// node is back while its brokers still bring messages for these partitions. Those pass the dead node by, so it would
+    /// lose them as a new home. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         let state = self.state();
-        state.transfers.values().any(|it| !it.is_late && !both(it.partitions, partitions).is_empty())
+        let is_open = |it: &Transfer| !it.is_late || state.living.contains(&it.of);
+        state.transfers.values().any(|it| is_open(it) && !both(it.partitions, partitions).is_empty())
     }
 
-    /// The partitions among these that no open transfer has brought.
-    pub(super) fn without_taken_over(&self, partitions: Partitions) -> Partitions {
-        self.state().transfers.values().fold(partitions, |left, it| left.without(it.partitions))
-    }
-
-    /// Delivers messages that an old home forwards for partitions that were taken over from a dead node.
-    pub(super) fn deliver(&self, node: &NodeHandle, partitions: Partitions, piece: &[u8]) -> Result<(), MoveError> {
-        let mut left = partitions;
-        for (id, transfer) in &self.state().transfers {
-            let meant = both(left, transfer.partitions);
-            if !meant.is_empty() {
-                OrchestratorMoves::of(node).take_piece(*id, meant, piece, transfer.behind())?;
-                left = left.without(meant);
-            }
-        }
-        Ok(())
+    /// Delivers messages that an old home forwards for partitions that were taken over from a dead node. Returns the
+    /// partitions that no open transfer has brought.
+    pub(super) fn deliver(
+        &self,
+        steps: &impl PieceSteps,
+        partitions: Partitions,
+        piece: &[u8],
+    ) -> Result<Partitions, MoveError> {
+        let transfers = &self.state().transfers;
+        let transfers = transfers.iter().map(|(id, transfer)| (*id, transfer.partitions, transfer.behind()));
+        deliver_by(steps, transfers, partitions, piece)
     }
 
     /// Notes the brokers whose connections are worked off here, by the dead orchestrator. The brokers of the
@@ -147,6 +152,7 @@ impl Inheriting {
         lives: &BTreeMap<String, u64>,
         is_adopted: impl Fn(u64) -> bool,
     ) -> Result<(), MoveError> {
+        self.note_living(lives);
         let mut state = self.state();
         state.streams.retain(|(from, ..), _| lives.contains_key(from));
         for transfer in state.transfers.values_mut().filter(|transfer| lives.contains_key(&transfer.of)) {
@@ -178,14 +184,12 @@ impl Inheriting {
         question: &[u8],
         served: Partitions,
     ) -> Vec<u8> {
-        let part = Part::read(question);
-        let verdict = part.map_or(PartVerdict::Again, |part| self.take_part(node, receiving, from, &part, served));
-        vec![verdict as u8]
+        answer_part(question, |part| self.take_part(node, receiving, from, part, served))
     }
 
     fn take_part(
         &self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         receiving: &Receiving,
         from: &str,
         part: &Part<'_>,
@@ -203,10 +207,14 @@ impl Inheriting {
         match assembly.take(part) {
             Arrival::Unfit => return PartVerdict::Again,
             Arrival::Partial | Arrival::Repeated => {}
-            Arrival::Whole(piece) => {
-                if let Err(error) = state.deliver_piece(node, &moved, part, &piece) {
-                    tracing::error!(%error, from, "messages of a broker for a dead orchestrator are not taken in");
-                    return PartVerdict::Again;
+            Arrival::Whole(piece, missing) => {
+                match state.deliver_piece(steps, &moved, part, missing, &piece) {
+                    Ok(true) => {}
+                    Ok(false) => return PartVerdict::Again,
+                    Err(error) => {
+                        tracing::error!(%error, from, "cannot import messages of a broker for a dead orchestrator");
+                        return PartVerdict::Again;
+                    }
                 }
                 if let Some(assembly) = state.streams.get_mut(&name) {
                     assembly.note_stored(part);
@@ -219,56 +227,90 @@ impl Inheriting {
             }
         }
         drop(state);
-        if brokers_know(node) { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
+        if steps.brokers_know() { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
     }
 }
 
 impl InheritingState {
     fn resume(
         &mut self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         of: &str,
         partitions: Partitions,
         elsewhere: BTreeSet<String>,
     ) -> Result<u64, MoveError> {
         let id = RESUMED_TRANSFERS | self.resumed;
         self.resumed += 1;
-        OrchestratorMoves::of(node).resume_awaiting(id, partitions)?;
+        steps.resume_awaiting(id, partitions)?;
         self.transfers.insert(id, Transfer::new(of, partitions, elsewhere, true));
         Ok(id)
     }
 
-    /// Delivers a piece to the partitions that were taken over, and to partitions that had `moved` here from the dead
-    /// orchestrator.
+    /// Delivers a piece to the partitions among these that were taken over, or had `moved` here from the dead
+    /// orchestrator. Says whether all have it: a transfer may have ended meanwhile.
     fn deliver_piece(
         &mut self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         moved: &[(u64, Partitions, Behind)],
         part: &Part<'_>,
+        partitions: Partitions,
         piece: &[u8],
-    ) -> Result<(), MoveError> {
-        let mut left = part.partitions;
+    ) -> Result<bool, MoveError> {
         let taken_over = self.transfers.iter().filter(|(_, transfer)| transfer.of == part.of);
         let taken_over = taken_over.map(|(id, transfer)| (*id, transfer.partitions, transfer.behind()));
-        for (id, partitions, behind) in taken_over.chain(moved.iter().copied()) {
-            let meant = both(left, partitions);
-            if !meant.is_empty() {
-                OrchestratorMoves::of(node).take_piece(id, meant, piece, behind)?;
-                left = left.without(meant);
-            }
-        }
+        let left = deliver_by(steps, taken_over.chain(moved.iter().copied()), partitions, piece)?;
         if !left.is_empty() && !piece.is_empty() {
             // They came in an earlier life of this process.
-            let id = self.resume(node, part.of, left, [part.broker.to_owned()].into())?;
-            OrchestratorMoves::of(node).take_piece(id, left, piece, Behind::LatePieces)?;
+            let id = self.resume(steps, part.of, left, [part.broker.to_owned()].into())?;
+            return Ok(steps.take_piece(id, left, piece, Behind::LatePieces)? == left);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::piece_steps::tests::{TestSteps, partitions};
+    use super::super::pieces::ENDS_PIECE;
     use super::*;
+
+    #[test]
+    fn further_partitions_get_the_piece_of_a_dead_home() {
+        let (steps, receiving, inheriting) = (TestSteps::default(), Receiving::default(), Inheriting::default());
+        let take = |of: Partitions| {
+            let (kind, stream, bytes) = (2, [5, 1 << 63], &b"m"[..]);
+            let (of_dead, broker) = ("b", "x");
+            let part =
+                Part { kind, stream, of: of_dead, broker, partitions: of, piece: 0, index: 0, ends: ENDS_PIECE, bytes };
+            inheriting.take_part(&steps, &receiving, "a", &part, of)
+        };
+        let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
+        assert_eq!((take(one), steps.have(b"m")), (PartVerdict::Taken, one));
+        assert_eq!((take(two), steps.have(b"m")), (PartVerdict::Taken, two));
+    }
+
+    #[test]
+    fn partitions_wait_for_messages_of_a_member_that_is_back() {
+        let inheriting = Inheriting::default();
+        let set = |partition: u16| std::iter::once(tidegate_engine::PartitionId(partition)).collect::<Partitions>();
+        inheriting.begin(&Inherited {
+            transfer: 1,
+            of: "b".to_owned(),
+            partitions: set(3),
+            had: set(3),
+            left: Partitions::NONE,
+            adopted: Vec::new(),
+            elsewhere: ["x".to_owned()].into(),
+            uplinks: Vec::new(),
+        });
+        assert!(inheriting.keeps_back(set(3)) && !inheriting.keeps_back(set(4)));
+        inheriting.state().transfers.get_mut(&1).unwrap().is_late = true;
+        assert!(!inheriting.keeps_back(set(3)), "the next home gets the messages of the dead one, too");
+        inheriting.note_living(&[("b".to_owned(), 2)].into());
+        assert!(inheriting.keeps_back(set(3)), "messages of its brokers pass b by");
+        inheriting.state().transfers.remove(&1);
+        assert!(!inheriting.keeps_back(set(3)));
+    }
 
     #[test]
     fn a_member_waits_for_brokers_that_are_worked_off() {

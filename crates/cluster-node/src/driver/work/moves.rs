@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 
-use super::passing::Passing;
 use super::{Event, Worker, all};
 use crate::driver::error::PartitionMoveError;
+use crate::driver::logs::Logs;
 use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
-use tidegate_node::OrchestratorMoves;
+use tidegate_node::{NodeHandle, OrchestratorMoves};
 
 /// How long queues may take that are read from the store.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ impl Worker {
     /// This node cannot do its part as the old home.
     pub(super) fn refuse_departure(&mut self, id: u64, to: &str, error: &PartitionMoveError) {
         self.departing.remove(&id);
-        if let Some(passing) = self.passing.get(&id).map(Passing::partitions) {
+        if let Some(passing) = self.passing.partitions_of(id) {
             self.end_passing_of(passing);
         } else if self.shared.is_orchestrator
             && let Err(error) = OrchestratorMoves::of(&self.node).end_forwarding(id, all())
@@ -63,7 +63,7 @@ impl Worker {
             self.complain(&error, "messages of brokers are still collected for partitions that have not moved");
         }
         self.shared.counters.note_failed();
-        tracing::warn!(to, why = %error, "partitions were not moved; they are served here on");
+        tracing::warn!(to, why = %error, "partitions were not moved; this node keeps them");
         let _ = self.events.send(Event::Refused(id));
     }
 
@@ -73,19 +73,19 @@ impl Worker {
         if self.receiving.keeps_back(partitions) || self.shared.inheriting.keeps_back(partitions) {
             return Err(PartitionMoveError::StillForwarded);
         }
-        let images = self.images(id, partitions)?;
+        let images = images(&self.node, self.shared.is_orchestrator, id, partitions)?;
         if self.shared.is_orchestrator {
             // A restart has to know of it before the new home can serve the partitions.
-            self.begin_passing(id, partitions);
+            self.begin_passing(id, partitions)?;
         }
         let moves = self.shared.is_orchestrator.then(|| OrchestratorMoves::of(&self.node));
         let messages = moves.map(|moves| moves.take_had(id)).transpose()?;
         let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
         let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
-        let head = json!({ "from": self.name, "partitions": named, "owed": owed, "had": messages.is_some() });
+        let head = json!({ "from": self.members.name, "partitions": named, "owed": owed, "had": messages.is_some() });
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
-        let bytes = self.send_parcel(id, Kind::Images, &parcel)?;
+        let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
         if self.shared.is_orchestrator {
             self.shared.counters.note_out(named.len());
         } else {
@@ -94,37 +94,6 @@ impl Worker {
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are on their way to another node");
         Ok(())
-    }
-
-    fn send_parcel(&self, id: u64, kind: Kind, parcel: &Parcel) -> Result<usize, PartitionMoveError> {
-        let parcel = parcel.write();
-        if parcel.len() > parts::MAX_BYTES {
-            return Err(PartitionMoveError::TooLong(parcel.len()));
-        }
-        for part in parts::cut(id, kind, &parcel) {
-            self.logs.append_image(part)?;
-        }
-        Ok(parcel.len())
-    }
-
-    /// Images of held partitions, once all of their queues are in memory.
-    fn images(&self, id: u64, partitions: Partitions) -> Result<Vec<PartitionImage>, PartitionMoveError> {
-        let deadline = Instant::now() + LOAD_TIMEOUT;
-        loop {
-            let max_bytes = parts::MAX_BYTES as u64;
-            let images = if self.shared.is_orchestrator {
-                OrchestratorMoves::of(&self.node).snapshot(partitions, max_bytes, id)
-            } else {
-                self.node.snapshot_for_node(partitions, max_bytes, id)
-            };
-            if let Some(images) = images? {
-                return Ok(images);
-            }
-            if Instant::now() > deadline {
-                return Err(PartitionMoveError::NotRead);
-            }
-            pause(LOAD_PAUSE);
-        }
     }
 
     /// Sends the messages that came for leaving partitions, where all nodes send to the new home by now.
@@ -152,7 +121,8 @@ impl Worker {
             return Ok(false);
         }
         let pieces = self.node.take_transfer_rest(id)?;
-        let bytes = self.send_parcel(id, Kind::Rest, &Parcel { head: json!({ "from": self.name }), pieces })?;
+        let bytes =
+            send_parcel(&self.logs, id, Kind::Rest, &Parcel { head: json!({ "from": self.members.name }), pieces })?;
         self.shared.counters.note_out(departing.partitions.iter().count());
         let ms = u64::try_from(departing.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(bytes, ms, "all that has come for them is on its way as well");
@@ -167,21 +137,17 @@ impl Worker {
             Kind::Images => self.arrive(id, expected, parcel),
             // Whatever the images could not do was said.
             Kind::Rest if !taken_in => return,
-            Kind::Rest => self.complete(id, parcel),
+            Kind::Rest => complete(&self.node, id, parcel),
         };
+        let is_last = kind == Kind::Rest || self.shared.is_orchestrator;
+        let outcome = outcome.and_then(|()| if is_last { self.remember_arrival(id, expected) } else { Ok(()) });
         match (outcome, kind) {
             (Ok(()), Kind::Images) if !self.shared.is_orchestrator => {
                 if let Some(arriving) = self.arriving.get_mut(&id) {
                     arriving.taken_in = true;
                 }
             }
-            (Ok(()), _) => {
-                // Before any node knows of it: when this node dies, others look here for the partitions.
-                let mut memory = self.saved.clone().unwrap_or_default();
-                memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
-                self.remember(&memory);
-                let _ = self.events.send(Event::Arrived(id));
-            }
+            (Ok(()), _) => drop(self.events.send(Event::Arrived(id))),
             (Err(error), _) => {
                 self.shared.counters.note_failed();
                 tracing::warn!(why = %error, "partitions that came were not taken in; they stay where they were");
@@ -190,6 +156,13 @@ impl Worker {
                 let _ = self.events.send(Event::Refused(id));
             }
         }
+    }
+
+    /// Remembers partitions that have come, before any node knows of it: when this node dies, others look here for them.
+    fn remember_arrival(&mut self, id: u64, partitions: Partitions) -> Result<(), PartitionMoveError> {
+        let Some(mut memory) = self.saved.clone() else { return Err(PartitionMoveError::NotRemembered) };
+        memory.arrived.extend(partitions.iter().map(|partition| (partition.0, id)));
+        if self.remember(&memory) { Ok(()) } else { Err(PartitionMoveError::NotRemembered) }
     }
 
     /// Takes images in, and asks all nodes to send here from now on.
@@ -209,7 +182,7 @@ impl Worker {
         let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
         let arrived = if self.shared.is_orchestrator {
             let from = parcel.head.get("from").and_then(Value::as_str).unwrap_or_default();
-            self.receiving.begin(id, expected, from, self.lives.get(from).copied().unwrap_or_default());
+            self.receiving.begin(id, expected, from, self.members.lives.get(from).copied().unwrap_or_default());
             OrchestratorMoves::of(&self.node).arrive(images.collect(), had, id)?
         } else {
             self.node.arrive_from_node(images.collect(), id)?
@@ -224,14 +197,50 @@ impl Worker {
         }
         Ok(())
     }
+}
 
-    /// Delivers what the old home has got since.
-    fn complete(&self, id: u64, parcel: &[u8]) -> Result<(), PartitionMoveError> {
-        let parcel = read_parcel(parcel)?;
-        let messages = self.node.finish_transfer(id, parcel.pieces)?;
-        tracing::debug!(messages, "the messages that came meanwhile were delivered");
-        Ok(())
+fn send_parcel(logs: &Logs, id: u64, kind: Kind, parcel: &Parcel) -> Result<usize, PartitionMoveError> {
+    let parcel = parcel.write();
+    if parcel.len() > parts::MAX_BYTES {
+        return Err(PartitionMoveError::TooLong(parcel.len()));
     }
+    for part in parts::cut(id, kind, &parcel) {
+        logs.append_image(part)?;
+    }
+    Ok(parcel.len())
+}
+
+/// Images of held partitions, once all of their queues are in memory.
+fn images(
+    node: &NodeHandle,
+    is_orchestrator: bool,
+    id: u64,
+    partitions: Partitions,
+) -> Result<Vec<PartitionImage>, PartitionMoveError> {
+    let deadline = Instant::now() + LOAD_TIMEOUT;
+    loop {
+        let max_bytes = parts::MAX_BYTES as u64;
+        let images = if is_orchestrator {
+            OrchestratorMoves::of(node).snapshot(partitions, max_bytes, id)
+        } else {
+            node.snapshot_for_node(partitions, max_bytes, id)
+        };
+        if let Some(images) = images? {
+            return Ok(images);
+        }
+        if Instant::now() > deadline {
+            return Err(PartitionMoveError::NotRead);
+        }
+        pause(LOAD_PAUSE);
+    }
+}
+
+/// Delivers the messages that the old home has received since the images.
+fn complete(node: &NodeHandle, id: u64, parcel: &[u8]) -> Result<(), PartitionMoveError> {
+    let parcel = read_parcel(parcel)?;
+    let messages = node.finish_transfer(id, parcel.pieces)?;
+    tracing::debug!(messages, "the messages that came meanwhile were delivered");
+    Ok(())
 }
 
 fn read_parcel(parcel: &[u8]) -> Result<Parcel, PartitionMoveError> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_administration::PIECE;
 use tidegate_engine::{Partitions, Settling, UplinkState};
-use tidegate_node::{NodeHandle, NodeName, OrchestratorMoves};
+use tidegate_node::{NodeHandle, OrchestratorMoves};
 
 use super::Worker;
 use super::asking::{ANSWER_PAUSE, Awaited};
@@ -17,8 +17,54 @@ use crate::driver::error::PartitionMoveError;
 /// Pause between two pieces.
 const PIECE_PAUSE: Duration = Duration::from_millis(10);
 
+/// Moves whose messages brokers still deliver here, by their ids.
+#[derive(Default)]
+pub(super) struct PassingMoves(BTreeMap<u64, Passing>);
+
+impl PassingMoves {
+    /// How many moves there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Partitions here whose messages are passed on.
+    pub(super) fn partitions(&self) -> Partitions {
+        self.0.values().fold(Partitions::NONE, |all, passing| all.with(passing.partitions))
+    }
+
+    /// The partitions of a move.
+    pub(super) fn partitions_of(&self, id: u64) -> Option<Partitions> {
+        self.0.get(&id).map(|passing| passing.partitions)
+    }
+
+    /// The partitions of each move, for a restart.
+    pub(super) fn to_remember(&self) -> BTreeMap<u64, Vec<u16>> {
+        let numbers = |passing: &Passing| passing.partitions.iter().map(|partition| partition.0).collect();
+        self.0.iter().map(|(id, passing)| (*id, numbers(passing))).collect()
+    }
+
+    /// These partitions are served elsewhere. Returns the partitions to forget at once: messages are forwarded for the
+    /// others.
+    pub(super) fn pass_on(&mut self, partitions: Partitions) -> Partitions {
+        let mut left = partitions;
+        for passing in self.0.values_mut() {
+            if passing.partitions.without(partitions) != passing.partitions {
+                passing.served_there = true;
+                left = left.without(passing.partitions);
+            }
+        }
+        left
+    }
+
+    /// When the next piece is due.
+    pub(super) fn next_piece(&self) -> Option<Duration> {
+        let next = self.0.values().filter(|passing| passing.served_there).map(|passing| passing.next).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+}
+
 /// Partitions that have left, and for which brokers may still deliver messages here.
-pub(super) struct Passing {
+struct Passing {
     partitions: Partitions,
     /// Whether another member serves them.
     served_there: bool,
@@ -42,10 +88,6 @@ impl Passing {
             next: Instant::now(),
         }
     }
-
-    pub(super) fn partitions(&self) -> Partitions {
-        self.partitions
-    }
 }
 
 enum Stage {
@@ -57,23 +99,56 @@ enum Stage {
     Ending,
 }
 
-/// Whether all brokers that are there hold all filters.
+impl Stage {
+    /// Whether all messages have arrived that the brokers had for these partitions when the brokers of the new homes knew
+    /// the filters.
+    fn is_settled(&mut self, node: &NodeHandle, brokers_know: bool) -> Result<bool, PartitionMoveError> {
+        if !brokers_know {
+            *self = Self::Unknown;
+            return Ok(false);
+        }
+        let left = match std::mem::replace(self, Self::Unknown) {
+            Self::Settling(settling) => node.settle(settling)?,
+            Self::Unknown | Self::Ending => Some(OrchestratorMoves::of(node).begin_settling()?),
+        };
+        let is_settled = left.is_none();
+        if let Some(left) = left {
+            *self = Self::Settling(left);
+        }
+        Ok(is_settled)
+    }
+}
+
+/// Whether all brokers hold all filters. A process that has been named no broker yet does not know that.
 pub(super) fn brokers_know(node: &NodeHandle) -> bool {
-    let Ok(fleet) = node.fleet() else { return false };
-    fleet.brokers.iter().map(|broker| &broker.uplink).all(|uplink| match uplink.state {
-        // A broker that cannot be reached delivers nothing here.
-        UplinkState::Connecting => !uplink.last_error.is_empty(),
-        UplinkState::Subscribing => false,
-        UplinkState::Down => true,
-        _ => uplink.filters_pending == 0,
+    node.fleet().is_ok_and(|fleet| {
+        let brokers = fleet.brokers.iter().map(|broker| (broker.uplink.state, broker.uplink.filters_pending));
+        all_hold_filters(brokers)
     })
+}
+
+fn all_hold_filters(brokers: impl IntoIterator<Item = (UplinkState, u64)>) -> bool {
+    let mut brokers = brokers.into_iter().peekable();
+    brokers.peek().is_some() && brokers.all(holds_all_filters)
+}
+
+/// Whether a broker holds all filters. One that is away may be reachable for others, and lacks filters when it is back:
+/// until then the old home receives its messages.
+fn holds_all_filters((state, pending): (UplinkState, u64)) -> bool {
+    match state {
+        UplinkState::Connecting | UplinkState::Subscribing | UplinkState::Down => false,
+        UplinkState::Serving | UplinkState::Draining | UplinkState::Drained => pending == 0,
+    }
 }
 
 impl Worker {
     /// Begins to forward the messages that brokers deliver for these partitions after their images were taken.
-    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) {
-        self.passing.insert(id, Passing::new(partitions));
-        self.note_passing();
+    ///
+    /// # Errors
+    /// When it cannot be remembered: a restart would not forward.
+    pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) -> Result<(), PartitionMoveError> {
+        self.passing.0.insert(id, Passing::new(partitions));
+        if self.note_passing() { Ok(()) } else { Err(PartitionMoveError::NotRemembered) }
     }
 
     /// Continues the forwarding of the last life of this process. Before it connects to its brokers.
@@ -83,33 +158,15 @@ impl Worker {
             if let Err(error) = OrchestratorMoves::of(&self.node).resume_forwarding(*id, partitions) {
                 self.complain(&error, "messages of brokers are not forwarded for partitions that have moved");
             }
-            self.passing.insert(*id, Passing::new(partitions));
+            self.passing.0.insert(*id, Passing::new(partitions));
         }
-        self.shared.counters.set_passing(self.passing.len());
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }
 
-    /// A restart has to know for which partitions messages are forwarded.
-    fn note_passing(&mut self) {
-        self.shared.counters.set_passing(self.passing.len());
-        self.remember_again();
-    }
-
-    /// Partitions here whose messages are passed on.
-    pub(super) fn passed_on(&self) -> Partitions {
-        self.passing.values().fold(Partitions::NONE, |all, passing| all.with(passing.partitions))
-    }
-
-    /// These partitions are served elsewhere. Returns the partitions to forget at once: messages are forwarded for the
-    /// others.
-    pub(super) fn pass_on(&mut self, partitions: Partitions) -> Partitions {
-        let mut left = partitions;
-        for passing in self.passing.values_mut() {
-            if passing.partitions.without(partitions) != passing.partitions {
-                passing.served_there = true;
-                left = left.without(passing.partitions);
-            }
-        }
-        left
+    /// A restart has to know for which partitions messages are forwarded. Says whether that is saved.
+    fn note_passing(&mut self) -> bool {
+        self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
+        self.remember_again()
     }
 
     /// Ends the forwarding for these partitions, which are served here. Messages that were collected while another member
@@ -117,7 +174,7 @@ impl Worker {
     pub(super) fn end_passing_of(&mut self, partitions: Partitions) {
         let moves = OrchestratorMoves::of(&self.node);
         let mut failure = None;
-        for (id, passing) in &mut self.passing {
+        for (id, passing) in &mut self.passing.0 {
             let returned = passing.partitions.without(passing.partitions.without(partitions));
             if returned.is_empty() {
                 continue;
@@ -134,9 +191,9 @@ impl Worker {
         if let Some(error) = failure {
             self.complain(&error, "messages of brokers are still collected for partitions that have come back");
         }
-        let before = self.passing.len();
-        self.passing.retain(|_, passing| !passing.partitions.is_empty());
-        if self.passing.len() != before {
+        let before = self.passing.0.len();
+        self.passing.0.retain(|_, passing| !passing.partitions.is_empty());
+        if self.passing.0.len() != before {
             self.note_passing();
         }
     }
@@ -144,20 +201,20 @@ impl Worker {
     /// Forwards the messages that have arrived for partitions that are served elsewhere.
     pub(super) fn pass_pieces(&mut self) {
         let now = Instant::now();
-        let due = self.passing.iter().filter(|(_, it)| it.served_there && it.next <= now);
+        let due = self.passing.0.iter().filter(|(_, it)| it.served_there && it.next <= now);
         for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let Some(mut passing) = self.passing.remove(&id) else { continue };
+            let Some(mut passing) = self.passing.0.remove(&id) else { continue };
             match self.pass_piece(id, &mut passing) {
                 Ok(true) => self.forget_passed(id, &passing),
                 Ok(false) => {
                     passing.next =
                         Instant::now() + if passing.outbox.is_waiting() { ANSWER_PAUSE } else { PIECE_PAUSE };
-                    self.passing.insert(id, passing);
+                    self.passing.0.insert(id, passing);
                 }
                 Err(error) => {
                     self.complain(&error, "messages of brokers could not be passed on; it is tried again");
                     passing.next = Instant::now() + PIECE_PAUSE;
-                    self.passing.insert(id, passing);
+                    self.passing.0.insert(id, passing);
                 }
             }
         }
@@ -178,9 +235,9 @@ impl Worker {
     /// Forwards the next piece. Returns whether the new homes have the last piece.
     fn pass_piece(&self, id: u64, passing: &mut Passing) -> Result<bool, PartitionMoveError> {
         let Passing { partitions, outbox, awaited, .. } = passing;
-        outbox.set_homes(&self.homes_of(*partitions));
+        outbox.set_homes(&self.members.homes_of(*partitions));
         if outbox.is_idle() {
-            let is_settled = self.is_settled(&mut passing.stage, outbox.brokers_know(*partitions))?;
+            let is_settled = passing.stage.is_settled(&self.node, outbox.brokers_know(*partitions))?;
             let forwarded = OrchestratorMoves::of(&self.node).take_forwarded(id, true)?.unwrap_or_default();
             passing.unanswered = forwarded.unanswered;
             if is_settled {
@@ -191,7 +248,7 @@ impl Worker {
                 outbox.put(&forwarded.messages, ENDS_PIECE);
             }
         }
-        self.exchange(outbox, awaited, (PIECE, id, "", ""));
+        awaited.exchange(&self.node, self.members.life, outbox, (PIECE, id, "", ""));
         let Some(ends) = outbox.complete(*partitions) else { return Ok(false) };
         let unanswered = std::mem::take(&mut passing.unanswered);
         if unanswered > 0 {
@@ -204,40 +261,18 @@ impl Worker {
         }
         Ok(is_over)
     }
-
-    /// Whether all messages have arrived that the brokers had for these partitions when the brokers of the new homes knew
-    /// the filters.
-    fn is_settled(&self, stage: &mut Stage, brokers_know: bool) -> Result<bool, PartitionMoveError> {
-        if !brokers_know {
-            *stage = Stage::Unknown;
-            return Ok(false);
-        }
-        let left = match std::mem::replace(stage, Stage::Unknown) {
-            Stage::Settling(settling) => self.node.settle(settling)?,
-            Stage::Unknown | Stage::Ending => Some(OrchestratorMoves::of(&self.node).begin_settling()?),
-        };
-        let is_settled = left.is_none();
-        if let Some(left) = left {
-            *stage = Stage::Settling(left);
-        }
-        Ok(is_settled)
-    }
-
-    /// The other members that the table names for these partitions.
-    pub(super) fn homes_of(&self, partitions: Partitions) -> BTreeMap<String, Partitions> {
-        let mut homes: BTreeMap<String, Partitions> = BTreeMap::new();
-        for partition in partitions.iter() {
-            let home = self.homes.get(usize::from(partition.0)).and_then(Option::as_ref).map(NodeName::as_str);
-            if let Some(home) = home.filter(|home| self.lives.contains_key(*home)) {
-                homes.entry(home.to_owned()).or_default().add(partition);
-            }
-        }
-        homes
-    }
 }
 
-/// When the next piece of some moves is due.
-pub(super) fn next_piece(moves: &BTreeMap<u64, Passing>) -> Option<Duration> {
-    let next = moves.values().filter(|passing| passing.served_there).map(|passing| passing.next).min()?;
-    Some(next.saturating_duration_since(Instant::now()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_is_away_does_not_hold_the_filters() {
+        let away = [UplinkState::Connecting, UplinkState::Subscribing, UplinkState::Down];
+        let serving = (UplinkState::Serving, 0);
+        assert!(away.into_iter().all(|state| !all_hold_filters([serving, (state, 0)])));
+        assert!(all_hold_filters([serving]) && !all_hold_filters([serving, (UplinkState::Serving, 1)]));
+        assert!(!all_hold_filters([]), "no broker is named yet");
+    }
 }

@@ -19,8 +19,8 @@ const PART: usize = 1024 * 1024;
 /// Pause before a piece is sent once more; it doubles with each further answer that is no success.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// How often a receiver may refuse a piece, about a minute. Then the piece is given up for it.
-const MAX_REFUSALS: u32 = 100;
+/// After so many refusals of a piece, about a minute, an error is logged, and after as many again.
+const REFUSALS_TO_LOG: u32 = 100;
 
 /// A part of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,11 @@ impl<'a> Part<'a> {
     }
 }
 
+/// The answer to a question with a part, which `take` takes; damaged questions are asked again.
+pub(super) fn answer_part(question: &[u8], take: impl FnOnce(&Part<'_>) -> PartVerdict) -> Vec<u8> {
+    vec![Part::read(question).map_or(PartVerdict::Again, |part| take(&part)) as u8]
+}
+
 fn read_number(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let (number, rest) = bytes.split_at_checked(2)?;
     Some((u16::from_le_bytes(number.try_into().ok()?), rest))
@@ -122,18 +127,14 @@ struct Piece {
     ends: u8,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Default)]
 struct Receiver {
     partitions: Partitions,
-    /// Whether it has the piece, or it was given up.
+    /// Whether it has the piece.
     has_piece: bool,
     /// The next part.
     index: usize,
-    /// Whether its answer is awaited.
-    is_asked: bool,
-    /// Whether the piece has begun again since it was asked.
-    is_stale: bool,
+    question: Question,
     /// When it is asked again.
     pause_until: Option<Instant>,
     failures: u32,
@@ -141,9 +142,21 @@ struct Receiver {
     brokers_know: bool,
 }
 
+/// The question of a receiver that has no answer yet.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Question {
+    /// No answer is awaited.
+    #[default]
+    Unasked,
+    /// Its answer is awaited.
+    Asked,
+    /// The piece has begun again since: its answer is awaited and does not count.
+    Stale,
+}
+
 impl Outbox {
     /// Names the homes of all partitions to which pieces go. A member that gets further partitions gets the piece at
-    /// hand again: it knows the messages that it has by their ids.
+    /// hand again: it delivers the piece to these partitions alone ([`Assembly`]).
     pub(super) fn set_homes(&mut self, homes: &BTreeMap<String, Partitions>) {
         self.covered = homes.values().fold(Partitions::NONE, |all, partitions| all.with(*partitions));
         self.receivers.retain(|name, _| homes.contains_key(name));
@@ -151,7 +164,9 @@ impl Outbox {
             let receiver = self.receivers.entry(name.clone()).or_default();
             if !partitions.without(receiver.partitions).is_empty() {
                 (receiver.has_piece, receiver.index, receiver.brokers_know) = (false, 0, false);
-                receiver.is_stale = receiver.is_asked;
+                if receiver.question == Question::Asked {
+                    receiver.question = Question::Stale;
+                }
             }
             receiver.partitions = *partitions;
         }
@@ -184,24 +199,27 @@ impl Outbox {
         let Some(piece) = &self.piece else { return Vec::new() };
         let mut due = Vec::new();
         for (name, receiver) in &mut self.receivers {
-            if receiver.has_piece || receiver.is_asked || receiver.pause_until.is_some_and(|until| until > now) {
+            if receiver.has_piece
+                || receiver.question != Question::Unasked
+                || receiver.pause_until.is_some_and(|until| until > now)
+            {
                 continue;
             }
             let Some(bytes) = piece.parts.get(receiver.index) else { continue };
             let ends = if receiver.index + 1 == piece.parts.len() { piece.ends } else { 0 };
             let (partitions, piece, index) = (receiver.partitions, piece.number, receiver.index as u32);
             let part = Part { kind, stream, of, broker, partitions, piece, index, ends, bytes };
-            receiver.is_asked = true;
+            receiver.question = Question::Asked;
             due.push((name.clone(), part.write()));
         }
         due
     }
 
-    /// Takes the answer to a part; `None` if there was none. Says whether the piece is given up for this receiver.
+    /// Takes the answer to a part; `None` if there was none. Says whether an error is to be logged, since this receiver
+    /// refuses the piece all the time. It is sent on: until the receiver has it, brokers keep the messages.
     pub(super) fn take_answer(&mut self, now: Instant, name: &str, verdict: Option<PartVerdict>) -> bool {
         let (Some(piece), Some(receiver)) = (&self.piece, self.receivers.get_mut(name)) else { return false };
-        let (is_asked, is_stale) = (std::mem::take(&mut receiver.is_asked), std::mem::take(&mut receiver.is_stale));
-        if !is_asked || is_stale {
+        if std::mem::take(&mut receiver.question) != Question::Asked {
             return false;
         }
         match verdict {
@@ -215,9 +233,10 @@ impl Outbox {
                 let pause = FIRST_PAUSE.saturating_mul(1 << receiver.failures.min(6)).min(LONGEST_PAUSE);
                 receiver.pause_until = Some(now + pause);
                 (receiver.index, receiver.failures) = (0, receiver.failures.saturating_add(1));
-                receiver.refusals += u32::from(verdict == Some(PartVerdict::Again));
-                receiver.has_piece = receiver.refusals >= MAX_REFUSALS;
-                return receiver.has_piece;
+                if verdict == Some(PartVerdict::Again) {
+                    receiver.refusals = receiver.refusals.wrapping_add(1);
+                    return receiver.refusals.is_multiple_of(REFUSALS_TO_LOG);
+                }
             }
         }
         false
@@ -253,8 +272,8 @@ impl Outbox {
 pub(super) struct Assembly {
     /// The life of the sender.
     life: u64,
-    /// The last piece that is in the store.
-    stored: Option<u64>,
+    /// The last piece that is in the store, and the partitions that have it.
+    stored: Option<(u64, Partitions)>,
     /// The piece at hand, and the number of its parts that are here.
     piece: Option<(u64, u32)>,
     bytes: Vec<u8>,
@@ -265,9 +284,9 @@ pub(super) struct Assembly {
 pub(super) enum Arrival {
     /// More parts have to come.
     Partial,
-    /// The piece is here: it has to be stored, and then noted by [`Assembly::note_stored`].
-    Whole(Vec<u8>),
-    /// The piece is in the store.
+    /// The piece is here: it has to be stored for these partitions, and then noted by [`Assembly::note_stored`].
+    Whole(Vec<u8>, Partitions),
+    /// The piece is in the store for all of its partitions.
     Repeated,
     /// The first parts of the piece are missing, or the sender is an earlier life.
     Unfit,
@@ -278,10 +297,6 @@ impl Assembly {
         Self { life, ..Self::default() }
     }
 
-    pub(super) fn life(&self) -> u64 {
-        self.life
-    }
-
     pub(super) fn take(&mut self, part: &Part<'_>) -> Arrival {
         let [life, _] = part.stream;
         if life < self.life {
@@ -290,7 +305,12 @@ impl Assembly {
         if life > self.life {
             *self = Self::of_life(life);
         }
-        if self.stored.is_some_and(|stored| part.piece <= stored) {
+        let missing = match self.stored {
+            Some((stored, _)) if part.piece < stored => return Arrival::Repeated,
+            Some((stored, have)) if part.piece == stored => part.partitions.without(have),
+            _ => part.partitions,
+        };
+        if missing.is_empty() && self.stored.is_some_and(|(stored, _)| part.piece == stored) {
             return Arrival::Repeated;
         }
         if part.index == 0 {
@@ -305,11 +325,14 @@ impl Assembly {
             return Arrival::Partial;
         }
         self.piece = None;
-        Arrival::Whole(std::mem::take(&mut self.bytes))
+        Arrival::Whole(std::mem::take(&mut self.bytes), missing)
     }
 
+    /// All partitions of the part have its piece.
     pub(super) fn note_stored(&mut self, part: &Part<'_>) {
-        self.stored = Some(part.piece);
+        let before = self.stored.filter(|(stored, _)| *stored == part.piece);
+        let before = before.map_or(Partitions::NONE, |(_, have)| have);
+        self.stored = Some((part.piece, before.with(part.partitions)));
     }
 }
 
@@ -368,12 +391,12 @@ mod tests {
                 let part = Part::read(&due[0].1).unwrap();
                 let arrival = assembly.take(&part);
                 let verdict = match &arrival {
-                    Arrival::Whole(_) if !store => PartVerdict::Again,
+                    Arrival::Whole(..) if !store => PartVerdict::Again,
                     Arrival::Unfit => PartVerdict::Again,
                     _ => PartVerdict::Taken,
                 };
                 assert!(!outbox.take_answer(later, "b", Some(verdict)));
-                if let Arrival::Whole(bytes) = arrival {
+                if let Arrival::Whole(bytes, _) = arrival {
                     if store {
                         assembly.note_stored(&part);
                     }
@@ -403,7 +426,7 @@ mod tests {
             ends,
             bytes: b"x",
         };
-        let whole = || Arrival::Whole(b"x".to_vec());
+        let whole = || Arrival::Whole(b"x".to_vec(), partitions(&[1]));
         for piece in 0..3 {
             assert_eq!(assembly.take(&part(5, piece, 0, ENDS_PIECE)), whole());
             assembly.note_stored(&part(5, piece, 0, ENDS_PIECE));
@@ -451,10 +474,33 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_is_refused_all_the_time_is_given_up() {
+    fn further_partitions_of_a_member_get_the_piece_at_hand() {
+        let (now, mut outbox, mut assembly) = (Instant::now(), outbox(&[("c", &[1])]), Assembly::default());
+        outbox.put(b"m", ENDS_PIECE);
+        let mut send = |outbox: &mut Outbox| {
+            let due = outbox.due(now, MOVE);
+            let part = Part::read(&due[0].1).unwrap();
+            let arrival = assembly.take(&part);
+            assembly.note_stored(&part);
+            outbox.take_answer(now, "c", Some(PartVerdict::Taken));
+            arrival
+        };
+        let whole = |of: &[u16]| Arrival::Whole(b"m".to_vec(), partitions(of));
+        assert_eq!(send(&mut outbox), whole(&[1]));
+        outbox.set_homes(&homes(&[("c", &[1, 2])]));
+        assert_eq!(send(&mut outbox), whole(&[2]), "the first one has it");
+        outbox.set_homes(&homes(&[("c", &[1, 2, 3])]));
+        assert_eq!(send(&mut outbox), whole(&[3]));
+        outbox.set_homes(&homes(&[]));
+        outbox.set_homes(&homes(&[("c", &[1, 3])]));
+        assert_eq!(send(&mut outbox), Arrival::Repeated);
+    }
+
+    #[test]
+    fn a_piece_that_is_refused_is_logged_and_never_given_up() {
         let (mut now, mut outbox) = (Instant::now(), outbox(&[("b", &[1])]));
         outbox.put(b"m", ENDS_PIECE);
-        let given_up = (0..MAX_REFUSALS).map(|_| {
+        let mut refuse = |outbox: &mut Outbox| {
             now += LONGEST_PAUSE;
             assert_eq!(outbox.due(now, MOVE).len(), 1);
             // A link that is cut is no refusal.
@@ -462,8 +508,12 @@ mod tests {
             now += LONGEST_PAUSE;
             outbox.due(now, MOVE);
             outbox.take_answer(now, "b", Some(PartVerdict::Again))
-        });
-        assert_eq!(given_up.filter(|given_up| *given_up).count(), 1);
+        };
+        let logged = (0..2 * REFUSALS_TO_LOG).filter(|_| refuse(&mut outbox)).count();
+        assert_eq!((logged, outbox.complete(partitions(&[1]))), (2, None), "it would be acknowledged to the broker");
+        let later = now + LONGEST_PAUSE;
+        assert_eq!(outbox.due(later, MOVE).len(), 1);
+        outbox.take_answer(later, "b", Some(PartVerdict::Taken));
         assert_eq!(outbox.complete(partitions(&[1])), Some(ENDS_PIECE));
     }
 }

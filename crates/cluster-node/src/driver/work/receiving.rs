@@ -5,27 +5,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{Behind, Partitions};
-use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
+use tidegate_node::{MoveError, NodeHandle};
 
 use super::adopting::ORDER_LIMIT;
 use super::inheriting::Inheriting;
-use super::passing::brokers_know;
-use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict};
+use super::piece_steps::{PieceSteps, deliver_by, end_transfers};
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
 
 /// How long messages are awaited for partitions whose old home is gone: longer than others work off its connections.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
+/// Numbers of transfers for partitions that join a stream later have these bits, which no other transfer has.
+const FURTHER_TRANSFERS: u64 = 5 << 61;
 
-/// What both threads share of moves.
+/// The receiving side of moves, shared by the thread of tables and the thread that answers questions.
 pub(in crate::driver) type SharedReceiving = Arc<Receiving>;
 
-/// Moves whose old homes forward messages, by their ids.
+/// Moves whose old homes forward messages. This lock is not held while a piece is stored.
 #[derive(Default)]
-pub(in crate::driver) struct Receiving(Mutex<BTreeMap<u64, Coming>>);
+pub(in crate::driver) struct Receiving(Mutex<Moves>);
+
+#[derive(Default)]
+struct Moves {
+    /// By their ids.
+    open: BTreeMap<u64, Coming>,
+    /// The partitions for which the last pieces had not come to the last life of this process.
+    of_last_life: Partitions,
+    /// Transfers that were begun for partitions that joined a stream later.
+    further: u64,
+}
 
 struct Coming {
     partitions: Partitions,
+    /// The transfers that this stream has begun, with their partitions. The others have come by other moves and get the
+    /// messages by these, as long as these are open.
+    transfers: BTreeMap<u64, Partitions>,
     from: String,
-    assembly: Assembly,
+    /// The life of the old home.
+    life: u64,
     since: Instant,
     /// Since when no member has the life of the old home that forwards.
     gone_since: Option<Instant>,
@@ -33,45 +49,39 @@ struct Coming {
     is_late: bool,
     /// Whether the last piece has come. It may come once more if the answer was lost.
     is_over: bool,
-    /// The partitions among them that were taken over from a dead node and get the messages by that transfer.
-    taken_over: Partitions,
+    /// Locked while a part is taken, so that pieces are delivered in their order.
+    assembly: Arc<Mutex<Assembly>>,
 }
 
 impl Coming {
     fn new(partitions: Partitions, from: &str, life: u64, is_late: bool) -> Self {
         Self {
             partitions,
+            transfers: BTreeMap::new(),
             from: from.to_owned(),
-            assembly: Assembly::of_life(life),
+            life,
             since: Instant::now(),
             gone_since: None,
             is_late,
             is_over: false,
-            taken_over: Partitions::NONE,
+            assembly: Arc::new(Mutex::new(Assembly::of_life(life))),
         }
-    }
-
-    /// Delivers a piece, and returns when it is in the store.
-    fn deliver(
-        &mut self,
-        node: &NodeHandle,
-        inheriting: &Inheriting,
-        id: u64,
-        part: &Part<'_>,
-        piece: &[u8],
-    ) -> Result<(), MoveError> {
-        let moves = OrchestratorMoves::of(node);
-        let others = inheriting.without_taken_over(self.taken_over);
-        if !others.is_empty() || self.is_over {
-            moves.resume_awaiting(id, self.partitions.without(self.taken_over).with(others))?;
-            (self.taken_over, self.is_over) = (self.taken_over.without(others), false);
-        }
-        moves.take_piece(id, part.partitions, piece, self.behind())?;
-        inheriting.deliver(node, part.partitions.without(part.partitions.without(self.taken_over)), piece)
     }
 
     fn behind(&self) -> Behind {
         if self.is_late { Behind::LatePieces } else { Behind::Pieces }
+    }
+
+    /// The open transfers, their partitions, and the messages behind their pieces.
+    fn open_transfers(&self) -> impl Iterator<Item = (u64, Partitions, Behind)> {
+        self.transfers.iter().map(|(transfer, partitions)| (*transfer, *partitions, self.behind()))
+    }
+}
+
+impl Moves {
+    /// Ends the move. Returns its transfers, for which nothing is kept back any more.
+    fn remove(&mut self, id: u64) -> Vec<u64> {
+        self.open.remove(&id).map(|coming| coming.transfers.into_keys().collect()).unwrap_or_default()
     }
 }
 
@@ -80,78 +90,96 @@ fn overlap(some: Partitions, others: Partitions) -> bool {
 }
 
 impl Receiving {
-    fn moves(&self) -> MutexGuard<'_, BTreeMap<u64, Coming>> {
+    fn moves(&self) -> MutexGuard<'_, Moves> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last pieces for these partitions had not come to the last life of this process.
+    pub(super) fn resume(&self, partitions: Partitions) {
+        self.moves().of_last_life = partitions;
     }
 
     /// These partitions have arrived from this life of a node.
     pub(super) fn begin(&self, id: u64, partitions: Partitions, from: &str, life: u64) {
         let mut moves = self.moves();
-        moves.retain(|_, coming| !coming.is_over || !overlap(coming.partitions, partitions));
-        moves.insert(id, Coming::new(partitions, from, life, false));
+        moves.open.retain(|_, coming| !coming.is_over || !overlap(coming.partitions, partitions));
+        let mut coming = Coming::new(partitions, from, life, false);
+        coming.transfers.insert(id, partitions);
+        moves.open.insert(id, coming);
     }
 
     /// The partitions for which messages are still to come.
     pub(super) fn open_partitions(&self) -> Vec<u16> {
         let moves = self.moves();
-        let open = moves.values().filter(|coming| !coming.is_over);
-        let open = open.fold(Partitions::NONE, |all, coming| all.with(coming.partitions));
+        let open = moves.open.values().filter(|coming| !coming.is_over);
+        let open = open.fold(moves.of_last_life, |all, coming| all.with(coming.partitions));
         open.iter().map(|partition| partition.0).collect()
     }
 
     /// Whether messages of own brokers wait for messages of an old home of some of these partitions.
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
-        self.moves().values().any(|coming| !coming.is_late && !coming.is_over && overlap(coming.partitions, partitions))
+        let keeps = |coming: &Coming| !coming.is_late && !coming.is_over && overlap(coming.partitions, partitions);
+        self.moves().open.values().any(keeps)
     }
 
     /// Ends the moves of these partitions, and delivers the messages kept back for them. The other partitions of a move
     /// are not affected.
-    pub(super) fn end(&self, node: &NodeHandle, partitions: Partitions) -> Result<(), MoveError> {
+    pub(super) fn end(&self, steps: &impl PieceSteps, partitions: Partitions) -> Result<(), MoveError> {
         let mut moves = self.moves();
-        moves.values_mut().for_each(|coming| coming.partitions = coming.partitions.without(partitions));
-        let ended: Vec<u64> = moves.iter().filter(|(_, it)| it.partitions.is_empty()).map(|(id, _)| *id).collect();
-        for id in ended {
-            moves.remove(&id);
-            OrchestratorMoves::of(node).deliver_kept_back(id, Behind::Nothing)?;
+        moves.of_last_life = moves.of_last_life.without(partitions);
+        let mut ended = Vec::new();
+        for coming in moves.open.values_mut() {
+            coming.partitions = coming.partitions.without(partitions);
+            coming.transfers.retain(|transfer, brought| {
+                *brought = brought.without(partitions);
+                if brought.is_empty() {
+                    ended.push(*transfer);
+                }
+                !brought.is_empty()
+            });
         }
-        Ok(())
+        moves.open.retain(|_, coming| !coming.partitions.is_empty());
+        drop(moves);
+        end_transfers(steps, ended)
     }
 
     /// Messages that were kept back too long are delivered: a broker of the old home may be away. Moves end whose old
     /// home is gone while no other member forwards its messages. `lives` are the members.
     pub(super) fn end_late(
         &self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         now: Instant,
         lives: &BTreeMap<String, u64>,
     ) -> Result<(), MoveError> {
         let mut moves = self.moves();
-        let mut ended = Vec::new();
-        for (id, coming) in moves.iter_mut() {
-            if lives.get(&coming.from) == Some(&coming.assembly.life()) {
+        let (mut over, mut late) = (Vec::new(), Vec::new());
+        for (id, coming) in &mut moves.open {
+            if lives.get(&coming.from) == Some(&coming.life) {
                 coming.gone_since = None;
             } else {
                 let gone = now.saturating_duration_since(*coming.gone_since.get_or_insert(now));
                 if gone >= GONE_LIMIT || coming.is_over {
-                    ended.push(*id);
+                    over.push(*id);
                     continue;
                 }
             }
             if now.saturating_duration_since(coming.since) >= ORDER_LIMIT && !coming.is_late && !coming.is_over {
                 coming.is_late = true;
-                OrchestratorMoves::of(node).deliver_kept_back(*id, Behind::LatePieces)?;
+                late.extend(coming.transfers.keys().copied());
             }
         }
-        for id in ended {
-            moves.remove(&id);
-            OrchestratorMoves::of(node).deliver_kept_back(id, Behind::Nothing)?;
+        let ended = over.into_iter().flat_map(|id| moves.remove(id)).collect();
+        drop(moves);
+        for transfer in late {
+            steps.deliver_kept_back(transfer, Behind::LatePieces)?;
         }
-        Ok(())
+        end_transfers(steps, ended)
     }
 
     /// Whether [`Receiving::end_late`] has to look again.
     pub(super) fn is_waiting(&self) -> bool {
-        self.moves().values().any(|coming| !coming.is_over && (!coming.is_late || coming.gone_since.is_some()))
+        let waits = |coming: &Coming| !coming.is_over && (!coming.is_late || coming.gone_since.is_some());
+        self.moves().open.values().any(waits)
     }
 
     /// Takes the part in a question of the node `from`, and answers. `served` are the partitions served here.
@@ -163,14 +191,12 @@ impl Receiving {
         question: &[u8],
         served: Partitions,
     ) -> Vec<u8> {
-        let part = Part::read(question);
-        let verdict = part.map_or(PartVerdict::Again, |part| self.take_part(node, inheriting, from, &part, served));
-        vec![verdict as u8]
+        answer_part(question, |part| self.take_part(node, inheriting, from, part, served))
     }
 
     fn take_part(
         &self,
-        node: &NodeHandle,
+        steps: &impl PieceSteps,
         inheriting: &Inheriting,
         from: &str,
         part: &Part<'_>,
@@ -180,51 +206,122 @@ impl Receiving {
             // They are on their way here, or away.
             return PartVerdict::NotHere;
         }
-        let [life, id] = part.stream;
-        // One part after the other, so that pieces are delivered in their order.
-        let mut moves = self.moves();
-        let coming = moves.entry(id).or_insert_with(|| {
-            // They came in an earlier life of this process, or from a new home that has died.
-            let taken_over = part.partitions;
-            Coming { taken_over, ..Coming::new(part.partitions, from, life, true) }
-        });
-        if coming.from != from {
+        let id = part.stream[1];
+        let Some(assembly) = self.assembly_of(from, part) else { return PartVerdict::Again };
+        let mut assembly = assembly.lock().unwrap_or_else(PoisonError::into_inner);
+        match assembly.take(part) {
+            Arrival::Unfit => return PartVerdict::Again,
+            Arrival::Partial | Arrival::Repeated => {}
+            Arrival::Whole(piece, missing) => match self.deliver(steps, inheriting, id, missing, &piece) {
+                Ok(true) => assembly.note_stored(part),
+                Ok(false) => return PartVerdict::Again,
+                Err(error) => {
+                    tracing::error!(%error, from, "messages for partitions that have moved here could not be taken in");
+                    return PartVerdict::Again;
+                }
+            },
+        }
+        let knows = steps.brokers_know();
+        if part.ends & ENDS_ALL != 0
+            && knows
+            && let Err(error) = self.note_over(steps, id, part.partitions)
+        {
+            tracing::error!(%error, from, "messages that were kept back are not delivered");
             return PartVerdict::Again;
-        }
-        let arrival = coming.assembly.take(part);
-        if arrival == Arrival::Unfit {
-            return PartVerdict::Again;
-        }
-        if let Arrival::Whole(piece) = arrival {
-            if let Err(error) = coming.deliver(node, inheriting, id, part, &piece) {
-                tracing::error!(%error, from, "messages for partitions that have moved here could not be taken in");
-                return PartVerdict::Again;
-            }
-            coming.assembly.note_stored(part);
-        }
-        let knows = brokers_know(node);
-        if part.ends & ENDS_ALL != 0 && knows && !coming.is_over {
-            if let Err(error) = OrchestratorMoves::of(node).deliver_kept_back(id, Behind::Nothing) {
-                tracing::error!(%error, from, "messages that were kept back are not delivered");
-                return PartVerdict::Again;
-            }
-            coming.is_over = true;
         }
         if knows { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
     }
 
-    /// The moves that brought partitions from a node that is dead: the partitions of each, and what follows its pieces.
+    /// The parts that have come of the part's stream; `None` if its move is of another old home. A move that is not
+    /// known came in an earlier life of this process, or to a new home that has died.
+    fn assembly_of(&self, from: &str, part: &Part<'_>) -> Option<Arc<Mutex<Assembly>>> {
+        let ([life, id], mut moves) = (part.stream, self.moves());
+        let begin = || Coming::new(part.partitions, from, life, true);
+        let coming = Some(moves.open.entry(id).or_insert_with(begin)).filter(|coming| coming.from == from)?;
+        (coming.partitions, coming.life) = (coming.partitions.with(part.partitions), coming.life.max(life));
+        Some(Arc::clone(&coming.assembly))
+    }
+
+    /// Delivers a piece to these partitions, and returns when it is in the store. Says whether all have it: the move
+    /// may have ended meanwhile.
+    fn deliver(
+        &self,
+        steps: &impl PieceSteps,
+        inheriting: &Inheriting,
+        id: u64,
+        partitions: Partitions,
+        piece: &[u8],
+    ) -> Result<bool, MoveError> {
+        let left = deliver_by(steps, self.open_transfers(id), partitions, piece)?;
+        let left = inheriting.deliver(steps, left, piece)?;
+        if left.is_empty() {
+            return Ok(true);
+        }
+        // A transfer of their own: it knows the messages that had come here before these partitions.
+        let Some(transfer) = self.next_transfer(id) else { return Ok(false) };
+        steps.resume_awaiting(transfer, left)?;
+        if !self.note_transfer(id, transfer, left) {
+            steps.deliver_kept_back(transfer, Behind::Nothing)?;
+            return Ok(false);
+        }
+        Ok(steps.take_piece(transfer, left, piece, Behind::LatePieces)? == left)
+    }
+
+    /// The open transfers of this move, and then all others.
+    fn open_transfers(&self, id: u64) -> Vec<(u64, Partitions, Behind)> {
+        let moves = self.moves();
+        let own = moves.open.get(&id).into_iter();
+        let others = moves.open.iter().filter(|(other, coming)| **other != id && !coming.is_over);
+        own.chain(others.map(|(_, coming)| coming)).flat_map(Coming::open_transfers).collect()
+    }
+
+    /// The number of the next transfer of this move; `None` if the move has ended.
+    fn next_transfer(&self, id: u64) -> Option<u64> {
+        let mut moves = self.moves();
+        let coming = moves.open.get(&id)?;
+        if !coming.transfers.contains_key(&id) {
+            return Some(id);
+        }
+        moves.further += 1;
+        Some(FURTHER_TRANSFERS | moves.further)
+    }
+
+    /// Says whether the move is still there.
+    fn note_transfer(&self, id: u64, transfer: u64, partitions: Partitions) -> bool {
+        let mut moves = self.moves();
+        let Some(coming) = moves.open.get_mut(&id) else { return false };
+        coming.transfers.values_mut().for_each(|brought| *brought = brought.without(partitions));
+        coming.transfers.insert(transfer, partitions);
+        coming.is_over = false;
+        true
+    }
+
+    /// The last piece has come for these partitions of a move, and all brokers hold all filters.
+    fn note_over(&self, steps: &impl PieceSteps, id: u64, partitions: Partitions) -> Result<(), MoveError> {
+        let ended = self.moves().open.get(&id).map(|coming| coming.transfers.keys().copied().collect());
+        end_transfers(steps, ended.unwrap_or_default())?;
+        let mut moves = self.moves();
+        moves.of_last_life = moves.of_last_life.without(partitions);
+        if let Some(coming) = moves.open.get_mut(&id) {
+            coming.is_over = true;
+            coming.transfers.clear();
+        }
+        Ok(())
+    }
+
+    /// The transfers that brought partitions from a node that is dead: the partitions of each, and the messages behind
+    /// its pieces.
     pub(super) fn of_dead(&self, node: &str) -> Vec<(u64, Partitions, Behind)> {
         let moves = self.moves();
-        let of_node = moves.iter().filter(|(_, coming)| coming.from == node && !coming.is_over);
-        of_node.map(|(id, coming)| (*id, coming.partitions, coming.behind())).collect()
+        let of_node = moves.open.values().filter(|coming| coming.from == node && !coming.is_over);
+        of_node.flat_map(Coming::open_transfers).collect()
     }
 }
 
 impl super::Worker {
     /// Looks whether messages are kept back too long.
     pub(super) fn end_late_receiving(&self) {
-        if let Err(error) = self.receiving.end_late(&self.node, Instant::now(), &self.lives) {
+        if let Err(error) = self.receiving.end_late(&self.node, Instant::now(), &self.members.lives) {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
     }
@@ -234,5 +331,103 @@ impl super::Worker {
         if let Err(error) = self.receiving.end(&self.node, partitions) {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::piece_steps::tests::{TestSteps, partitions};
+    use super::super::pieces::ENDS_PIECE;
+    use super::*;
+    use crate::driver::restore::Inherited;
+
+    const MOVE: u64 = 9;
+
+    fn part(of: Partitions, number: u64, ends: u8, bytes: &[u8]) -> Part<'_> {
+        let (kind, stream) = (1, [5, MOVE]);
+        Part { kind, stream, of: "", broker: "", partitions: of, piece: number, index: 0, ends, bytes }
+    }
+
+    /// Takes parts of the node `a`.
+    fn take(steps: &TestSteps<'_>, receiving: &Receiving, part: &Part<'_>) -> PartVerdict {
+        receiving.take_part(steps, &Inheriting::default(), "a", part, part.partitions)
+    }
+
+    #[test]
+    fn further_partitions_of_a_stream_get_its_messages() {
+        let (steps, receiving) = (TestSteps::default(), Receiving::default());
+        let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
+        assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartVerdict::Taken);
+        assert_eq!(take(&steps, &receiving, &part(two, 0, ENDS_PIECE, b"m")), PartVerdict::Taken);
+        assert_eq!(take(&steps, &receiving, &part(two, 1, ENDS_PIECE, b"n")), PartVerdict::Taken);
+        assert_eq!((steps.have(b"m"), steps.have(b"n")), (two, two));
+        assert_eq!(receiving.open_partitions(), [1, 2]);
+    }
+
+    #[test]
+    fn an_open_move_brings_messages_of_another_old_home() {
+        let (steps, receiving) = (TestSteps::default(), Receiving::default());
+        let two = partitions(&[1, 2]);
+        receiving.begin(3, partitions(&[2]), "d", 6);
+        steps.resume_awaiting(3, partitions(&[2])).unwrap();
+        take(&steps, &receiving, &part(two, 0, ENDS_PIECE, b"m"));
+        assert_eq!(steps.have(b"m"), two);
+        assert!(steps.delivered.borrow().contains(&(3, partitions(&[2]), b"m".to_vec())), "messages kept back follow");
+        receiving.note_over(&steps, 3, partitions(&[2])).unwrap();
+        take(&steps, &receiving, &part(two, 1, ENDS_PIECE, b"n"));
+        assert_eq!(steps.have(b"n"), two);
+    }
+
+    #[test]
+    fn a_transfer_that_ends_meanwhile_loses_no_message() {
+        let (steps, receiving, inheriting) = (TestSteps::default(), Receiving::default(), Inheriting::default());
+        let (transfer, two) = (1 << 63, partitions(&[1, 2]));
+        let inherited = Inherited {
+            transfer,
+            of: "b".to_owned(),
+            partitions: two,
+            had: two,
+            left: Partitions::NONE,
+            adopted: Vec::new(),
+            elsewhere: ["x".to_owned()].into(),
+            uplinks: Vec::new(),
+        };
+        // The engine has ended it, and the list of transfers does not say so yet.
+        inheriting.begin(&inherited);
+        let verdict = receiving.take_part(&steps, &inheriting, "a", &part(two, 0, ENDS_PIECE, b"m"), two);
+        assert_eq!((verdict, steps.have(b"m")), (PartVerdict::Taken, two));
+        steps.resume_awaiting(transfer, two).unwrap();
+        receiving.end(&steps, two).unwrap();
+        receiving.take_part(&steps, &inheriting, "a", &part(two, 1, ENDS_PIECE, b"n"), two);
+        assert_eq!(steps.delivered.borrow().last(), Some(&(transfer, two, b"n".to_vec())));
+    }
+
+    #[test]
+    fn a_restart_remembers_that_messages_are_still_to_come() {
+        let (mut steps, receiving) = (TestSteps::default(), Receiving::default());
+        receiving.resume(partitions(&[1, 7]));
+        assert_eq!(receiving.open_partitions(), [1, 7]);
+        let one = partitions(&[1]);
+        take(&steps, &receiving, &part(one, 0, ENDS_PIECE | ENDS_ALL, b"m"));
+        assert_eq!(receiving.open_partitions(), [1, 7], "brokers do not hold all filters yet");
+        steps.brokers_know = true;
+        take(&steps, &receiving, &part(one, 0, ENDS_PIECE | ENDS_ALL, b"m"));
+        assert_eq!(receiving.open_partitions(), [7]);
+        receiving.end(&steps, partitions(&[7])).unwrap();
+        assert!(receiving.open_partitions().is_empty(), "it has left");
+    }
+
+    #[test]
+    fn a_piece_that_is_stored_delays_no_other_move() {
+        let receiving = Receiving::default();
+        let check = || assert!(receiving.0.try_lock().is_ok(), "other moves wait");
+        let steps = TestSteps { while_stored: Some(Box::new(check)), brokers_know: true, ..TestSteps::default() };
+        let two = partitions(&[1, 2]);
+        receiving.begin(3, partitions(&[2]), "d", 6);
+        steps.resume_awaiting(3, partitions(&[2])).unwrap();
+        assert_eq!(take(&steps, &receiving, &part(two, 0, ENDS_PIECE | ENDS_ALL, b"m")), PartVerdict::BrokersKnow);
+        receiving.end_late(&steps, Instant::now() + GONE_LIMIT, &BTreeMap::new()).unwrap();
+        receiving.end(&steps, two).unwrap();
+        assert_eq!(steps.have(b"m"), two);
     }
 }

@@ -26,8 +26,9 @@ impl<'e> ShardQuestions<'e> {
 }
 
 impl HomeCalls<'_> {
-    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`ControlCalls::evict`](crate::ControlCalls::evict) ends the connections
-    /// of the others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
+    /// Sends clients to another server from now on: a CONNECT is answered with 0x9C, and
+    /// [`ControlCalls::evict`](crate::ControlCalls::evict) ends the other connections. `reference` is the server reference
+    /// for MQTT 5 clients; with `None` each listener gives its own.
     pub fn begin_redirecting(&mut self, reference: Option<String>) {
         self.engine.redirecting = Some(Redirecting { reference: reference.map(String::into_boxed_str) });
     }

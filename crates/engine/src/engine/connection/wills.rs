@@ -14,8 +14,8 @@ impl ControlCalls<'_> {
     }
 
     /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that
-    /// is wanted. Where every shard does this before any of them goes on to [`ControlCalls::begin_shutdown`](crate::ControlCalls::begin_shutdown), and hands its
-    /// batches over, the clients that these wills are for are still there.
+    /// is wanted. Call it on every shard, and hand the batches over, before
+    /// [`ControlCalls::begin_shutdown`](crate::ControlCalls::begin_shutdown) on any: the receivers of the wills are then still connected.
     pub fn publish_last_wills(&mut self, now: Now) {
         self.engine.stopping = true;
         self.engine.uplinks.brokers.stopping = true;

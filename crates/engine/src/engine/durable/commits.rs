@@ -30,7 +30,7 @@ impl StoreCalls<'_> {
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
-    /// [`Reason::StoreFull`], so that there is room for what gives room back.
+    /// [`Reason::StoreFull`](crate::Reason::StoreFull), so that there is room for what gives room back.
     pub fn set_store_full(&mut self, full: bool) {
         self.engine.state.journal.full = full;
     }

@@ -34,7 +34,7 @@ pub struct Brought {
     pub for_members: Option<Vec<u8>>,
     /// For the new homes of partitions that had left the dead orchestrator.
     pub for_left: Option<Vec<u8>>,
-    /// For the other shards of this process ([`crate::Engine::deliver_rest`]).
+    /// For the other shards of this process ([`OrchestratorMoves::deliver_forwarded`]).
     pub for_shards: Option<Vec<u8>>,
     /// The partitions that this process has taken over.
     pub partitions: Partitions,

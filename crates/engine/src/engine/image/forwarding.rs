@@ -27,7 +27,6 @@ impl<'e> OrchestratorMoves<'e> {
     /// Begins to collect the brokers' messages for partitions that leave. It is called in the turn in which this shard
     /// exported their images; `id` is the id of the move.
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
-        self.engine.handover.rest = None;
         let had = self.messages_of(partitions);
         let left = Departed { partitions, noted: begin(), is_over: false, unanswered: VecDeque::new(), had };
         self.engine.handover.forwarding.left.insert(id, left);
@@ -55,7 +54,7 @@ impl<'e> OrchestratorMoves<'e> {
         }
     }
 
-    /// The messages collected for a move since the last piece; `None` if there are none. Those above QoS 0 are
+    /// The messages collected for a move since the last piece; `None` without any. Messages of QoS 1 and 2 are
     /// acknowledged after [`OrchestratorMoves::confirm_forwarded`].
     pub fn take_forwarded(&mut self, id: u64) -> Option<Forwarded> {
         let empty = begin();
@@ -72,7 +71,7 @@ impl<'e> OrchestratorMoves<'e> {
     pub fn return_forwarded(&mut self, now: Now, id: u64, partitions: Partitions) -> Result<Vec<u8>, ImageError> {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return Ok(seal(begin())) };
         let noted = seal(left.noted.clone());
-        self.engine.moves().deliver_rest(now, partitions, &noted)?;
+        self.deliver_forwarded(now, partitions, &noted)?;
         self.end_forwarding(now, id, partitions);
         Ok(noted)
     }
@@ -114,7 +113,6 @@ impl<'e> OrchestratorMoves<'e> {
         partitions: Partitions,
         had: Option<&[u8]>,
     ) -> Result<(), ImageError> {
-        self.collect_nothing();
         if let Some(had) = had.filter(|_| self.engine.place.shards == 1) {
             self.engine.handover.have.note(now, had)?;
         }
@@ -142,14 +140,9 @@ impl<'e> OrchestratorMoves<'e> {
         }
     }
 
-    /// The images that were imported are complete: no later messages are collected for them.
-    pub fn collect_nothing(&mut self) {
-        (self.engine.handover.rest, self.engine.handover.arrived) = (None, None);
-    }
-
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the uplinks. With
     /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
-    /// ([`MoveCalls::deliver_rest`](crate::MoveCalls::deliver_rest)), and the partitions of their receivers.
+    /// ([`OrchestratorMoves::deliver_forwarded`]), and the partitions of their receivers.
     ///
     /// # Errors
     /// When the bytes cannot be read.
@@ -176,6 +169,20 @@ impl<'e> OrchestratorMoves<'e> {
         }
         self.engine.after_frame(now);
         Ok((partitions.among(all), out))
+    }
+
+    /// Delivers forwarded messages to the sessions of these partitions on this shard.
+    ///
+    /// # Errors
+    /// When the bytes cannot be read.
+    pub fn deliver_forwarded(&mut self, now: Now, partitions: Partitions, messages: &[u8]) -> Result<(), ImageError> {
+        self.engine.state.journal.now = now;
+        each_noted(now, messages, |_, message| {
+            moving!(self.engine)
+                .deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
+        })?;
+        self.engine.after_frame(now);
+        Ok(())
     }
 
     /// Delivers a piece here. Returns the messages for the other shards.

@@ -6,4 +6,3 @@ pub(crate) mod forwarding;
 mod import;
 mod moving;
 mod owed;
-mod rest;

@@ -30,15 +30,15 @@ impl MoveCalls<'_> {
     /// Ends the hold; who serves the partitions is in the table again.
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
         self.engine.state.moving = self.engine.state.moving.without(partitions);
-        self.engine.handover.rest = None;
         moving!(self.engine).release_transfers(now, partitions);
         ending!(self.engine).publish_held(now);
         dealing!(self.engine).deal_waiting(now);
         self.engine.after_frame(now);
     }
 
-    /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for
-    /// them from brokers. All of it is one turn.
+    /// Takes images of the held partitions of this shard. Later messages are collected by
+    /// [`MoveCalls::begin_leaving`](crate::MoveCalls::begin_leaving) or
+    /// [`OrchestratorMoves::begin_forwarding`](crate::OrchestratorMoves::begin_forwarding), in the same turn.
     ///
     /// # Errors
     /// When they hold more than `max_bytes`.
@@ -108,7 +108,6 @@ impl MoveCalls<'_> {
             let image = imaging!(self.engine).image_of(now, partition, &held, std::mem::take(&mut others));
             images.push(PartitionImage { partition, image, owed });
         }
-        self.engine.handover.begin_rest(partitions, false);
         Ok(Snapshot::Taken(images))
     }
 
@@ -175,11 +174,6 @@ impl MoveCalls<'_> {
         }
         let owed = self.engine.questions().owed_of(here);
         self.engine.state.exchanges.note_arrived(here);
-        if self.engine.uplinks.brokers.config.has_uplinks_here() && self.engine.place.shards == 1 {
-            self.engine.handover.begin_rest(partitions, true);
-        } else if self.engine.uplinks.brokers.config.has_uplinks_here() {
-            self.engine.handover.arrived = Some(Box::new(self.engine.uplinks.settlement.seen_now()));
-        }
         Ok((owed, given_up))
     }
 

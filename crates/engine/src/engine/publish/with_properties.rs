@@ -32,7 +32,8 @@ impl PublishPipeline<'_> {
         if properties.subscription_identifiers.iter().next().is_some() {
             return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
         }
-        let (tenant, topic) = if self.engine.uplinks.brokers.config.is_on() {
+        let has_brokers = self.engine.uplinks.brokers.config.is_on();
+        let (tenant, topic) = if has_brokers && !self.is_of_addresses(key, &properties, raw) {
             to_fleet(&self.engine.settings, tenant, raw.topic)?
         } else {
             (tenant, Cow::Borrowed(raw.topic))
@@ -67,6 +68,16 @@ impl PublishPipeline<'_> {
         }
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
         Ok(self.publish(&it))
+    }
+
+    /// Whether a message has a topic of addresses, by its name or by a topic alias.
+    fn is_of_addresses(&self, key: ConnectionKey, properties: &PublishProperties<'_>, raw: &RawPublish<'_>) -> bool {
+        let Some(alias) = properties.topic_alias.filter(|_| raw.topic.is_empty()) else {
+            return self.engine.settings.is_of_addresses(raw.topic);
+        };
+        let extra = self.engine.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        let known = extra.and_then(|extra| extra.aliases_in.get(alias));
+        known.is_some_and(|topic| self.engine.settings.is_of_addresses(topic.as_bytes()))
     }
 
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {

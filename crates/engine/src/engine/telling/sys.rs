@@ -17,7 +17,7 @@ use tidegate_mqtt::QoS;
 const CONNECT: usize = 1;
 
 impl ShardQuestions<'_> {
-    /// Whether the next [`Engine::handle_timers`] publishes `$SYS`, which then tells the memory of the process if
+    /// Whether the next [`Engine::handle_timers`](crate::Engine::handle_timers) publishes `$SYS`, which then tells the memory of the process if
     /// [`ControlCalls::set_process_memory`](crate::ControlCalls::set_process_memory) has told it before.
     pub fn is_about_to_tell(&self, now: Now) -> bool {
         self.engine.sys.next().is_some_and(|at| at <= now.monotonic)

@@ -2,9 +2,9 @@
 
 use crate::engine::facets::FleetCalls;
 use crate::flows::cluster::ending::ending;
-use crate::ids::SessionKey;
+use crate::ids::{SessionKey, UPLINK_PREFIX};
 use crate::now::Now;
-use crate::orchestrator::uplink::former::Former;
+use crate::orchestrator::uplink::former::{Continued, Former};
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
@@ -13,6 +13,15 @@ impl FleetCalls<'_> {
     pub(crate) fn handle_former_timer(&mut self, now: Now) {
         self.engine.uplinks.brokers.former = Former::Unknown;
         self.forget_other_uplinks(now);
+    }
+
+    /// Names the connections of dead orchestrators that this process continues. The sessions of others are ended when all
+    /// brokers have been named.
+    pub fn continue_adopted(&mut self, now: Now, continued: Continued) {
+        self.engine.uplinks.brokers.continued = continued;
+        if self.engine.uplinks.brokers.former == Former::Settled {
+            self.forget_other_uplinks(now);
+        }
     }
 
     /// All brokers have been named: others get what those owe that an earlier process knew and that are not among them.
@@ -26,9 +35,11 @@ impl FleetCalls<'_> {
             return;
         }
         self.engine.uplinks.brokers.former = Former::Settled;
-        let known = &self.engine.uplinks.brokers.by_session;
-        let others =
-            self.engine.state.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
+        let (known, continued) = (&self.engine.uplinks.brokers.by_session, &self.engine.uplinks.brokers.continued);
+        let others = self.engine.state.sessions.iter().filter(|(key, session)| {
+            let is_continued = session.client_id.strip_prefix(UPLINK_PREFIX).is_some_and(|name| continued.has(name));
+            session.is_uplink() && !known.contains_key(key) && !is_continued
+        });
         let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
         for session in others {
             ending!(self.engine).end_session(now, session, Reason::SessionDiscarded);

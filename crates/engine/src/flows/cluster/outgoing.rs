@@ -34,7 +34,7 @@ impl SessionEnding<'_> {
         if is_alone
             || !promised
             || full
-            || self.uplinks.brokers.config.goes_to_fleet(publication)
+            || self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, publication)
             || is_own_topic(publication.topic)
         {
             return publishing!(self).publish_inside(now, publication, Some(session));

@@ -1,9 +1,9 @@
 //! Partitions that move between processes.
 
+pub(crate) mod delivering;
 pub(crate) mod export;
 pub(crate) mod forwarding;
 pub(crate) mod imaging;
 pub(crate) mod import;
 pub(crate) mod leaving;
 pub(crate) mod moving;
-pub(crate) mod rest;

@@ -67,7 +67,7 @@ impl Publishing<'_> {
 
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
     pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
-        if self.uplinks.brokers.config.goes_to_fleet(publication) {
+        if self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, publication) {
             self.publish_inside_to_fleet(now, publication, session);
             return;
         }

@@ -84,7 +84,7 @@ impl Answering<'_> {
         id: PacketId,
         waits: u32,
     ) {
-        // What it repeats may have been written only just now.
+        // The repeated message may have been written only just now.
         let stored = self.state.sessions.is_stored(session);
         self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success), None), waits, stored);
     }

@@ -6,6 +6,7 @@ use crate::flows::publish::answering::answering;
 use crate::flows::publish::dispatch::reach;
 use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
+use crate::flows::uplink::adopted::FromBroker;
 use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, UplinkKey};
 use crate::link::envelope::Ticket;
@@ -19,6 +20,7 @@ use crate::settings::Settings;
 use crate::settings::fleet_topics::{of_brokers, owner_of};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
+use crate::topics::{RouteSlot, is_own_topic};
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 impl Uplinking<'_> {
@@ -54,10 +56,11 @@ impl Uplinking<'_> {
         let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
         self.handover.begin_message(now, adopted.map(|adopted| adopted.transfer), ticket);
+        let message = FromBroker { key, uplink, raw: &raw, properties: &properties, id: id.as_ref() };
         if let Some(packet_id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce)
             && !answering!(self).takes_packet_id(session, packet_id)
         {
-            self.take_repetition(now, (key, session, uplink), packet_id, (&raw, &properties, id.as_ref()));
+            self.take_repetition(now, session, packet_id, &message);
             return Ok(());
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
@@ -71,12 +74,12 @@ impl Uplinking<'_> {
             }
             outcome
         } else {
-            self.forward_again(now, &raw, &properties, id.as_ref());
-            self.take_duplicate(now, uplink, &raw, &properties, id.as_ref());
+            message.forward_again(self, now);
+            self.take_duplicate(now, &message);
             Ok(0)
         };
         let mut waits = self.handover.end_message();
-        waits += u32::from(self.note_for_members(now, key, uplink, &raw, &properties, id.as_ref()));
+        waits += u32::from(message.note_for_members(self, now));
         let brokers = &mut self.uplinks.brokers;
         self.uplinks.settlement.note_come(now, self.state, self.layouts, brokers, id.as_ref());
         answering!(self).answer_publish(now, key, &raw, (Ok(ReasonCode::Success), None), waits + outcome?, mark);
@@ -103,18 +106,13 @@ impl Uplinking<'_> {
     }
 
     /// Takes a QoS 2 message whose packet id is taken. New homes of partitions that have left may not have it.
-    fn take_repetition(
-        &mut self,
-        now: Now,
-        (key, session, uplink): (ConnectionKey, SessionKey, UplinkKey),
-        packet_id: PacketId,
-        (raw, properties, id): (&RawPublish<'_>, &PublishProperties<'_>, Option<&MessageId>),
-    ) {
+    fn take_repetition(&mut self, now: Now, session: SessionKey, packet_id: PacketId, message: &FromBroker<'_>) {
+        let key = message.key;
         if self.state.connections.answers_pub_rec(key, packet_id) {
             return;
         }
-        self.forward_again(now, raw, properties, id);
-        let noted = self.note_repetition(now, key, uplink, raw, properties, id);
+        message.forward_again(self, now);
+        let noted = message.note_repetition(self, now);
         let waits = self.handover.end_message() + u32::from(noted);
         answering!(self).answer_repetition(now, key, session, packet_id, waits);
     }
@@ -126,7 +124,7 @@ impl Uplinking<'_> {
         let uplink = brokers.of_connection(key).and_then(|uplink| brokers.all.get(&uplink));
         let adopted = uplink.and_then(|uplink| uplink.adopted.as_ref());
         if raw.packet_id.is_some() && self.handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
-            // The broker keeps what is not acknowledged, and sends it again on the next connection.
+            // The broker keeps unacknowledged messages, and sends it again on the next connection.
             let detail = "too many messages wait for other members of the cluster";
             return Err(Refused::new(Reason::MemoryCeiling, detail));
         }
@@ -134,20 +132,11 @@ impl Uplinking<'_> {
     }
 
     /// Counts a message that has come before. Sessions that were taken over since may not have it.
-    fn take_duplicate(
-        &mut self,
-        now: Now,
-        uplink: UplinkKey,
-        raw: &RawPublish<'_>,
-        properties: &PublishProperties<'_>,
-        id: Option<&MessageId>,
-    ) {
-        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
+    fn take_duplicate(&mut self, now: Now, message: &FromBroker<'_>) {
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&message.uplink) {
             uplink.counters.duplicates += 1;
         }
-        if let Some(id) = id {
-            self.deliver_to_taken_over(now, uplink, raw, properties, id);
-        }
+        message.deliver_to_taken_over(self, now);
     }
 
     /// Notes a message of this shard that has come back in the order in which the broker has got messages.
@@ -196,9 +185,7 @@ impl Uplinking<'_> {
             }
             slot => slot?,
         };
-        let topic = self.cache.get(slot).0;
-        if crate::topics::is_own_topic(topic) {
-            // Brokers have a `$SYS` of their own, and none of it is this process's.
+        if self.is_left_out(slot) {
             return Ok(0);
         }
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
@@ -245,6 +232,20 @@ impl Uplinking<'_> {
             parking!(self).wait_for_links(now, key, done.full);
         }
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+    }
+}
+
+impl Uplinking<'_> {
+    /// Whether a message of a broker is not delivered here because of its topic.
+    fn is_left_out(&mut self, slot: RouteSlot) -> bool {
+        let topic = self.cache.get(slot).0;
+        if self.settings.is_of_addresses(topic.as_bytes()) {
+            // The rights of a client of a broker are not known here.
+            self.state.counters.drop_message(Reason::NotAuthorized);
+            return true;
+        }
+        // Each broker has its own `$SYS`, and so has this process.
+        is_own_topic(topic)
     }
 }
 

@@ -13,7 +13,6 @@ use crate::orchestrator::uplink::Brokers;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
 use crate::state::ShardState;
-use crate::topics::is_own_topic;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_mqtt::{PacketId, PacketType, ReasonCode, SubAck};
@@ -172,9 +171,9 @@ impl FilterSync {
     }
 }
 
-/// A filter as brokers are asked for it, if they are. `$SYS` is this process's own.
+/// A filter as brokers are asked for it, if they are.
 fn for_brokers<'a>(settings: &Settings, tenant: TenantId, filter: &'a str) -> Option<Cow<'a, str>> {
-    if is_own_topic(filter) { None } else { at_brokers(settings, tenant, filter) }
+    if settings.is_kept_from_brokers(filter) { None } else { at_brokers(settings, tenant, filter) }
 }
 
 impl Brokers {

@@ -1,5 +1,7 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
+use std::collections::BTreeSet;
+
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Brokers;
 use crate::state::ShardState;
@@ -19,6 +21,30 @@ pub(crate) enum Former {
     Awaited(Millis),
     /// There are none, or they were given up.
     Settled,
+}
+
+/// The connections of dead orchestrators ([`crate::OrchestratorMoves::adopt_uplink`]) that this process continues after a
+/// restart. Their sessions are kept until they are adopted again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Continued {
+    /// This process continues none.
+    #[default]
+    None,
+    /// This process does not know yet which ones it continues.
+    All,
+    /// The connections with these names in the fleet.
+    Named(BTreeSet<String>),
+}
+
+impl Continued {
+    /// Whether the session of the uplink of this name is kept. The name of a broker has no `@`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => name.contains('@'),
+            Self::Named(names) => names.contains(name),
+        }
+    }
 }
 
 impl Brokers {

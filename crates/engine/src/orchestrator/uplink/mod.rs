@@ -69,7 +69,7 @@ use adopted::Adopted;
 use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 pub(crate) use filters::{FilterSync, WantedFilters};
-use former::Former;
+use former::{Continued, Former};
 use id::{MessageId, SeenIds};
 pub(crate) use order::Hold;
 use packet_limits::{LenLimit, PacketLimit};
@@ -126,6 +126,8 @@ pub(crate) struct Brokers {
     /// Brokers that wait for others, so that topics keep their order.
     pub(crate) held: BTreeSet<UplinkKey>,
     pub(crate) former: Former,
+    /// The connections of dead orchestrators that an earlier process worked off, and that are not forgotten.
+    pub(crate) continued: Continued,
     /// The process stops: no broker is dialed any more.
     pub(crate) stopping: bool,
 }

@@ -7,7 +7,8 @@
 use crate::link::fleet_word::FleetWord;
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::orchestrator::uplink::route::len_for_broker;
+use crate::publish::layouts::{Shape, packet_len};
+use tidegate_mqtt::Version;
 
 /// How long a limit is remembered that a broker has shown by a refusal, milliseconds. Then it is tried again.
 const LEARNED_MS: u64 = 600_000;
@@ -26,6 +27,21 @@ impl MessageLen {
         let bytes = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         Self { packet: bytes(len_for_broker(publication, now)), payload: bytes(publication.payload.len()) }
     }
+}
+
+/// The length of a message's packet for a broker of MQTT 5, bytes.
+fn len_for_broker(publication: &Publication<'_>, now: Millis) -> usize {
+    let shape = Shape {
+        version: Version::V5,
+        qos: publication.qos,
+        retain: publication.retain,
+        dup: false,
+        packet_id: None,
+        subscription_ids: &[],
+        alias: None,
+        is_for_hub: false,
+    };
+    packet_len(publication, &shape, now)
 }
 
 /// A message is too long if both its packet and its payload are longer than these, bytes. No packet is longer than

@@ -7,11 +7,8 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::packet_limits::{LenLimit, MessageLen};
 use crate::orchestrator::uplink::{FleetConfig, Uplinks};
-use crate::publish::layouts::{Shape, packet_len};
-use crate::settings::SharedStrategy;
+use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
-use crate::topics::is_own_topic;
-use tidegate_mqtt::Version;
 
 /// Whether the fleet takes messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +56,8 @@ impl Uplinks {
 
 impl FleetConfig {
     /// Whether what the broker itself publishes goes to the fleet.
-    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.is_on() && publication.tenant != TenantId::UPLINK && !is_own_topic(publication.topic)
+    pub(crate) fn goes_to_fleet(&self, settings: &Settings, publication: &Publication<'_>) -> bool {
+        self.is_on() && publication.tenant != TenantId::UPLINK && !settings.is_kept_from_brokers(publication.topic)
     }
 }
 
@@ -184,19 +181,4 @@ impl FleetConfig {
     pub(crate) fn goes_by_load(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| settings.policy == RoutingPolicy::LeastLoaded)
     }
-}
-
-/// The length of a message's packet for a broker of MQTT 5, bytes.
-pub(crate) fn len_for_broker(publication: &Publication<'_>, now: Millis) -> usize {
-    let shape = Shape {
-        version: Version::V5,
-        qos: publication.qos,
-        retain: publication.retain,
-        dup: false,
-        packet_id: None,
-        subscription_ids: &[],
-        alias: None,
-        is_for_hub: false,
-    };
-    packet_len(publication, &shape, now)
 }

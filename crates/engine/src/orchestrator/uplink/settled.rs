@@ -18,7 +18,7 @@ use crate::state::ShardState;
 /// With this many messages within one round trip, the broker may have held more of them back.
 const BUSY: u64 = RECEIVE_MAXIMUM as u64 / 2;
 
-/// The messages of brokers that have still to arrive, for [`Engine::settle`](crate::Engine::settle).
+/// The messages of brokers that have still to arrive, for [`FleetCalls::settle`](crate::FleetCalls::settle).
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
     pub(crate) awaited: Vec<Awaited>,

@@ -58,7 +58,7 @@ impl World {
         self.0.borrow().store.swept()
     }
 
-    /// Begins anew as a process whose message ids differ from those of every process with another number.
+    /// Restarts as process `number`. Message ids of two numbers differ.
     pub(crate) fn become_process(&self, number: u64) {
         self.0.borrow_mut().crashes = number;
         self.crash(Crash::now(1));

@@ -1,8 +1,8 @@
 //! Connections of a dead orchestrator to its brokers, which another one works off.
 
 use tidegate_engine::{
-    Behind, Brought, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot, TenantId, UplinkState,
-    partition_of,
+    Behind, Brought, Continued, Durability, OrchestratorMoves, PartitionImage, Partitions, RoutingPolicy, Snapshot,
+    TenantId, UplinkState, partition_of,
 };
 use tidegate_mqtt::QoS::ExactlyOnce;
 
@@ -200,7 +200,8 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
     left.carry(&after);
     let brought = take_brought(&heir);
     let rest = brought.for_shards.expect("what had come before");
-    heir.engine(1, |engine, now| engine.moves().deliver_rest(now, brought.partitions, &rest)).expect("messages");
+    heir.engine(1, |engine, now| OrchestratorMoves::of(engine).deliver_forwarded(now, brought.partitions, &rest))
+        .expect("messages");
     own.carry(&after);
     for client in names {
         let keeper = heir.connect(v5(client).lasting());
@@ -209,4 +210,45 @@ fn kept_messages_reach_sessions_of_all_shards_once() {
         assert_eq!(got, ["1", "2"], "{client}");
         keeper.expect_nothing();
     }
+}
+
+#[test]
+fn a_restart_keeps_connections_of_dead_orchestrators() {
+    let dead = world();
+    let broker = dead.broker("a");
+    broker.now(|ways| ways.withholds_acknowledgements = true);
+    dead.connect(v5("publisher")).publish(message("t", "1").qos1());
+    let images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).uplink_images(now));
+    let heir = World::with(1, |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = Durability::Commit;
+    });
+    heir.broker_unknown("b", Ways::default());
+    heir.broker_unknown("a@dead", Ways { reachable: false, ..Ways::default() });
+    let name_brokers = || {
+        heir.engine(0, |engine, now| engine.fleet().set_uplink(now, "b", fleet::lasting())).expect("an orchestrator");
+        heir.engine(0, |engine, now| engine.fleet().forget_other_uplinks(now));
+        heir.run();
+    };
+    let sessions = || {
+        let images = heir.engine(0, |engine, now| OrchestratorMoves::of(engine).uplink_images(now));
+        images.into_iter().map(|image| image.broker).collect::<Vec<_>>()
+    };
+    name_brokers();
+    heir.engine(0, |engine, now| {
+        OrchestratorMoves::of(engine).adopt_uplink(now, "dead", &images[0], 1, fleet::lasting()).map(drop)
+    })
+    .expect("an image");
+    heir.run();
+    heir.crash(Crash::now(1));
+    assert!(sessions().contains(&"a@dead".to_owned()), "{:?}", sessions());
+    heir.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::All));
+    name_brokers();
+    assert!(sessions().contains(&"a@dead".to_owned()), "{:?}", sessions());
+    let named = Continued::Named(["a@dead".to_owned()].into());
+    heir.engine(0, |engine, now| engine.fleet().continue_adopted(now, named));
+    assert!(sessions().contains(&"a@dead".to_owned()), "{:?}", sessions());
+    heir.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::Named([].into())));
+    heir.run();
+    assert_eq!(sessions(), ["b"], "other brokers get its pending messages");
 }

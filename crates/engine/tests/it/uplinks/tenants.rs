@@ -8,11 +8,11 @@ use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
-const ACME: TenantId = TenantId(7);
+pub(super) const ACME: TenantId = TenantId(7);
 
 /// A tenant by its listener.
 #[derive(Debug)]
-struct Acme;
+pub(super) struct Acme;
 
 impl Tenants for Acme {
     fn of_user(&self, _listener: TenantId, _user_name: &str) -> Option<TenantId> {

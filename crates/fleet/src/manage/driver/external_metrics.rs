@@ -102,8 +102,8 @@ fn measured(metric: &str, numbers: &ScalingNumbers) -> Vec<(Labels, String)> {
         "tidegate_fleet_load" => {
             numbers.load.iter().map(|(level, load)| (of(level), format!("{:.0}m", load * 1000.0))).collect()
         }
-        "tidegate_fleet_clients" => vec![(Labels::new(), numbers.clients.to_string())],
-        _ => vec![(Labels::new(), numbers.owed.to_string())],
+        "tidegate_fleet_clients" => numbers.clients.iter().map(|count| (Labels::new(), count.to_string())).collect(),
+        _ => numbers.owed.iter().map(|count| (Labels::new(), count.to_string())).collect(),
     }
 }
 
@@ -118,8 +118,8 @@ mod tests {
         ScalingNumbers {
             suits: [(Level::Broker, 4), (Level::Orchestrator, 2)].into(),
             load: [(Level::Broker, 0.8125)].into(),
-            clients: 70,
-            owed: 5,
+            clients: Some(70),
+            owed: Some(5),
         }
     }
 

@@ -27,6 +27,9 @@ impl World {
             Command::Evict { at, .. } => self.asked(at)?.draining = true,
             Command::EndEviction { at } => self.asked(at)?.draining = false,
             Command::SetShare { at, wanted } => {
+                if *wanted && matches!(self.things.get(at), Some(Thing { life: Life::Held(..), .. })) {
+                    self.violations.push(format!("{at} was asked to take a share, and is being removed"));
+                }
                 let online = |name: &&ResourceName| self.is_online(name);
                 let brokers = self.names(Level::Broker);
                 let brokers = brokers.iter().filter(online).count();

@@ -38,6 +38,11 @@ impl Cluster {
         self.shares.len()
     }
 
+    /// Whether every partition has a home. Before, no member is ready for the first time.
+    pub(super) fn is_settled(&self) -> bool {
+        self.shares.values().sum::<usize>() == PARTITIONS
+    }
+
     pub(super) fn set_share(&mut self, name: &ResourceName, wanted: bool) {
         if wanted {
             self.asked.insert(name.clone());
@@ -64,7 +69,8 @@ impl Cluster {
         } else {
             willing.clone()
         };
-        let mut free = if self.shares.values().sum::<usize>() == 0 && !heirs.is_empty() { PARTITIONS } else { 0 };
+        // The first homes are members that are willing.
+        let mut free = if self.shares.values().sum::<usize>() == 0 && !willing.is_empty() { PARTITIONS } else { 0 };
         let dead: Vec<ResourceName> =
             self.shares.keys().filter(|name| self.silent[*name] >= LEASE && !heirs.is_empty()).cloned().collect();
         for name in dead {
@@ -152,12 +158,41 @@ fn each_gets_its_share_and_gives_it_back() {
 }
 
 #[test]
+fn members_that_are_ready_only_with_partitions_start() {
+    let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
+    let is_ready = |run: &Run| {
+        let sight = run.world.sight();
+        run.world.names(Level::Orchestrator).iter().any(|name| sight.is_online(name))
+    };
+    let answers = |run: &Run| !run.world.sight().orchestrators.is_empty();
+    while !answers(&run) {
+        assert!(run.world.now < 50_000, "no orchestrator answers");
+        run.turns(1, &[], &[]);
+    }
+    assert!(!is_ready(&run), "no partition has a home yet");
+    run.turns(50, &[], &[]);
+    assert!(is_ready(&run));
+    assert_eq!(shares(&run), [32, 32]);
+}
+
+#[test]
 fn a_restarted_orchestrator_gets_a_share_when_it_serves_brokers() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(100, &[], &[]);
     run.turns(3, &[], &[(0, Event::Kill(Level::Orchestrator))]);
     assert_eq!(shares(&run), [0, 64], "the other one has taken over");
     run.turns(40, &[], &[]);
+    assert_eq!(shares(&run), [32, 32]);
+}
+
+#[test]
+fn a_restarted_one_takes_no_share_while_all_brokers_are_dead() {
+    let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2)]]);
+    let kills = [Event::Kill(Level::Orchestrator), Event::Kill(Level::Broker)];
+    let unseen = [Event::Mute(true), Event::Hang].into_iter().chain(kills).map(|event| (20, event));
+    let events: Vec<_> = unseen.chain([(210, Event::Mute(false)), (250, Event::Traffic(false))]).collect();
+    run.turns(700, &[], &events);
+    run.settled(2, 2);
     assert_eq!(shares(&run), [32, 32]);
 }
 
@@ -208,13 +243,20 @@ fn one_that_does_not_come_up_keeps_no_other_down() {
 }
 
 #[test]
-fn no_orchestrator_is_given_up_without_a_successor() {
+fn an_orchestrator_is_given_up_when_its_successor_serves() {
     let mut run = Run::new(settings([2, 1], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 1)]]);
     run.turns(40, &[], &[]);
     let names = run.world.names(Level::Orchestrator);
     run.world.broken.insert(names[0].clone());
-    run.turns(300, &[], &[(0, Event::Kill(Level::Orchestrator))]);
-    assert_eq!((run.world.names(Level::Orchestrator), run.manager.book().totals.given_up), (names, 0));
+    run.turns(300, &[], &[(0, Event::Kill(Level::Orchestrator)), (250, Event::Traffic(false))]);
+    run.settled(2, 1);
+    assert_eq!((shares(&run), run.manager.book().totals.given_up), (vec![64], 1));
+    assert_ne!(run.world.names(Level::Orchestrator), names);
+    let done = |action: &str| {
+        let is_it = |entry: &serde_json::Value| entry["action"] == action && entry["outcome"] == "done";
+        run.world.history.iter().position(is_it).unwrap()
+    };
+    assert!(done("scale-out") < done("give-up"));
 }
 
 #[test]
@@ -289,6 +331,17 @@ proptest! {
         run.settled(2, 2);
         prop_assert_eq!(shares(&run), vec![32, 32]);
     }
+}
+
+#[test]
+fn the_last_orchestrator_is_replaced_if_it_cannot_restart() {
+    // Orchestrator 2 leaves at second 21, so 1 is the last one.
+    let sizes = vec![(0, 2), (21_000, 1), (300_000, 2)];
+    let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], sizes]);
+    run.turns(1000, &[], &[(30, Event::Break), (400, Event::Traffic(false))]);
+    run.settled(2, 2);
+    assert_eq!(shares(&run), vec![32, 32]);
+    assert!(run.world.names(Level::Orchestrator).iter().all(|name| name.as_str() != "orchestrator-1"));
 }
 
 #[test]

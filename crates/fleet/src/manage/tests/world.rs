@@ -85,6 +85,8 @@ pub(super) struct World {
     pub(super) stacked: bool,
     /// The cluster of the orchestrators.
     pub(super) cluster: Cluster,
+    /// Orchestrators whose probe is answered: they have seen all partitions served.
+    ready: BTreeSet<ResourceName>,
     /// Violations of the rules.
     pub(super) violations: Vec<String>,
     pub(super) most: BTreeMap<Level, usize>,
@@ -150,6 +152,10 @@ impl World {
         let online: BTreeSet<ResourceName> =
             self.names(Level::Orchestrator).into_iter().filter(|name| self.is_online(name)).collect();
         self.violations.extend(self.cluster.turn(now, &online));
+        self.ready.retain(|name| online.contains(name));
+        if self.cluster.is_settled() {
+            self.ready.extend(online);
+        }
         if self.accepted != self.settled + self.owed() + self.set_aside {
             self.violations.push(format!("{} accepted, {} settled, {} owed", self.accepted, self.settled, self.owed()));
         }
@@ -194,7 +200,10 @@ impl World {
     }
 
     fn hold(&mut self, level: Level, name: Option<ResourceName>, again: bool) {
-        // A hook drains an orchestrator at any removal.
+        // A hook has an orchestrator hand over its partitions and drains it, at any removal.
+        if let (Level::Orchestrator, Some(name)) = (level, &name) {
+            self.cluster.set_share(name, false);
+        }
         if let Some(orchestrator) = name.as_ref().and_then(|name| self.orchestrators.get_mut(name)) {
             orchestrator.draining = level == Level::Orchestrator;
         }
@@ -301,6 +310,11 @@ impl World {
             condition: match thing.life {
                 Life::Booting(_) => Condition::Starting,
                 Life::Online if self.busy && thing.wanted.level == Level::Broker => Condition::Down("busy".to_owned()),
+                Life::Online
+                    if thing.wanted.level == Level::Orchestrator && !self.ready.contains(&thing.wanted.name) =>
+                {
+                    Condition::Starting
+                }
                 Life::Online => Condition::Online,
                 Life::Hanging => Condition::Down("hangs".to_owned()),
                 Life::Ended => Condition::Ended("killed".to_owned()),

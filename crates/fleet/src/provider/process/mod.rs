@@ -37,6 +37,7 @@ use self::cgroup::Cgroups;
 use self::proc_files::Identity;
 use self::record::Record;
 use crate::level::Level;
+use tidegate_units::size;
 
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 
@@ -72,6 +73,8 @@ pub struct Settings {
     pub routing: String,
     /// The bus that orchestrators share, for `{bus}`.
     pub bus: String,
+    /// Bytes that a bus in a directory keeps, for `{bus.size}`.
+    pub bus_max_bytes: u64,
     /// Their templates, by name.
     pub templates: BTreeMap<String, Template>,
     /// This program, for templates that run it.
@@ -124,7 +127,10 @@ impl Processes {
         }
         let cgroups = Cgroups::detect();
         if let Some(why) = cgroups.block_reason() {
-            tracing::warn!(why, "the CPU of processes is not limited; loads are still fractions of their shares");
+            tracing::warn!(
+                why,
+                "the CPU of processes is not limited; loads are fractions of their shares all the same"
+            );
         }
         // Processes that live have had their time to start: without an answer they are down.
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
@@ -443,6 +449,7 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
         ("user", user),
         ("routing", settings.routing.clone()),
         ("bus", settings.bus.clone()),
+        ("bus.size", size::show(settings.bus_max_bytes)),
         ("shards", record.wanted.cores.ceil().clamp(1.0, MAX_SHARDS).to_string()),
     ];
     let named = record.ports.iter().map(|(name, port)| (format!("port.{name}"), port.to_string()));

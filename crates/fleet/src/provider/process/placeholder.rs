@@ -10,6 +10,7 @@
 //! | `{user}` | the user that the manager runs as |
 //! | `{routing}` | how orchestrators choose a broker for a message |
 //! | `{bus}` | the bus that orchestrators share |
+//! | `{bus.size}` | the bytes that a bus in a directory keeps, as `"1GiB"` |
 //! | `{shards}` | as many threads as its share has cores, 1 to 16 |
 //!
 //! Braces with anything but lower-case letters and dots between them are left as they are, so that configuration files
@@ -23,7 +24,8 @@ pub struct Unknown(pub String);
 
 /// The names of all placeholders of a template with these ports.
 pub fn names(ports: &[String]) -> Vec<String> {
-    let fixed = ["name", "dir", "host", "port", "exe", "user", "routing", "bus", "shards"].map(str::to_owned);
+    let fixed =
+        ["name", "dir", "host", "port", "exe", "user", "routing", "bus", "bus.size", "shards"].map(str::to_owned);
     fixed.into_iter().chain(ports.iter().map(|port| format!("port.{port}"))).collect()
 }
 

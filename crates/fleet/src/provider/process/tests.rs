@@ -27,6 +27,7 @@ impl Folder {
             places: BTreeMap::new(),
             routing: "round-robin".to_owned(),
             bus: "embedded://../../bus".to_owned(),
+            bus_max_bytes: 64 << 20,
             templates: BTreeMap::from([("sh".to_owned(), template)]),
             executable: std::env::current_exe().unwrap(),
             claims: claims_of_this_machine(),

@@ -56,9 +56,24 @@ impl BrokerConnection {
 
     /// Sends a request and reads its answer.
     pub(crate) fn ask(&mut self, api: Api, body: &[u8]) -> Result<Vec<u8>, SinkError> {
+        self.send(api, body)?;
+        self.receive()
+    }
+
+    /// Sends a request, whose answer has to be received before the next one.
+    pub(crate) fn send(&mut self, api: Api, body: &[u8]) -> Result<(), SinkError> {
         self.correlation = self.correlation.wrapping_add(1);
         self.last_used = Instant::now();
-        self.socket.send(&wire::request(api, self.correlation, body))?;
+        self.socket.send(&wire::request(api, self.correlation, body))
+    }
+
+    /// Waits for the first byte of an answer, for `limit` at most. Returns whether it is there.
+    pub(crate) fn is_answered(&mut self, limit: Duration) -> Result<bool, SinkError> {
+        self.socket.has_bytes(limit)
+    }
+
+    /// Reads the answer to the last request.
+    pub(crate) fn receive(&mut self) -> Result<Vec<u8>, SinkError> {
         let mut len = [0; 4];
         self.socket.receive(&mut len)?;
         let len = u32::from_be_bytes(len) as usize;
@@ -91,9 +106,9 @@ impl BrokerConnection {
         let Some(hash) = hash else {
             return self.authenticate(format!("\0{user}\0{password}").as_bytes()).map(drop);
         };
-        let mut chance = [0; 24];
-        SystemRandom::new().fill(&mut chance).map_err(|_| SinkError::away("the system has no chance to give"))?;
-        let scram = Scram::new(hash, user, password, STANDARD_NO_PAD.encode(chance));
+        let mut nonce = [0; 24];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| SinkError::away("the system gives no random numbers"))?;
+        let scram = Scram::new(hash, user, password, STANDARD_NO_PAD.encode(nonce));
         let server = self.authenticate(scram.first().as_bytes())?;
         let (last, expected) = scram.finish(&server).map_err(SinkError::Away)?;
         if self.authenticate(last.as_bytes())? != expected {

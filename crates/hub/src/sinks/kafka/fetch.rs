@@ -7,8 +7,6 @@ use crate::sinks::SinkError;
 const FETCH_BYTES: i32 = 1 << 20;
 /// The same of one partition.
 const PARTITION_BYTES: i32 = 256 << 10;
-/// How long a broker waits for the first record, milliseconds.
-const FETCH_WAIT_MS: i32 = 200;
 /// Records of transactions that have not been committed are not seen.
 const READ_COMMITTED: u8 = 1;
 /// Means the oldest record, in a question for offsets by time.
@@ -39,10 +37,10 @@ pub(crate) fn listed(answer: &mut AnswerReader<'_>) -> Result<(i16, i64), SinkEr
     topics.into_iter().flatten().next().ok_or_else(|| SinkError::away("the broker does not know the partition"))
 }
 
-/// A question for records, from an offset of each partition on.
-pub(crate) fn fetch(topic: &str, partitions: &[(i32, i64)]) -> Vec<u8> {
+/// A question for records, from an offset of each partition on. The broker waits for the first record for `wait_ms`.
+pub(crate) fn fetch(topic: &str, partitions: &[(i32, i64)], wait_ms: i32) -> Vec<u8> {
     let mut body = (-1_i32).to_be_bytes().to_vec();
-    for number in [FETCH_WAIT_MS, 1, FETCH_BYTES] {
+    for number in [wait_ms, 1, FETCH_BYTES] {
         body.extend_from_slice(&number.to_be_bytes());
     }
     body.push(READ_COMMITTED);

@@ -3,11 +3,12 @@
 //!
 //! - `connection`: requests and answers of one broker, and the login; `scram` is one way of it.
 //! - `wire` and `fetch`: requests and answers as bytes; `records` and `batches`: batches as Kafka stores them, written and read.
-//! - `transactions`: exactly once through the end of this process.
+//! - `transactions`: exactly once through the end of this process; `marks`: the ids of the records that they have written.
 
 pub(crate) mod batches;
 pub(crate) mod connection;
 pub(crate) mod fetch;
+mod marks;
 pub(crate) mod records;
 mod scram;
 mod transactions;
@@ -19,10 +20,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::connection::{Access, BrokerConnection};
+pub use self::marks::MAX_MARKED_WINDOW;
+use self::marks::{IdHash, Marks};
 use self::records::{BatchEntry, Sequence};
-use self::transactions::Transactions;
+use self::transactions::{Transaction, Transactions};
 use self::wire::{AnswerReader, Led, Metadata, code};
-use super::place::Ids;
+use super::place::{Ids, LaneIds};
 use super::socket::{ServerAddress, ServiceUrl, share_of};
 use super::{Sink, SinkError, tls};
 use crate::record::Record;
@@ -34,7 +37,7 @@ const MAX_TOPIC: usize = 249;
 /// Pause before a topic that is being made is looked at again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How the password is shown to brokers.
+/// The SASL mechanism that proves the password.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SaslMechanism {
     /// As it is.
@@ -51,7 +54,7 @@ pub enum SaslMechanism {
 pub struct KafkaSettings {
     /// `kafka://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]`, or `kafkas://` for TLS.
     pub url: String,
-    /// How the password is shown.
+    /// The SASL mechanism that proves the password.
     pub mechanism: SaslMechanism,
     /// Authorities that are trusted; without a file, the system's.
     pub ca_file: Option<PathBuf>,
@@ -59,6 +62,8 @@ pub struct KafkaSettings {
     pub topic: String,
     /// Whether each batch is a transaction, so that a record is there once whatever ends.
     pub exactly_once: bool,
+    /// What ids of transactions begin with. Processes with one prefix take the transactions of a pipeline's sink over.
+    pub transactions_prefix: String,
     /// Time for a batch.
     pub timeout: Duration,
 }
@@ -82,6 +87,9 @@ impl KafkaSettings {
             let why = format!("`{topic}` is no name of a topic of Kafka: it has letters, digits, `.`, `_` and `-`");
             return Err(("topic", why));
         }
+        if self.exactly_once && self.transactions_prefix.is_empty() {
+            return Err(("transactions_prefix", "ids of transactions begin with some text".to_owned()));
+        }
         if !url.secure && self.ca_file.is_some() {
             return Err(("ca", "`ca` is for TLS: begin the URL with kafkas://".to_owned()));
         }
@@ -96,9 +104,9 @@ pub(super) struct KafkaSink {
     ids: Ids,
     cluster: Option<Cluster>,
     producer: Option<Producer>,
-    /// The id of the transactions of this lane, where there are some.
-    transactions_id: Option<String>,
-    /// Nothing after a failure: the marks are read again.
+    /// The ids that transactions have written, where there are some.
+    marks: Option<Marks>,
+    /// Nothing after a failure whose end is not known: further marks are read then.
     transactions: Option<Transactions>,
     /// Ids of records that brokers have out of batches that failed: these come again without them.
     accepted: HashSet<String>,
@@ -136,7 +144,8 @@ impl KafkaSink {
         let url = settings.check().map_err(|(_, why)| why)?;
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
         let access = Access { tls, login: url.login, mechanism: settings.mechanism };
-        let transactions_id = settings.exactly_once.then(|| ids.of_lane(lane));
+        let lane_ids = || LaneIds::new(&ids, &settings.transactions_prefix, lane);
+        let marks = settings.exactly_once.then(|| Marks::new(lane_ids()));
         Ok(Self {
             settings: settings.clone(),
             servers: url.servers,
@@ -144,14 +153,20 @@ impl KafkaSink {
             ids,
             cluster: None,
             producer: None,
-            transactions_id,
+            marks,
             transactions: None,
             accepted: HashSet::new(),
         })
     }
 
     fn seeker(&self) -> Seeker<'_> {
-        Seeker { servers: &self.servers, access: &self.access, makes_topics: true }
+        Seeker {
+            servers: &self.servers,
+            access: &self.access,
+            makes_topics: true,
+            takes_parts: false,
+            awaits_topics: true,
+        }
     }
 
     /// Finds the leaders of the partitions, and asks for a producer where it is missing.
@@ -166,26 +181,29 @@ impl KafkaSink {
     }
 
     /// Writes the records that are not there yet, as one transaction.
-    fn write_once(&mut self, id: &str, batch: &[Arc<Record>], deadline: Instant) -> Result<(), SinkError> {
+    fn write_once(&mut self, marks: &mut Marks, batch: &[Arc<Record>], deadline: Instant) -> Result<(), SinkError> {
         let mut transactions = match self.transactions.take() {
             Some(transactions) => transactions,
-            None => Transactions::open(id, &self.seeker(), deadline)?,
+            None => Transactions::open(marks, &self.seeker(), deadline)?,
         };
         let mut cluster = match self.cluster.take() {
             Some(cluster) => cluster,
             None => self.seeker().cluster(&self.settings.topic, deadline)?,
         };
         let (mut groups, mut ids) = (BTreeMap::<i32, Vec<BatchEntry>>::new(), Vec::new());
-        for record in batch.iter().filter(|record| !transactions.marks.contains(&record.id)) {
+        for record in batch.iter().filter(|record| !marks.contains(&record.id)) {
             groups.entry(cluster.partition_of(&record.key)).or_default().push(self.entry(record));
-            ids.push(record.id.clone());
+            ids.push(IdHash::of(&record.id));
         }
+        let mut written = Ok(());
         if !ids.is_empty() {
-            let topic = (self.settings.topic.as_str(), &mut cluster);
-            transactions.write(topic, &groups, ids, (&self.access, deadline))?;
+            let batch = Transaction { topic: &self.settings.topic, groups: &groups, ids: &ids };
+            written = transactions.write(&batch, &mut cluster, marks, (&self.access, deadline));
         }
-        (self.transactions, self.cluster) = (Some(transactions), Some(cluster));
-        Ok(())
+        if written.as_ref().map_or_else(|failed| failed.is_aborted, |()| true) {
+            (self.transactions, self.cluster) = (Some(transactions), Some(cluster));
+        }
+        written.map_err(|failed| failed.error)
     }
 
     fn entry(&self, record: &Record) -> BatchEntry {
@@ -337,6 +355,10 @@ pub(crate) struct Seeker<'a> {
     pub(crate) access: &'a Access,
     /// Whether brokers make a topic that is not there.
     pub(crate) makes_topics: bool,
+    /// Whether a topic is of use while some of its partitions have no leader.
+    pub(crate) takes_parts: bool,
+    /// Whether a topic that is not there is being made.
+    pub(crate) awaits_topics: bool,
 }
 
 impl Seeker<'_> {
@@ -361,13 +383,15 @@ impl Seeker<'_> {
     pub(crate) fn cluster(&self, topic: &str, deadline: Instant) -> Result<Cluster, SinkError> {
         self.ask(deadline, |connection| {
             let metadata = self.metadata(connection, topic, deadline)?;
-            let mut brokers = BTreeMap::new();
-            for (id, host, port) in metadata.brokers {
-                let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
-                brokers.insert(id, ServerAddress { host, port });
-            }
+            let brokers = metadata.addresses()?;
             Ok(Cluster { brokers, partitions: metadata.partitions, connections: BTreeMap::new() })
         })
+    }
+
+    /// The metadata of a topic, as one broker has it now.
+    fn describe(&self, connection: &mut BrokerConnection, topic: &str) -> Result<Metadata, SinkError> {
+        let answer = connection.ask(wire::METADATA, &wire::metadata(topic, self.makes_topics))?;
+        Metadata::read(&mut AnswerReader(&answer))
     }
 
     /// The partitions of a topic, once the brokers have made it.
@@ -378,18 +402,18 @@ impl Seeker<'_> {
         deadline: Instant,
     ) -> Result<Metadata, SinkError> {
         loop {
-            let answer = connection.ask(wire::METADATA, &wire::metadata(topic, self.makes_topics))?;
-            let metadata = Metadata::read(&mut AnswerReader(&answer))?;
-            if metadata.error == 0 && !metadata.partitions.is_empty() {
+            let metadata = self.describe(connection, topic)?;
+            let error = if self.takes_parts { metadata.topic_error } else { metadata.error };
+            if error == 0 && !metadata.partitions.is_empty() {
                 return Ok(metadata);
             }
-            let is_coming = match metadata.error {
+            let is_coming = match error {
                 code::LEADER_NOT_AVAILABLE => true,
-                code::UNKNOWN_TOPIC => self.makes_topics,
+                code::UNKNOWN_TOPIC => self.awaits_topics,
                 _ => false,
             };
             if !is_coming || Instant::now() + 2 * PAUSE > deadline {
-                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(metadata.error))));
+                return Err(SinkError::Away(format!("topic {topic}: {}", wire::in_words(error))));
             }
             std::thread::park_timeout(PAUSE);
         }
@@ -397,6 +421,23 @@ impl Seeker<'_> {
 }
 
 impl Cluster {
+    /// The numbers of the partitions.
+    pub(crate) fn numbers(&self) -> Vec<i32> {
+        self.partitions.iter().map(|led| led.partition).collect()
+    }
+
+    /// Takes over what the brokers say now. Connections to brokers with the same address stay.
+    pub(crate) fn renew(&mut self, found: Self) {
+        let Self { brokers, connections, .. } = std::mem::replace(self, found);
+        let stays = |(id, _): &(i32, BrokerConnection)| self.brokers.get(id) == brokers.get(id);
+        self.connections = connections.into_iter().filter(stays).collect();
+    }
+
+    /// Drops the connection to a broker that has not answered.
+    pub(crate) fn forget(&mut self, broker: i32) {
+        self.connections.remove(&broker);
+    }
+
     pub(crate) fn leader_of(&self, partition: i32) -> Result<i32, SinkError> {
         let led = self.partitions.iter().find(|led| led.partition == partition);
         led.map(|led| led.leader).ok_or_else(|| SinkError::away("a partition has gone"))
@@ -429,8 +470,10 @@ impl Cluster {
 impl Sink for KafkaSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
         let deadline = Instant::now() + self.settings.timeout;
-        if let Some(id) = self.transactions_id.clone() {
-            return self.write_once(&id, batch, deadline);
+        if let Some(mut marks) = self.marks.take() {
+            let written = self.write_once(&mut marks, batch, deadline);
+            self.marks = Some(marks);
+            return written;
         }
         let groups = self.groups(batch, deadline)?;
         if !groups.is_empty() {

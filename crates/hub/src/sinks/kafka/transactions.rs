@@ -1,74 +1,25 @@
 //! Exactly once into Kafka: a batch and its mark are one transaction. The mark has the ids of the batch, in a topic beside
 //! that of the records. A process that begins reads the marks first, and leaves out records that come again.
 //!
-//! After any failure the next batch begins as after a start: the coordinator ends the open transaction either way, and
-//! the marks tell which way it was.
+//! A transaction that fails is aborted. Where its end is not known, the next batch begins as after a start: the coordinator
+//! ends the open transaction either way, and the marks tell which way it was.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::connection::{Access, BrokerConnection};
+use super::marks::{self, IdHash, MARKS_TOPIC, Marks, judged};
 use super::records::{self, BatchEntry, Sequence};
 use super::wire::{self, AnswerReader, Coordinated, code, string};
-use super::{Cluster, Seeker, batches, fetch};
+use super::{Cluster, Seeker};
 use crate::sinks::SinkError;
 
-/// The topic of the marks, which is made when it is not there. It is compacted: Kafka keeps the last mark of each key.
-pub(super) const MARKS_TOPIC: &str = "tidegate-hub-marks";
-/// Marks of a lane that are kept. As many batches may come again after a crash.
-pub(super) const MARKS_KEPT: u64 = 4096;
 /// Time after which the coordinator aborts a transaction of a process that has gone.
 const TRANSACTION_LIMIT: Duration = Duration::from_secs(30);
+/// Time for the abort of a transaction whose batch has used up its own.
+const ABORT_WITHIN: Duration = Duration::from_secs(1);
 /// Pause before the coordinator is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Replicas as the brokers' settings say.
-const USUAL_REPLICAS: i16 = -1;
-/// Settings of the topic of marks: it stays short.
-const MARKS_SETTINGS: [(&str, &str); 3] =
-    [("cleanup.policy", "compact"), ("segment.bytes", "16777216"), ("min.cleanable.dirty.ratio", "0.1")];
-
-/// Ids of the last batches of a lane.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
-    /// The number of the batch that has each id.
-    by_id: HashMap<String, u64>,
-    batches: VecDeque<(u64, Vec<String>)>,
-    next: u64,
-}
-
-impl Marks {
-    pub(super) fn contains(&self, id: &str) -> bool {
-        self.by_id.contains_key(id)
-    }
-
-    /// Adds a batch, and forgets the oldest.
-    pub(super) fn add(&mut self, number: u64, ids: Vec<String>) {
-        for id in &ids {
-            self.by_id.insert(id.clone(), number);
-        }
-        self.batches.push_back((number, ids));
-        self.next = self.next.max(number + 1);
-        while self.batches.front().is_some_and(|(oldest, _)| oldest + MARKS_KEPT < self.next) {
-            for id in self.batches.pop_front().into_iter().flat_map(|(_, ids)| ids) {
-                self.by_id.remove(&id);
-            }
-        }
-    }
-
-    /// The key and the value of the next mark: the key comes again after [`MARKS_KEPT`] marks.
-    fn record(&self, lane: &str, ids: &[String]) -> (Vec<u8>, Vec<u8>) {
-        let key = format!("{lane}/{}", self.next % MARKS_KEPT);
-        (key.into_bytes(), format!("{}\n{}", self.next, ids.join("\n")).into_bytes())
-    }
-
-    /// Reads a mark of a lane; nothing when it is of another one.
-    fn read(lane: &str, key: &[u8], value: &[u8]) -> Option<(u64, Vec<String>)> {
-        let place = std::str::from_utf8(key).ok()?.strip_prefix(lane)?.strip_prefix('/')?;
-        place.parse::<u64>().ok()?;
-        let mut lines = std::str::from_utf8(value).ok()?.lines();
-        Some((lines.next()?.parse().ok()?, lines.map(str::to_owned).collect()))
-    }
-}
 
 /// The transactions of a lane.
 #[derive(Debug)]
@@ -81,23 +32,38 @@ pub(super) struct Transactions {
     /// The next sequence of each partition, by its topic.
     next: BTreeMap<(String, i32), i32>,
     marks_cluster: Cluster,
-    pub(super) marks: Marks,
+    marks_partition: i32,
+}
+
+/// A batch for a transaction.
+pub(super) struct Transaction<'a> {
+    pub(super) topic: &'a str,
+    pub(super) groups: &'a BTreeMap<i32, Vec<BatchEntry>>,
+    pub(super) ids: &'a [IdHash],
+}
+
+/// Why a batch was not written, and whether its transaction has come to its end all the same.
+#[derive(Debug)]
+pub(super) struct WriteError {
+    pub(super) error: SinkError,
+    pub(super) is_aborted: bool,
 }
 
 impl Transactions {
-    /// Takes the transactions of this id over, and reads its marks.
-    pub(super) fn open(id: &str, seeker: &Seeker<'_>, deadline: Instant) -> Result<Self, SinkError> {
-        let make = |connection: &mut BrokerConnection| make_marks_topic(connection);
-        seeker.ask(deadline, make)?;
-        let marks_cluster = seeker.cluster(MARKS_TOPIC, deadline)?;
+    /// Takes the transactions of a lane over, and reads the marks that it does not know.
+    pub(super) fn open(marks: &mut Marks, seeker: &Seeker<'_>, deadline: Instant) -> Result<Self, SinkError> {
+        let id = marks.transactions_id();
+        let marks_cluster = marks::cluster(seeker, deadline)?;
+        let partition = marks.partition(&marks_cluster.numbers());
+        let marks_partition = partition.ok_or_else(|| SinkError::away("the topic of marks has no partitions"))?;
         let at = seeker.ask(deadline, |connection| {
-            let answer = connection.ask(wire::FIND_COORDINATOR, &wire::coordinator(Coordinated::Transactions, id))?;
+            let answer = connection.ask(wire::FIND_COORDINATOR, &wire::coordinator(Coordinated::Transactions, &id))?;
             wire::coordinator_of(&mut AnswerReader(&answer))?.map_err(|error| SinkError::Away(wire::in_words(error)))
         })?;
         let mut coordinator = BrokerConnection::open(&at, seeker.access, deadline)?;
         let limit = i32::try_from(TRANSACTION_LIMIT.as_millis()).unwrap_or(i32::MAX);
         let mut body = Vec::new();
-        wire::optional_string(Some(id), &mut body);
+        wire::optional_string(Some(&id), &mut body);
         body.extend_from_slice(&limit.to_be_bytes());
         let (producer, epoch) = loop {
             let answer = coordinator.ask(wire::INIT_PRODUCER_ID, &body)?;
@@ -108,65 +74,52 @@ impl Transactions {
                 error => pause(error, deadline)?,
             }
         };
-        let (next, id) = (BTreeMap::new(), id.to_owned());
-        let mut found = Self { id, coordinator, producer, epoch, next, marks_cluster, marks: Marks::default() };
-        found.read_marks(seeker.access, deadline)?;
+        let next = BTreeMap::new();
+        let mut found = Self { id, coordinator, producer, epoch, next, marks_cluster, marks_partition };
+        marks.catch_up(&mut found.marks_cluster, marks_partition, (seeker.access, deadline))?;
         Ok(found)
     }
 
-    /// Reads the marks up to the end that the topic has now. Marks of transactions of others that are open may stand
-    /// before the last one of this lane; these come to their end within [`TRANSACTION_LIMIT`].
-    fn read_marks(&mut self, access: &Access, deadline: Instant) -> Result<(), SinkError> {
-        let mut found: Vec<(u64, Vec<String>)> = Vec::new();
-        let leader = self.marks_cluster.leader_of(0)?;
-        let connection = self.marks_cluster.connection(leader, access, deadline)?;
-        let answer = connection.ask(wire::LIST_OFFSETS, &fetch::list_offsets(MARKS_TOPIC, 0, fetch::OLDEST))?;
-        let (error, mut at) = fetch::listed(&mut AnswerReader(&answer))?;
-        judged(error)?;
-        let mut end = i64::MAX;
-        while at < end {
-            if Instant::now() >= deadline {
-                return Err(SinkError::away("the marks of earlier batches are not all there yet"));
-            }
-            let answer = connection.ask(wire::FETCH, &fetch::fetch(MARKS_TOPIC, &[(0, at)]))?;
-            let all = fetch::fetched(&mut AnswerReader(&answer))?;
-            let one = all.first().ok_or_else(|| SinkError::away("the broker says nothing of the marks"))?;
-            judged(one.error)?;
-            end = end.min(one.end);
-            let (records, next) = batches::records(one.batches, at, &one.aborted).map_err(SinkError::away)?;
-            let read = |record: batches::Taken| Marks::read(&self.id, &record.key?, &record.value?);
-            found.extend(records.into_iter().filter_map(read));
-            at = next;
+    /// Writes records to partitions of a topic, and their marks, all or nothing.
+    pub(super) fn write(
+        &mut self,
+        batch: &Transaction<'_>,
+        cluster: &mut Cluster,
+        marks: &mut Marks,
+        (access, deadline): (&Access, Instant),
+    ) -> Result<(), WriteError> {
+        self.coordinator.set_deadline(deadline);
+        let filled = self.fill(batch, cluster, marks, (access, deadline));
+        if let Err(error) = filled {
+            let until = deadline.max(Instant::now() + ABORT_WITHIN);
+            self.coordinator.set_deadline(until);
+            let is_aborted = self.end(false).is_ok() && matches!(error, SinkError::Refused(_));
+            return Err(WriteError { error, is_aborted });
         }
-        found.sort_unstable();
-        for (number, ids) in found {
-            self.marks.add(number, ids);
-        }
+        self.end(true).map_err(|error| WriteError { error, is_aborted: false })?;
+        marks.add(batch.ids);
         Ok(())
     }
 
-    /// Writes records to partitions of a topic, and their mark, all or nothing.
-    pub(super) fn write(
+    fn fill(
         &mut self,
-        topic: (&str, &mut Cluster),
-        groups: &BTreeMap<i32, Vec<BatchEntry>>,
-        ids: Vec<String>,
+        batch: &Transaction<'_>,
+        cluster: &mut Cluster,
+        marks: &Marks,
         (access, deadline): (&Access, Instant),
     ) -> Result<(), SinkError> {
-        self.coordinator.set_deadline(deadline);
-        let (topic, cluster) = topic;
-        self.begin(topic, groups.keys().copied().collect(), deadline)?;
-        self.produce(topic, cluster, groups, (access, deadline))?;
-        let (key, value) = self.marks.record(&self.id, &ids);
-        let mark = BatchEntry { key, value, timestamp: crate::time::wall_clock(), headers: Vec::new() };
+        self.begin(batch.topic, batch.groups.keys().copied().collect(), deadline)?;
+        self.produce(batch.topic, cluster, batch.groups, (access, deadline))?;
+        let records = marks.records(batch.ids, crate::time::wall_clock());
         let mut marks_cluster = std::mem::take(&mut self.marks_cluster);
-        let marked = self.produce(MARKS_TOPIC, &mut marks_cluster, &[(0, vec![mark])].into(), (access, deadline));
+        let group = [(self.marks_partition, records)].into();
+        let marked = self.produce(MARKS_TOPIC, &mut marks_cluster, &group, (access, deadline));
         self.marks_cluster = marks_cluster;
-        // A mark is never to blame on a record.
-        marked.map_err(SinkError::away)?;
-        self.end()?;
-        self.marks.add(self.marks.next, ids);
-        Ok(())
+        // The marks of fewer records are smaller. The marks of one record are never to blame on it.
+        marked.map_err(|error| match error {
+            SinkError::Refused(why) if batch.ids.len() > 1 => SinkError::Refused(why),
+            error => SinkError::Away(format!("the topic {MARKS_TOPIC}: {error}")),
+        })
     }
 
     fn start(&self) -> Vec<u8> {
@@ -181,7 +134,7 @@ impl Transactions {
     fn begin(&mut self, topic: &str, partitions: Vec<i32>, deadline: Instant) -> Result<(), SinkError> {
         let mut body = self.start();
         body.extend_from_slice(&2_i32.to_be_bytes());
-        for (topic, partitions) in [(topic, partitions), (MARKS_TOPIC, vec![0])] {
+        for (topic, partitions) in [(topic, partitions), (MARKS_TOPIC, vec![self.marks_partition])] {
             string(topic, &mut body);
             body.extend_from_slice(&(partitions.len() as u32).to_be_bytes());
             for partition in partitions {
@@ -216,10 +169,9 @@ impl Transactions {
     ) -> Result<(), SinkError> {
         let mut leaders: BTreeMap<i32, Vec<(i32, Vec<u8>)>> = BTreeMap::new();
         for (partition, entries) in groups {
-            let next = self.next.entry((topic.to_owned(), *partition)).or_default();
-            let (producer, epoch, first) = (self.producer, self.epoch, *next);
+            let first = self.next.get(&(topic.to_owned(), *partition)).copied().unwrap_or_default();
+            let (producer, epoch) = (self.producer, self.epoch);
             let sequence = Sequence { producer, epoch, first, in_transaction: true };
-            *next = next.wrapping_add(i32::try_from(entries.len()).unwrap_or(i32::MAX)) & i32::MAX;
             let leader = cluster.leader_of(*partition)?;
             leaders.entry(leader).or_default().push((*partition, records::batch(sequence, entries)));
         }
@@ -228,31 +180,44 @@ impl Transactions {
         for (leader, batches) in leaders {
             let body = wire::produce(Some(&self.id), topic, timeout, &batches);
             let answer = cluster.connection(leader, access, deadline)?.ask(wire::PRODUCE, &body)?;
-            for (_, error) in wire::produced(&mut AnswerReader(&answer))? {
-                judged(error)?;
+            let outcomes = wire::produced(&mut AnswerReader(&answer))?;
+            let asked: Vec<i32> = batches.into_iter().map(|(partition, _)| partition).collect();
+            for partition in asked.iter().filter(|partition| outcomes.contains(&(**partition, 0))) {
+                let len = groups.get(partition).map_or(0, Vec::len);
+                let next = self.next.entry((topic.to_owned(), *partition)).or_default();
+                *next = next.wrapping_add(i32::try_from(len).unwrap_or(i32::MAX)) & i32::MAX;
             }
+            all_written(&asked, &outcomes)?;
         }
         Ok(())
     }
 
-    /// Commits the transaction.
-    fn end(&mut self) -> Result<(), SinkError> {
+    /// Ends the transaction.
+    fn end(&mut self, commits: bool) -> Result<(), SinkError> {
         let mut body = self.start();
-        body.push(1);
+        body.push(u8::from(commits));
         let answer = self.coordinator.ask(wire::END_TRANSACTION, &body)?;
         let mut answer = AnswerReader(&answer);
         answer.i32()?;
-        judged(answer.i16()?)
+        match answer.i16()? {
+            0 => Ok(()),
+            error => Err(SinkError::Away(wire::in_words(error))),
+        }
     }
 }
 
-/// Success, or whether a record is to blame.
-fn judged(error: i16) -> Result<(), SinkError> {
-    match error {
-        0 => Ok(()),
-        error if super::is_refusal(error) => Err(SinkError::Refused(wire::in_words(error))),
-        error => Err(SinkError::Away(wire::in_words(error))),
+/// Whether each partition that was asked has its batch.
+fn all_written(asked: &[i32], outcomes: &[(i32, i16)]) -> Result<(), SinkError> {
+    for partition in asked {
+        let outcome = outcomes.iter().find(|(of, _)| of == partition);
+        let (_, error) = outcome.ok_or_else(|| SinkError::away("the broker says nothing of a partition"))?;
+        // An error that passes counts more than a refusal: the batch comes again as it is.
+        if *error != 0 && !super::is_refusal(*error) {
+            return judged(*error);
+        }
     }
+    let refused = outcomes.iter().find(|(of, error)| *error != 0 && asked.contains(of));
+    refused.map_or(Ok(()), |(_, error)| judged(*error))
 }
 
 /// Waits before the coordinator is asked again; an error where that is of no use, or the time is up.
@@ -265,60 +230,17 @@ fn pause(error: i16, deadline: Instant) -> Result<(), SinkError> {
     Ok(())
 }
 
-fn make_marks_topic(connection: &mut BrokerConnection) -> Result<(), SinkError> {
-    let mut body = 1_i32.to_be_bytes().to_vec();
-    string(MARKS_TOPIC, &mut body);
-    body.extend_from_slice(&1_i32.to_be_bytes());
-    body.extend_from_slice(&USUAL_REPLICAS.to_be_bytes());
-    body.extend_from_slice(&0_i32.to_be_bytes());
-    body.extend_from_slice(&(MARKS_SETTINGS.len() as u32).to_be_bytes());
-    for (name, value) in MARKS_SETTINGS {
-        string(name, &mut body);
-        string(value, &mut body);
-    }
-    body.extend_from_slice(&5_000_i32.to_be_bytes());
-    body.push(0);
-    let answer = connection.ask(wire::CREATE_TOPICS, &body)?;
-    let mut answer = AnswerReader(&answer);
-    answer.i32()?;
-    let errors = answer.each(|topic| {
-        topic.string()?;
-        let error = topic.i16()?;
-        topic.string()?;
-        Ok(error)
-    })?;
-    match errors.into_iter().find(|error| !matches!(*error, 0 | code::TOPIC_EXISTS)) {
-        None => Ok(()),
-        Some(error) => Err(SinkError::Away(format!("the topic {MARKS_TOPIC}: {}", wire::in_words(error)))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ids(number: u64) -> Vec<String> {
-        vec![format!("a-{number}"), format!("b-{number}")]
-    }
-
     #[test]
-    fn a_mark_is_read_as_it_was_written() {
-        let mut marks = Marks::default();
-        (0..7).for_each(|number| marks.add(number, ids(number)));
-        let (key, value) = marks.record("hot/bus/0", &ids(7));
-        assert_eq!(Marks::read("hot/bus/0", &key, &value), Some((7, ids(7))));
-        assert_eq!(Marks::read("hot/bus/1", &key, &value), None);
-        assert_eq!(Marks::read("hot/bus", &key, &value), None, "a name may begin another");
-    }
-
-    #[test]
-    fn the_oldest_marks_are_forgotten() {
-        let mut marks = Marks::default();
-        (0..=MARKS_KEPT).for_each(|number| marks.add(number, ids(number)));
-        assert!(!marks.contains("a-0") && marks.contains("a-1") && marks.contains(&format!("b-{MARKS_KEPT}")));
-        let (key, _) = marks.record("l", &[]);
-        assert_eq!(key, b"l/1", "it takes the place of the oldest mark");
-        assert_eq!(marks.by_id.len(), 2 * usize::try_from(MARKS_KEPT).unwrap());
+    fn a_partition_without_an_answer_is_not_written() {
+        assert_eq!(all_written(&[0, 1], &[(1, 0), (0, 0)]), Ok(()));
+        assert!(matches!(all_written(&[0, 1], &[(0, 0)]), Err(SinkError::Away(_))));
+        let large = code::MESSAGE_TOO_LARGE;
+        assert!(matches!(all_written(&[0, 1], &[(0, large), (1, 0)]), Err(SinkError::Refused(_))));
+        assert!(matches!(all_written(&[0, 1], &[(0, large), (1, 7)]), Err(SinkError::Away(_))));
     }
 
     #[test]

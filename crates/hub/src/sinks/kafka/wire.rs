@@ -1,4 +1,6 @@
-//! Requests and answers of Kafka's protocol, in versions that brokers from 2.1 on know.
+//! Requests and answers of Kafka's protocol, in versions that brokers from 1.0 on know. Making a topic needs 2.4.
+
+use std::collections::BTreeMap;
 
 use crate::sinks::SinkError;
 use crate::sinks::socket::ServerAddress;
@@ -202,6 +204,10 @@ pub(crate) struct Led {
 pub(crate) struct Metadata {
     /// Brokers with their host and port.
     pub(crate) brokers: Vec<(i32, String, i32)>,
+    /// The broker that makes topics.
+    pub(crate) controller: i32,
+    /// The error of the topic; 0 means success.
+    pub(crate) topic_error: i16,
     /// The error of the topic, or of one of its partitions; 0 means success.
     pub(crate) error: i16,
     /// In the order of their numbers.
@@ -217,8 +223,7 @@ impl Metadata {
             Ok(broker)
         })?;
         answer.string()?;
-        answer.i32()?;
-        let mut found = Self { brokers, ..Self::default() };
+        let mut found = Self { brokers, controller: answer.i32()?, ..Self::default() };
         answer.each(|topic| {
             let error = topic.i16()?;
             topic.string()?;
@@ -232,11 +237,21 @@ impl Metadata {
             partitions.sort_by_key(|(_, led)| led.partition);
             // A replica that is not available (9) is no obstacle.
             let of_partition = partitions.iter().map(|(error, _)| *error).find(|error| !matches!(error, 0 | 9));
+            found.topic_error = error;
             found.error = if error == 0 { of_partition.unwrap_or(0) } else { error };
             found.partitions = partitions.into_iter().map(|(_, led)| led).collect();
             Ok(())
         })?;
         Ok(found)
+    }
+
+    /// The addresses of the brokers.
+    pub(crate) fn addresses(&self) -> Result<BTreeMap<i32, ServerAddress>, SinkError> {
+        let address = |(id, host, port): &(i32, String, i32)| {
+            let port = u16::try_from(*port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
+            Ok((*id, ServerAddress { host: host.clone(), port }))
+        };
+        self.brokers.iter().map(address).collect()
     }
 }
 
@@ -297,7 +312,8 @@ mod tests {
         }
         let read = Metadata::read(&mut AnswerReader(&bytes)).unwrap();
         let led = |partition| Led { partition, leader: 5 };
-        assert_eq!(read, Metadata { brokers: vec![(5, "h".into(), 9092)], error: 0, partitions: vec![led(0), led(1)] });
+        let (brokers, partitions) = (vec![(5, "h".into(), 9092)], vec![led(0), led(1)]);
+        assert_eq!(read, Metadata { brokers, controller: 5, topic_error: 0, error: 0, partitions });
         for end in 0..bytes.len() {
             assert!(Metadata::read(&mut AnswerReader(&bytes[..end])).is_err());
         }

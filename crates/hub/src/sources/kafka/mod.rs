@@ -2,15 +2,20 @@
 //! keeps up to which offset of each partition all messages are done, so after a crash messages come again from there on.
 //!
 //! - `wire`: requests about groups.
-//! - `work`: the thread that speaks with the brokers; `shares`: the partitions, which it and the pipeline share.
+//! - `work`: the thread that speaks with the brokers as a member of the group; `reading`: how it takes records.
+//! - `deal`: which member gets which partitions; `shares`: the partitions, which the thread and the pipeline share.
 
+mod deal;
+#[cfg(test)]
+mod member_tests;
+mod reading;
 mod shares;
 mod wire;
 mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,7 +42,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 pub struct KafkaSourceSettings {
     /// `kafka://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]`, or `kafkas://` for TLS.
     pub url: String,
-    /// How the password is shown.
+    /// The SASL mechanism that proves the password.
     pub mechanism: SaslMechanism,
     /// Authorities that are trusted; without a file, the system's.
     pub ca_file: Option<PathBuf>,
@@ -45,7 +50,8 @@ pub struct KafkaSourceSettings {
     pub topic: String,
     /// The group. Processes with the same one share the partitions.
     pub group: String,
-    /// Messages of this process that are not acknowledged, at most; one answer of a broker may exceed it.
+    /// Messages of this process that are not acknowledged. No records are asked for above it, and one round of questions
+    /// takes as many again at most.
     pub window: u16,
 }
 
@@ -68,6 +74,8 @@ impl KafkaSourceSettings {
 enum KafkaNews {
     Ready,
     Trouble(String),
+    /// Some partitions cannot be read.
+    Partly(String),
     Message(Arc<Message>, OffsetToken),
     /// A partition went to another process, or is read again.
     Gone(OffsetToken),
@@ -149,6 +157,7 @@ impl Source for Kafka {
         Some(match self.inbox.take()? {
             KafkaNews::Ready => SourceStep::Ready,
             KafkaNews::Trouble(why) => SourceStep::Trouble(why),
+            KafkaNews::Partly(why) => SourceStep::Partly(why),
             KafkaNews::Message(message, token) => SourceStep::Message(message, Some(token)),
             KafkaNews::Gone(gone) => SourceStep::Gone(Box::new(move |token: &OffsetToken| token.is_of(gone))),
         })
@@ -171,10 +180,9 @@ impl Source for Kafka {
     }
 
     /// The partitions of this process are read again from that time on.
-    fn replay(&mut self, from: u64) -> Result<(), String> {
-        tracing::info!(topic = self.settings.topic, from, "the partitions of this process are read again");
-        self.shares.ask_for_replay(from);
-        Ok(())
+    fn replay(&mut self, from: u64, answer: Sender<Result<(), String>>) {
+        tracing::info!(topic = self.settings.topic, from, "the partitions of this process are to be read again");
+        self.shares.ask_for_replay(from, answer);
     }
 
     fn leave(&mut self) {

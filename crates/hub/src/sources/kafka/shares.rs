@@ -2,8 +2,9 @@
 //! the pipeline share them.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::progress::Progress;
 
@@ -32,14 +33,19 @@ struct PartitionShare {
     committed: u64,
     /// Behind the last record that the broker has.
     end: u64,
+    /// Why it cannot be read, and when it is tried again.
+    trouble: Option<(String, Instant)>,
 }
+
+/// The answer to an operator.
+pub(super) type ReplayAnswer = Sender<Result<(), String>>;
 
 #[derive(Debug, Default)]
 struct SharesState {
     parts: BTreeMap<i32, PartitionShare>,
     runs: u64,
-    /// The time of a replay, Unix milliseconds.
-    replay: Option<u64>,
+    /// Replays that are not done: their times in Unix milliseconds, and their answers.
+    replays: Vec<(u64, ReplayAnswer)>,
     stopped: bool,
 }
 
@@ -56,11 +62,14 @@ impl Shares {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run of a partition at an offset; returns a token of the run that ends by that.
+    /// Begins a run of a partition at an offset; returns a token of the run that ends by that. Where the partition is
+    /// read again, the group has another offset, and the next commit changes it.
     pub(super) fn begin(&self, partition: i32, offset: u64) -> Option<OffsetToken> {
         let mut state = self.state();
         state.runs += 1;
-        let share = PartitionShare { run: state.runs, progress: Progress::at(offset), committed: offset, end: offset };
+        let run = state.runs;
+        let committed = state.parts.get(&partition).map_or(offset, |share| share.committed);
+        let share = PartitionShare { run, progress: Progress::at(offset), committed, end: offset, trouble: None };
         let before = state.parts.insert(partition, share);
         before.map(|share| OffsetToken { partition, run: share.run, offset: 0 })
     }
@@ -85,6 +94,34 @@ impl Shares {
     pub(super) fn positions(&self) -> Vec<(i32, i64)> {
         let position = |(number, share): (&i32, &PartitionShare)| (*number, as_offset(share.progress.next()));
         self.state().parts.iter().map(position).collect()
+    }
+
+    /// The same without the partitions that cannot be read and whose next attempt is later than `now`.
+    pub(super) fn readable(&self, now: Instant) -> Vec<(i32, i64)> {
+        let state = self.state();
+        let is_due = |share: &PartitionShare| share.trouble.as_ref().is_none_or(|(_, until)| *until <= now);
+        let due = state.parts.iter().filter(|(_, share)| is_due(share));
+        due.map(|(number, share)| (*number, as_offset(share.progress.next()))).collect()
+    }
+
+    /// A partition cannot be read before `until`. Returns whether the reason is another one than before.
+    pub(super) fn note_trouble(&self, partition: i32, why: String, until: Instant) -> bool {
+        let mut state = self.state();
+        let Some(share) = state.parts.get_mut(&partition) else { return false };
+        let is_new = share.trouble.as_ref().is_none_or(|(before, _)| *before != why);
+        share.trouble = Some((why, until));
+        is_new
+    }
+
+    /// A partition was read. Returns whether it could not be read before.
+    pub(super) fn end_trouble(&self, partition: i32) -> bool {
+        self.state().parts.get_mut(&partition).is_some_and(|share| share.trouble.take().is_some())
+    }
+
+    /// The first partition that cannot be read, and why.
+    pub(super) fn trouble(&self) -> Option<(i32, String)> {
+        let state = self.state();
+        state.parts.iter().find_map(|(number, share)| Some((*number, share.trouble.as_ref()?.0.clone())))
     }
 
     /// Notes that a record was taken; returns its token, or nothing when the partition has gone.
@@ -140,7 +177,7 @@ impl Shares {
         self.state().parts.values().map(|share| share.end.saturating_sub(share.progress.next())).sum()
     }
 
-    /// Waits until fewer than `window` messages are under way, or a message is done, or for `limit`.
+    /// Waits until a message is done, or for `limit`.
     pub(super) fn wait(&self, limit: Duration) {
         let state = self.state();
         if !state.stopped {
@@ -148,13 +185,25 @@ impl Shares {
         }
     }
 
-    pub(super) fn ask_for_replay(&self, from: u64) {
-        self.state().replay = Some(from);
+    pub(super) fn ask_for_replay(&self, from: u64, answer: ReplayAnswer) {
+        self.state().replays.push((from, answer));
         self.changed.notify_all();
     }
 
-    pub(super) fn take_replay(&self) -> Option<u64> {
-        self.state().replay.take()
+    /// The earliest time of the replays that are not done, and the number of these replays.
+    pub(super) fn replays(&self) -> Option<(u64, usize)> {
+        let state = self.state();
+        state.replays.iter().map(|(from, _)| *from).min().map(|from| (from, state.replays.len()))
+    }
+
+    /// The first `count` replays are done.
+    pub(super) fn end_replays(&self, count: usize) {
+        let mut state = self.state();
+        let count = count.min(state.replays.len());
+        for (_, answer) in state.replays.drain(..count) {
+            // An operator that has gone needs no answer.
+            let _ = answer.send(Ok(()));
+        }
     }
 
     pub(super) fn stop(&self) {
@@ -205,5 +254,34 @@ mod tests {
         let gone = shares.keep_only(&[1]);
         assert!(gone[0].is_of(new) && gone.len() == 1);
         assert_eq!((shares.take(0, 1), shares.numbers()), (None, vec![1]));
+    }
+
+    #[test]
+    fn a_partition_in_trouble_does_not_stop_the_others() {
+        let (shares, now) = (Shares::default(), Instant::now());
+        shares.begin(0, 5);
+        shares.begin(1, 7);
+        let later = now + Duration::from_secs(1);
+        assert!(shares.note_trouble(0, "compressed".into(), later));
+        assert!(!shares.note_trouble(0, "compressed".into(), later), "the same reason is reported once");
+        assert_eq!((shares.readable(now), shares.readable(later)), (vec![(1, 7)], vec![(0, 5), (1, 7)]));
+        assert_eq!(shares.trouble(), Some((0, "compressed".to_owned())));
+        assert!(shares.end_trouble(0) && !shares.end_trouble(0) && !shares.end_trouble(1));
+        assert_eq!(shares.readable(now).len(), 2);
+    }
+
+    #[test]
+    fn a_replay_is_kept_until_its_offsets_are_committed() {
+        let (shares, (answer, answered)) = (Shares::default(), std::sync::mpsc::channel());
+        shares.begin(0, 9);
+        shares.ask_for_replay(70, answer.clone());
+        shares.ask_for_replay(50, answer);
+        assert_eq!(shares.replays(), Some((50, 2)), "the earlier time has the messages of both");
+        shares.begin(0, 4);
+        assert_eq!(shares.to_commit(), [(0, 4)], "a crash now must not lose the replay");
+        shares.committed(&[(0, 4)]);
+        assert_eq!((shares.to_commit(), answered.try_recv().is_err()), (vec![], true));
+        shares.end_replays(1);
+        assert_eq!((answered.try_recv(), shares.replays()), (Ok(Ok(())), Some((50, 1))));
     }
 }

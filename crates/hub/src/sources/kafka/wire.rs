@@ -56,17 +56,19 @@ impl Member {
         body
     }
 
-    /// `assignments` are the partitions of each member, from the leader alone.
-    pub(super) fn sync(&self, topic: &str, assignments: &[(String, Vec<i32>)]) -> Vec<u8> {
+    /// `assignments` has an entry for each member when this member leads, and none otherwise.
+    pub(super) fn sync(&self, assignments: &[Assignment]) -> Vec<u8> {
         let mut body = self.start();
         body.extend_from_slice(&(assignments.len() as u32).to_be_bytes());
-        for (member, partitions) in assignments {
+        for one in assignments {
             let mut assignment = VERSION.to_be_bytes().to_vec();
-            assignment.extend_from_slice(&1_i32.to_be_bytes());
-            string(topic, &mut assignment);
-            numbers(partitions, &mut assignment);
+            assignment.extend_from_slice(&(one.topics.len() as u32).to_be_bytes());
+            for (topic, partitions) in &one.topics {
+                string(topic, &mut assignment);
+                numbers(partitions, &mut assignment);
+            }
             assignment.extend_from_slice(&(-1_i32).to_be_bytes());
-            string(member, &mut body);
+            string(&one.member, &mut body);
             bytes(&assignment, &mut body);
         }
         body
@@ -104,6 +106,20 @@ fn numbers(numbers: &[i32], out: &mut Vec<u8>) {
     }
 }
 
+/// A member of a group, and the topics that it reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Subscriber {
+    pub(super) id: String,
+    pub(super) topics: Vec<String>,
+}
+
+/// The partitions that a member gets, by topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Assignment {
+    pub(super) member: String,
+    pub(super) topics: Vec<(String, Vec<i32>)>,
+}
+
 /// The answer to a JOIN.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Joined {
@@ -112,7 +128,7 @@ pub(super) struct Joined {
     pub(super) leader: String,
     pub(super) id: String,
     /// All members; empty for members that do not lead.
-    pub(super) members: Vec<String>,
+    pub(super) members: Vec<Subscriber>,
 }
 
 pub(super) fn joined(answer: &mut AnswerReader<'_>) -> Result<Joined, SinkError> {
@@ -122,10 +138,18 @@ pub(super) fn joined(answer: &mut AnswerReader<'_>) -> Result<Joined, SinkError>
     let (leader, id) = (answer.string()?, answer.string()?);
     let members = answer.each(|member| {
         let id = member.string()?;
-        member.bytes()?;
-        Ok(id)
+        // A member whose subscription cannot be read gets no partitions.
+        let topics = subscribed(member.bytes()?).unwrap_or_default();
+        Ok(Subscriber { id, topics })
     })?;
     Ok(Joined { error, generation, leader, id, members })
+}
+
+/// The topics of a subscription.
+fn subscribed(subscription: &[u8]) -> Result<Vec<String>, SinkError> {
+    let mut subscription = AnswerReader(subscription);
+    subscription.i16()?;
+    subscription.each(AnswerReader::string)
 }
 
 /// The error of an answer that has no more than that.
@@ -134,8 +158,8 @@ pub(super) fn error_of(answer: &mut AnswerReader<'_>) -> Result<i16, SinkError> 
     answer.i16()
 }
 
-/// The error of a SYNC, and the partitions that this member gets.
-pub(super) fn synced(answer: &mut AnswerReader<'_>) -> Result<(i16, Vec<i32>), SinkError> {
+/// The error of a SYNC, and the partitions of `topic` that this member gets.
+pub(super) fn synced(answer: &mut AnswerReader<'_>, topic: &str) -> Result<(i16, Vec<i32>), SinkError> {
     answer.i32()?;
     let error = answer.i16()?;
     let assignment = answer.bytes()?;
@@ -144,11 +168,9 @@ pub(super) fn synced(answer: &mut AnswerReader<'_>) -> Result<(i16, Vec<i32>), S
     }
     let mut assignment = AnswerReader(assignment);
     assignment.i16()?;
-    let topics = assignment.each(|topic| {
-        topic.string()?;
-        topic.each(AnswerReader::i32)
-    })?;
-    Ok((0, topics.into_iter().flatten().collect()))
+    let topics = assignment.each(|one| Ok((one.string()?, one.each(AnswerReader::i32)?)))?;
+    let own = topics.into_iter().filter(|(name, _)| name == topic);
+    Ok((0, own.flat_map(|(_, partitions)| partitions).collect()))
 }
 
 /// The errors of partitions in the answer to a commit.
@@ -180,16 +202,43 @@ pub(super) fn committed_offsets(answer: &mut AnswerReader<'_>) -> Result<Vec<(i3
 mod tests {
     use super::*;
 
+    fn member() -> Member {
+        Member { group: "g".into(), id: "m".into(), generation: 3 }
+    }
+
     #[test]
     fn an_assignment_is_read_as_it_was_written() {
-        let member = Member { group: "g".into(), id: "m".into(), generation: 3 };
-        let body = member.sync("t", &[("m".into(), vec![0, 2])]);
+        let topics = vec![("other".to_owned(), vec![1]), ("t".to_owned(), vec![0, 2])];
+        let body = member().sync(&[Assignment { member: "m".into(), topics }]);
         // Behind group, generation, member, their number, and the member.
         let mut rest = AnswerReader(&body[3 + 4 + 3 + 4 + 3..]);
         let mut answer = vec![0; 6];
         bytes(rest.bytes().unwrap(), &mut answer);
-        assert_eq!(synced(&mut AnswerReader(&answer)).unwrap(), (0, vec![0, 2]));
+        assert_eq!(synced(&mut AnswerReader(&answer), "t").unwrap(), (0, vec![0, 2]));
+        assert_eq!(synced(&mut AnswerReader(&answer), "u").unwrap(), (0, vec![]));
         let none = [0, 0, 0, 0, 0, 27, 0, 0, 0, 0];
-        assert_eq!(synced(&mut AnswerReader(&none)).unwrap(), (27, vec![]));
+        assert_eq!(synced(&mut AnswerReader(&none), "t").unwrap(), (27, vec![]));
+    }
+
+    #[test]
+    fn the_leader_reads_the_topics_of_each_member() {
+        let body = member().join("orders", 1, 2);
+        // Behind group, two times, member, kind, number, and strategy.
+        let mut rest = AnswerReader(&body[3 + 8 + 3 + 10 + 4 + 7..]);
+        let mut answer = vec![0, 0, 0, 0, 0, 0, 0, 0, 0, 3];
+        for text in [STRATEGY, "m", "m"] {
+            string(text, &mut answer);
+        }
+        answer.extend([0, 0, 0, 2]);
+        string("m", &mut answer);
+        bytes(rest.bytes().unwrap(), &mut answer);
+        string("n", &mut answer);
+        bytes(&[0], &mut answer);
+        let subscriber = |id: &str, topics: &[&str]| Subscriber {
+            id: id.to_owned(),
+            topics: topics.iter().map(ToString::to_string).collect(),
+        };
+        let read = joined(&mut AnswerReader(&answer)).unwrap();
+        assert_eq!(read.members, [subscriber("m", &["orders"]), subscriber("n", &[])]);
     }
 }

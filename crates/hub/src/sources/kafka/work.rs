@@ -1,4 +1,4 @@
-//! The thread that speaks with the brokers: it is a member of the group, and takes records of its partitions.
+//! The thread that speaks with the brokers: it is a member of the group, and has the partitions that the group deals to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::super::inbox::Inbox;
 use super::shares::Shares;
-use super::wire::{self, Joined, Member};
-use super::{KafkaNews, KafkaSourceSettings, message};
-use crate::sinks::kafka::batches::{self, BatchError};
+use super::wire::{self, Assignment, Joined, Member, Subscriber};
+use super::{KafkaNews, KafkaSourceSettings, deal};
 use crate::sinks::kafka::connection::{Access, BrokerConnection};
-use crate::sinks::kafka::fetch::{self, Fetched, OLDEST};
-use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Coordinated, Led, code};
+use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Api, Coordinated, code};
 use crate::sinks::kafka::{Cluster, Seeker};
 use crate::sinks::socket::{ServerAddress, ServiceUrl};
 use crate::sinks::{SinkError, tls};
@@ -24,37 +22,57 @@ const REBALANCE: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How often the group receives the offsets below which all is done.
 const COMMIT: Duration = Duration::from_millis(200);
-/// Time for an answer of a broker.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Time for the first connections, before this process is a member.
+const OPEN_WITHIN: Duration = Duration::from_secs(10);
+/// Time for an answer of a broker: a silent one must not cost the membership.
+const ANSWER_WITHIN: Duration = Duration::from_millis(3_300);
 /// Time between two attempts.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// How long the thread sleeps at once while the pipeline has all that it may have.
-const NAP: Duration = Duration::from_millis(100);
+pub(super) const NAP: Duration = Duration::from_millis(100);
+/// How often the leader of the group counts the partitions of the topics.
+const COUNT: Duration = Duration::from_secs(300);
+/// The same while the brokers do not answer for a topic.
+const COUNT_AGAIN: Duration = Duration::from_secs(10);
 
 /// The thread's state.
 pub(super) struct Work {
-    settings: KafkaSourceSettings,
+    pub(super) settings: KafkaSourceSettings,
     servers: Vec<ServerAddress>,
-    access: Access,
-    inbox: Inbox<KafkaNews>,
-    shares: Arc<Shares>,
-    member: Member,
+    pub(super) access: Access,
+    pub(super) inbox: Inbox<KafkaNews>,
+    pub(super) shares: Arc<Shares>,
+    pub(super) member: Member,
+    /// The partitions that the group has dealt to this process.
+    pub(super) assigned: Vec<i32>,
+    /// The partitions of each topic that this process has dealt, where it leads the group.
+    dealt: Option<BTreeMap<String, Vec<i32>>>,
 }
 
 /// Connections of a session with the brokers.
-struct Session {
-    coordinator: BrokerConnection,
-    cluster: Cluster,
+pub(super) struct Session {
+    pub(super) coordinator: BrokerConnection,
+    coordinator_at: ServerAddress,
+    pub(super) cluster: Cluster,
+    /// Whether a partition has another leader than `cluster` says.
+    pub(super) is_stale: bool,
     heartbeat_at: Instant,
     commit_at: Instant,
+    count_at: Instant,
+    /// When partitions without an offset, replays and stale leaders are tried again.
+    pub(super) retry_at: Instant,
+    /// Whether the pipeline knows of such a failure.
+    pub(super) has_failed: bool,
 }
 
 /// Why taking records stops.
-enum Stop {
+pub(super) enum Stop {
     /// The members of the group come together again.
     Rebalance,
     /// The group has gone on without this process: others may have its partitions.
     Lost,
+    /// The source was stopped while an answer of the coordinator was awaited.
+    Stopped,
     /// A broker is away, or says that it cannot.
     Away(String),
 }
@@ -65,14 +83,8 @@ impl From<SinkError> for Stop {
     }
 }
 
-impl From<BatchError> for Stop {
-    fn from(error: BatchError) -> Self {
-        Self::Away(error.to_string())
-    }
-}
-
 /// Success, or why taking records stops.
-fn judged(error: i16) -> Result<(), Stop> {
+pub(super) fn judged(error: i16) -> Result<(), Stop> {
     match error {
         0 => Ok(()),
         code::REBALANCE => Err(Stop::Rebalance),
@@ -91,7 +103,8 @@ impl Work {
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
         let access = Access { tls, login: url.login, mechanism: settings.mechanism };
         let member = Member { group: settings.group.clone(), ..Member::default() };
-        Ok(Self { settings: settings.clone(), servers: url.servers, access, inbox, shares, member })
+        let (settings, servers) = (settings.clone(), url.servers);
+        Ok(Self { settings, servers, access, inbox, shares, member, assigned: Vec::new(), dealt: None })
     }
 
     /// Works until it is stopped.
@@ -112,27 +125,49 @@ impl Work {
         loop {
             let outcome = self.join(&mut session).and_then(|()| self.consume(&mut session));
             match outcome {
-                Ok(()) => {
+                Err(Stop::Away(why)) => return Err(why),
+                Err(Stop::Stopped) => {
+                    self.end_beside(&mut session);
+                    return Ok(());
+                }
+                Err(Stop::Lost) if self.shares.is_stopped() => return Ok(()),
+                Ok(()) | Err(Stop::Rebalance) if self.shares.is_stopped() => {
                     self.end(&mut session);
                     return Ok(());
                 }
-                Err(Stop::Rebalance | Stop::Lost) if self.shares.is_stopped() => return Ok(()),
-                Err(Stop::Rebalance) => {}
+                Ok(()) | Err(Stop::Rebalance) => {}
                 Err(Stop::Lost) => {
                     self.member.id.clear();
                     self.keep_only(&[]);
                 }
-                Err(Stop::Away(why)) => return Err(why),
             }
         }
     }
 
+    fn seeker(&self) -> Seeker<'_> {
+        let (servers, access) = (self.servers.as_slice(), &self.access);
+        Seeker { servers, access, makes_topics: false, takes_parts: true, awaits_topics: false }
+    }
+
     fn open(&self) -> Result<Session, SinkError> {
-        let seeker = Seeker { servers: &self.servers, access: &self.access, makes_topics: false };
-        let cluster = seeker.cluster(&self.settings.topic, soon())?;
-        let coordinator = seeker.ask(soon(), |connection| self.coordinator(connection))?;
-        let coordinator = BrokerConnection::open(&coordinator, &self.access, soon())?;
-        Ok(Session { coordinator, cluster, heartbeat_at: Instant::now(), commit_at: Instant::now() })
+        let (now, seeker) = (Instant::now(), self.seeker());
+        let deadline = now + OPEN_WITHIN;
+        let cluster = seeker.cluster(&self.settings.topic, deadline)?;
+        let coordinator_at = seeker.ask(deadline, |connection| self.coordinator(connection))?;
+        let coordinator = BrokerConnection::open(&coordinator_at, &self.access, deadline)?;
+        let (heartbeat_at, commit_at, retry_at, count_at) = (now, now, now, now + COUNT);
+        let (is_stale, has_failed) = (false, false);
+        Ok(Session {
+            coordinator,
+            coordinator_at,
+            cluster,
+            is_stale,
+            heartbeat_at,
+            commit_at,
+            count_at,
+            retry_at,
+            has_failed,
+        })
     }
 
     fn coordinator(&self, connection: &mut BrokerConnection) -> Result<ServerAddress, SinkError> {
@@ -146,139 +181,115 @@ impl Work {
     fn join(&mut self, session: &mut Session) -> Result<(), Stop> {
         let joined = self.ask_to_join(session)?;
         judged(joined.error)?;
-        let dealt =
-            if joined.leader == joined.id { deal(&joined.members, &session.cluster.partitions) } else { Vec::new() };
         self.member.id = joined.id;
         self.member.generation = joined.generation;
-        let body = self.member.sync(&self.settings.topic, &dealt);
-        let answer = session.coordinator.ask(kafka::SYNC_GROUP, &body)?;
-        let (error, partitions) = wire::synced(&mut AnswerReader(&answer))?;
+        let assignments =
+            if joined.leader == self.member.id { self.deal(session, &joined.members) } else { Vec::new() };
+        if assignments.is_empty() {
+            self.dealt = None;
+        }
+        let body = self.member.sync(&assignments);
+        let answer = self.ask_patiently(session, kafka::SYNC_GROUP, &body)?;
+        let (error, partitions) = wire::synced(&mut AnswerReader(&answer), &self.settings.topic)?;
         judged(error)?;
         self.keep_only(&partitions);
-        let known = self.shares.numbers();
-        let new: Vec<i32> = partitions.into_iter().filter(|number| !known.contains(number)).collect();
-        for (partition, offset) in self.starts(session, &new)? {
-            self.shares.begin(partition, u64::try_from(offset).unwrap_or_default());
-        }
+        self.assigned = partitions;
+        session.heartbeat_at = Instant::now();
+        session.retry_at = session.heartbeat_at;
         self.inbox.push(KafkaNews::Ready);
+        self.begin_assigned(session)?;
+        self.tell_troubles();
         Ok(())
     }
 
+    /// Deals the partitions of all topics that members read.
+    fn deal(&mut self, session: &mut Session, members: &[Subscriber]) -> Vec<Assignment> {
+        let topics = deal::topics(members).into_iter().map(|topic| (topic, Vec::new()));
+        let mut known: BTreeMap<String, Vec<i32>> = topics.collect();
+        known.insert(self.settings.topic.clone(), session.cluster.numbers());
+        let counted = self.count(session, &known);
+        let dealt = deal::deal(members, &counted);
+        self.dealt = Some(counted);
+        dealt
+    }
+
+    /// The partitions of topics as the brokers have them now, or as they were `known` where no broker answers.
+    fn count(&self, session: &mut Session, known: &BTreeMap<String, Vec<i32>>) -> BTreeMap<String, Vec<i32>> {
+        let deadline = soon();
+        let (mut counted, mut length) = (known.clone(), COUNT);
+        for (topic, partitions) in &mut counted {
+            match self.seeker().cluster(topic, deadline) {
+                Ok(found) => {
+                    *partitions = found.numbers();
+                    if *topic == self.settings.topic {
+                        session.cluster.renew(found);
+                    }
+                }
+                Err(error) => {
+                    length = COUNT_AGAIN;
+                    tracing::debug!(topic, %error, "the partitions of a topic are not known");
+                }
+            }
+        }
+        session.count_at = Instant::now() + length;
+        counted
+    }
+
     /// Drops the partitions that others have.
-    fn keep_only(&self, partitions: &[i32]) {
+    fn keep_only(&mut self, partitions: &[i32]) {
+        self.assigned.retain(|number| partitions.contains(number));
         for gone in self.shares.keep_only(partitions) {
             self.inbox.push(KafkaNews::Gone(gone));
         }
     }
 
-    fn ask_to_join(&self, session: &mut Session) -> Result<Joined, SinkError> {
+    fn ask_to_join(&self, session: &mut Session) -> Result<Joined, Stop> {
         let ms = |length: Duration| i32::try_from(length.as_millis()).unwrap_or(i32::MAX);
         let body = self.member.join(&self.settings.topic, ms(SESSION), ms(REBALANCE));
-        // The answer comes when all members have come together.
-        session.coordinator.set_deadline(Instant::now() + REBALANCE + ANSWER_WITHIN);
-        let answer = session.coordinator.ask(kafka::JOIN_GROUP, &body)?;
-        session.coordinator.set_deadline(soon());
-        wire::joined(&mut AnswerReader(&answer))
+        let answer = self.ask_patiently(session, kafka::JOIN_GROUP, &body)?;
+        Ok(wire::joined(&mut AnswerReader(&answer))?)
     }
 
-    /// Where partitions begin: behind what the group has as done, or at their oldest record.
-    fn starts(&self, session: &mut Session, partitions: &[i32]) -> Result<Vec<(i32, i64)>, Stop> {
-        if partitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let body = self.member.committed(&self.settings.topic, partitions);
-        let answer = session.coordinator.ask(kafka::OFFSET_FETCH, &body)?;
-        let mut starts = Vec::new();
-        for (partition, offset, error) in wire::committed_offsets(&mut AnswerReader(&answer))? {
-            judged(error)?;
-            let offset = if offset < 0 { self.offset_at(session, partition, OLDEST)? } else { offset };
-            starts.push((partition, offset));
-        }
-        Ok(starts)
-    }
-
-    /// The first offset of a partition at a time or later; -1 when all records are older.
-    fn offset_at(&self, session: &mut Session, partition: i32, time: i64) -> Result<i64, Stop> {
-        let leader = session.cluster.leader_of(partition)?;
-        let connection = session.cluster.connection(leader, &self.access, soon())?;
-        let body = fetch::list_offsets(&self.settings.topic, partition, time);
-        let answer = connection.ask(kafka::LIST_OFFSETS, &body)?;
-        let (error, offset) = fetch::listed(&mut AnswerReader(&answer))?;
-        judged(error)?;
-        Ok(offset)
-    }
-
-    /// Takes records until the source is stopped.
-    fn consume(&mut self, session: &mut Session) -> Result<(), Stop> {
-        while !self.shares.is_stopped() {
-            self.keep_up(session)?;
-            if let Some(from) = self.shares.take_replay() {
-                self.replay(session, from)?;
-            }
-            let positions = self.shares.positions();
-            if positions.is_empty() || self.shares.under_way() >= usize::from(self.settings.window) {
-                self.shares.wait(NAP);
-                continue;
-            }
-            let mut by_leader: BTreeMap<i32, Vec<(i32, i64)>> = BTreeMap::new();
-            for (partition, offset) in positions {
-                by_leader.entry(session.cluster.leader_of(partition)?).or_default().push((partition, offset));
-            }
-            for (leader, partitions) in by_leader {
-                let body = fetch::fetch(&self.settings.topic, &partitions);
-                let answer = session.cluster.connection(leader, &self.access, soon())?.ask(kafka::FETCH, &body)?;
-                for fetched in fetch::fetched(&mut AnswerReader(&answer))? {
-                    let from = partitions.iter().find(|(number, _)| *number == fetched.partition);
-                    let Some((_, from)) = from else { continue };
-                    self.take(session, &fetched, *from)?;
-                }
+    /// Asks the coordinator, whose answer comes when all members have come together.
+    fn ask_patiently(&self, session: &mut Session, api: Api, body: &[u8]) -> Result<Vec<u8>, Stop> {
+        let deadline = Instant::now() + REBALANCE + ANSWER_WITHIN;
+        session.coordinator.set_deadline(deadline);
+        session.coordinator.send(api, body)?;
+        while !session.coordinator.is_answered(NAP)? && Instant::now() < deadline {
+            if self.shares.is_stopped() {
+                return Err(Stop::Stopped);
             }
         }
-        Ok(())
+        Ok(session.coordinator.receive()?)
     }
 
-    fn take(&self, session: &mut Session, fetched: &Fetched<'_>, from: i64) -> Result<(), Stop> {
-        let partition = fetched.partition;
-        if fetched.error == code::OFFSET_OUT_OF_RANGE {
-            let oldest = self.offset_at(session, partition, OLDEST)?;
-            let topic = self.settings.topic.as_str();
-            tracing::warn!(topic, partition, from, oldest, "Kafka has no records at the offset that is next any more");
-            self.begin(partition, oldest);
+    /// Finds the leaders again, and counts the partitions where this process leads the group.
+    pub(super) fn look_around(&mut self, session: &mut Session) -> Result<(), Stop> {
+        let now = Instant::now();
+        if session.is_stale && now >= session.retry_at {
+            session.retry_at = now + RETRY;
+            if let Ok(found) = self.seeker().cluster(&self.settings.topic, soon()) {
+                session.cluster.renew(found);
+                session.is_stale = false;
+            }
+        }
+        if now < session.count_at {
             return Ok(());
         }
-        judged(fetched.error)?;
-        let (records, next) = batches::records(fetched.batches, from, &fetched.aborted)?;
-        for record in records {
-            if let Some(token) = self.shares.take(partition, record.offset) {
-                let message = message(&self.settings.topic, partition, record);
-                self.inbox.push(KafkaNews::Message(Arc::new(message), token));
-            }
-        }
-        self.shares.skip_to(partition, next, fetched.end);
-        Ok(())
-    }
-
-    fn begin(&self, partition: i32, offset: i64) {
-        if let Some(gone) = self.shares.begin(partition, u64::try_from(offset).unwrap_or_default()) {
-            self.inbox.push(KafkaNews::Gone(gone));
-        }
-    }
-
-    fn replay(&self, session: &mut Session, from: u64) -> Result<(), Stop> {
-        for partition in self.shares.numbers() {
-            let time = i64::try_from(from).unwrap_or(i64::MAX);
-            let offset = self.offset_at(session, partition, time)?;
-            // Nothing is as young as that, or the partition is there already.
-            let next = self.shares.positions().into_iter().find(|(number, _)| *number == partition);
-            if offset >= 0 && next.is_some_and(|(_, next)| offset < next) {
-                self.begin(partition, offset);
-            }
+        session.count_at = now + COUNT;
+        let Some(dealt) = self.dealt.take() else { return Ok(()) };
+        let has_changed = self.count(session, &dealt) != dealt;
+        self.dealt = Some(dealt);
+        if has_changed {
+            tracing::info!(group = self.settings.group, "a topic has other partitions: the group deals them again");
+            self.commit(session)?;
+            return Err(Stop::Rebalance);
         }
         Ok(())
     }
 
     /// Reports to the group: this process lives, and these offsets are done.
-    fn keep_up(&self, session: &mut Session) -> Result<(), Stop> {
+    pub(super) fn keep_up(&self, session: &mut Session) -> Result<(), Stop> {
         let now = Instant::now();
         if now >= session.commit_at {
             session.commit_at = now + COMMIT;
@@ -298,7 +309,7 @@ impl Work {
         Ok(())
     }
 
-    fn commit(&self, session: &mut Session) -> Result<(), Stop> {
+    pub(super) fn commit(&self, session: &mut Session) -> Result<(), Stop> {
         let offsets = self.shares.to_commit();
         if offsets.is_empty() {
             return Ok(());
@@ -315,43 +326,35 @@ impl Work {
 
     /// Leaves the group, which need not wait for the silence of this process then.
     fn end(&self, session: &mut Session) {
-        let left = self.commit(session).and_then(|()| {
-            let answer = session.coordinator.ask(kafka::LEAVE_GROUP, &self.member.leave())?;
-            judged(wire::error_of(&mut AnswerReader(&answer))?)
-        });
-        if let Err(Stop::Away(why)) = left {
+        let committed = self.commit(session);
+        let left = self.leave(session);
+        if let Err(Stop::Away(why)) = committed.and(left) {
             // The partitions go to others after the silence of this process.
             tracing::debug!(group = self.settings.group, why, "the group was not left in order");
         }
     }
-}
 
-fn soon() -> Instant {
-    Instant::now() + ANSWER_WITHIN
-}
-
-/// Deals partitions as Kafka's own consumers deal ranges: in the order of the members' names, the first ones get one more.
-fn deal(members: &[String], partitions: &[Led]) -> Vec<(String, Vec<i32>)> {
-    let mut members = members.to_vec();
-    members.sort_unstable();
-    let (each, more) = (partitions.len() / members.len().max(1), partitions.len() % members.len().max(1));
-    let mut left = partitions.iter().map(|led| led.partition);
-    let share = |(place, member): (usize, String)| {
-        let count = each + usize::from(place < more);
-        (member, left.by_ref().take(count).collect())
-    };
-    members.into_iter().enumerate().map(share).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_get_ranges_of_the_partitions() {
-        let led: Vec<Led> = (0..5).map(|partition| Led { partition, leader: 1 }).collect();
-        let dealt = deal(&["b".to_owned(), "a".to_owned()], &led);
-        assert_eq!(dealt, [("a".to_owned(), vec![0, 1, 2]), ("b".to_owned(), vec![3, 4])]);
-        assert_eq!(deal(&["a".to_owned(), "b".to_owned()], &led[..1])[1].1, Vec::<i32>::new());
+    /// The same over another connection, where an answer of the coordinator has not come.
+    fn end_beside(&self, session: &mut Session) {
+        if self.member.id.is_empty() {
+            return;
+        }
+        match BrokerConnection::open(&session.coordinator_at, &self.access, soon()) {
+            Ok(connection) => {
+                session.coordinator = connection;
+                self.end(session);
+            }
+            Err(why) => tracing::debug!(group = self.settings.group, %why, "the group was not left in order"),
+        }
     }
+
+    fn leave(&self, session: &mut Session) -> Result<(), Stop> {
+        session.coordinator.set_deadline(soon());
+        let answer = session.coordinator.ask(kafka::LEAVE_GROUP, &self.member.leave())?;
+        judged(wire::error_of(&mut AnswerReader(&answer))?)
+    }
+}
+
+pub(super) fn soon() -> Instant {
+    Instant::now() + ANSWER_WITHIN
 }

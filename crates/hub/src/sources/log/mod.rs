@@ -8,6 +8,7 @@ mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, Bounds, Bus, BusError, MemberName, Membership, MembershipEvent, Place, Position, Reader};
@@ -391,11 +392,12 @@ impl Source for LogSource {
         self.orders.push_back(pause_record(paused));
     }
 
-    fn replay(&mut self, from: u64) -> Result<(), String> {
+    fn replay(&mut self, from: u64, answer: Sender<Result<(), String>>) {
         // Of two replays at once the later one counts.
         let number = wall_clock().max(self.state.replay.number + 1);
         self.orders.push_back(replay_record(Replay { number, from }));
-        Ok(())
+        // An operator that has gone needs no answer.
+        let _ = answer.send(Ok(()));
     }
 
     fn leave(&mut self) {

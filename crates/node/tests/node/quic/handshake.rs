@@ -135,7 +135,8 @@ fn new_clients_get_the_new_certificate_and_connected_ones_stay() {
     crate::pki::settings(&directory, &second);
     assert_eq!(shown(at), der(&first.certificate), "nothing changes by itself");
     assert_eq!(node.handle().reload_tls().unwrap(), 1);
-    assert_eq!(shown(at), der(&second.certificate));
+    // A shard takes the certificate in its next turn, and may have begun a handshake before.
+    assert!(std::iter::repeat_with(|| shown(at)).take(1000).any(|it| it == der(&second.certificate)));
     connected.send(&PINGREQ);
     connected.expect(&PINGRESP);
 }

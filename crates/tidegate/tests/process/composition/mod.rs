@@ -33,8 +33,31 @@ const BROKER: [Feature; 18] = [
     Feature::Reload,
 ];
 
-/// Of an orchestrator, which knows no mobile nodes.
-const ORCHESTRATOR: [Feature; 15] = [
+/// Of one orchestrator.
+const ORCHESTRATOR: [Feature; 19] = [
+    Feature::Store,
+    Feature::Tls,
+    Feature::Users,
+    Feature::Rules,
+    Feature::Tenants,
+    Feature::Quic,
+    Feature::WebSocket,
+    Feature::Bridges,
+    Feature::Addresses,
+    Feature::Points,
+    Feature::Groups,
+    Feature::Applications,
+    Feature::Pipelines,
+    Feature::Console,
+    Feature::Why,
+    Feature::Ban,
+    Feature::Clients,
+    Feature::Reload,
+    Feature::Orchestrator,
+];
+
+/// Of orchestrators of a cluster, which have no addresses.
+const ORCHESTRATORS: [Feature; 15] = [
     Feature::Store,
     Feature::Tls,
     Feature::Users,
@@ -91,7 +114,8 @@ fn a_cluster_on_kafka_has_everything_at_once() {
 
 #[test]
 fn an_orchestrator_has_everything_at_once() {
-    let mut stage = Stage::orchestrator();
+    let nats = Nats::start();
+    let mut stage = Stage::orchestrator(&nats.address());
     stage.use_all();
     stage.note(Feature::Orchestrator);
     stage.used_just(&ORCHESTRATOR);
@@ -104,7 +128,7 @@ fn an_orchestrator_cluster_has_everything_at_once() {
     stage.use_all();
     stage.note(Feature::Orchestrator);
     stage.note(Feature::Embedded);
-    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Embedded]].concat());
+    stage.used_just(&[&ORCHESTRATORS[..], &[Feature::Embedded]].concat());
 }
 
 #[test]
@@ -114,5 +138,5 @@ fn an_orchestrator_cluster_on_nats_has_everything_at_once() {
     stage.use_all();
     stage.note(Feature::Orchestrator);
     stage.note(Feature::Nats);
-    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Nats]].concat());
+    stage.used_just(&[&ORCHESTRATORS[..], &[Feature::Nats]].concat());
 }

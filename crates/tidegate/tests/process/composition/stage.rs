@@ -22,13 +22,14 @@ enum Kind {
     Broker,
     Cluster,
     Orchestrator,
+    OrchestratorCluster,
 }
 
 /// Processes of one kind with one configuration, and what of it was used.
 pub(super) struct Stage {
     kind: Kind,
     folder: Folder,
-    bus: Option<String>,
+    bus: String,
     /// The other end of the bridge, and the broker of an orchestrator.
     other: Broker,
     members: Vec<Option<Broker>>,
@@ -38,25 +39,25 @@ pub(super) struct Stage {
 impl Stage {
     /// One broker, whose applications are on this bus.
     pub(super) fn broker(bus: &str) -> Self {
-        Self::start(Kind::Broker, Some(bus))
+        Self::start(Kind::Broker, bus)
     }
 
     /// Two nodes of a cluster on this bus.
     pub(super) fn cluster(bus: &str) -> Self {
-        Self::start(Kind::Cluster, Some(bus))
+        Self::start(Kind::Cluster, bus)
     }
 
-    /// An orchestrator.
-    pub(super) fn orchestrator() -> Self {
-        Self::start(Kind::Orchestrator, None)
+    /// One orchestrator, whose applications are on this bus.
+    pub(super) fn orchestrator(bus: &str) -> Self {
+        Self::start(Kind::Orchestrator, bus)
     }
 
     /// Two orchestrators that are members of a cluster on this bus.
     pub(super) fn orchestrator_cluster(bus: &str) -> Self {
-        Self::start(Kind::Orchestrator, Some(bus))
+        Self::start(Kind::OrchestratorCluster, bus)
     }
 
-    fn start(kind: Kind, bus: Option<&str>) -> Self {
+    fn start(kind: Kind, bus: &str) -> Self {
         let folder = Folder::new();
         let made = run(&["cert", "dev", "--out", &folder.file("certs")]);
         assert_eq!(made.code, Some(0), "{}", made.err);
@@ -67,7 +68,7 @@ impl Stage {
             assert_eq!(ended.code, Some(0), "{}", ended.err);
         }
         folder.write("password", "app\n");
-        let (bus, other) = (bus.map(str::to_owned), Broker::start(&[]));
+        let (bus, other) = (bus.to_owned(), Broker::start(&[]));
         let mut stage = Self { kind, folder, bus, other, members: Vec::new(), used: BTreeSet::new() };
         stage.write_rules(true);
         let text = stage.configuration();
@@ -84,7 +85,16 @@ impl Stage {
     }
 
     fn is_cluster(&self) -> bool {
-        self.kind == Kind::Cluster || (self.kind == Kind::Orchestrator && self.bus.is_some())
+        matches!(self.kind, Kind::Cluster | Kind::OrchestratorCluster)
+    }
+
+    fn is_orchestrator(&self) -> bool {
+        matches!(self.kind, Kind::Orchestrator | Kind::OrchestratorCluster)
+    }
+
+    /// Orchestrators of a cluster have no addresses.
+    fn has_mobile_nodes(&self) -> bool {
+        self.kind != Kind::OrchestratorCluster
     }
 
     fn write_rules(&self, secret: bool) {
@@ -115,13 +125,15 @@ impl Stage {
             file("password"),
             file("out.ndjson"),
         );
-        let mobile = match (&self.bus, self.kind) {
-            (Some(bus), Kind::Broker | Kind::Cluster) => format!(
+        let bus = &self.bus;
+        let mobile = if self.has_mobile_nodes() {
+            format!(
                 "[addresses]\nenabled = true\nguarded = false\n[context]\nenabled = true\npartitions = 4\nlease = '1s'\n\
                  load_period = '100ms'\nconnection_period = '100ms'\ncycle = '100ms'\nservices = 'here'\n\
                  records_max_bytes = '1MiB'\ngroups = '{GROUPS}'\nbus = '{bus}'\n"
-            ),
-            _ => String::new(),
+            )
+        } else {
+            String::new()
         };
         [&listeners.concat()[..], &sections, &mobile].concat()
     }
@@ -130,14 +142,13 @@ impl Stage {
         let (config, data) = (self.folder.file("member.toml"), self.folder.file(NAMES[which]));
         let mut arguments = vec!["--config", &config, "--data", &data, "--admin", "127.0.0.1:0"];
         let to = format!("mqtt://{}", self.other.address("mqtt://"));
-        if self.kind == Kind::Broker {
+        if self.is_cluster() {
+            arguments.extend(["--node", NAMES[which], "--bus", &self.bus, "--set", "cluster.lease=2s"]);
+            arguments.extend(["--set", "cluster.settle=0", "--set", "mirror.max_bytes=256MiB"]);
+        } else {
             arguments.extend(["--set", "context.name=gw"]);
         }
-        if let Some(bus) = self.bus.as_deref().filter(|_| self.is_cluster()) {
-            arguments.extend(["--node", NAMES[which], "--bus", bus, "--set", "cluster.lease=2s"]);
-            arguments.extend(["--set", "cluster.settle=0", "--set", "mirror.max_bytes=256MiB"]);
-        }
-        if self.kind == Kind::Orchestrator {
+        if self.is_orchestrator() {
             arguments = [&["orchestrator", "--broker", &to][..], &arguments].concat();
         }
         self.members[which] = Some(Broker::start_with(&arguments));
@@ -179,7 +190,7 @@ impl Stage {
         self.transports();
         self.tenants();
         self.bridge_and_pipeline();
-        if self.kind != Kind::Orchestrator {
+        if self.has_mobile_nodes() {
             self.mobile_nodes();
             self.applications();
         }
@@ -249,6 +260,9 @@ impl Stage {
 
     fn mobile_nodes(&mut self) {
         let [one, other] = self.ends();
+        let watcher = ["sub", "-i", "watcher", "-c", "-q", "1", "-t", "ctx/#", "-t", "end", "-v"];
+        let watch = |words: &[&str]| client(&self.other, "mqtt://", &[&watcher[..], words].concat());
+        done(&watch(&["-E"]));
         let list = done(&as_app(one, &["sub", "-t", "ctx/gateways", "-C", "1", "-W", "120"]));
         assert!(list.contains("\"address\":\"127.0.0.1:"), "{list}");
         let truck = spawn(other, &["sub", "-i", "truck", "-t", "unused", "-v", "-C", "1", "-W", "120"]);
@@ -267,12 +281,16 @@ impl Stage {
             });
         assert_eq!(done(&by_address), "ctx/to/node/truck/job go\n");
         assert_eq!(done(&by_group), "ctx/to/group/ambulances/job go\n");
+        if self.is_orchestrator() {
+            done(&as_app(one, &["pub", "-q", "1", "-t", "end", "-m", "x"]));
+            assert_eq!(done(&watch(&["-C", "1", "-W", "120"])), "end x\n", "the broker got nothing below ctx/");
+        }
         self.used.extend([Feature::Addresses, Feature::Points, Feature::Groups]);
     }
 
     fn applications(&mut self) {
         let [one, _] = self.ends();
-        let application = Application::open(self.bus.as_deref().unwrap(), &Topic::APPLICATIONS);
+        let application = Application::open(&self.bus, &Topic::APPLICATIONS);
         done(&as_app(one, &["pub", "-q", "1", "-t", "ctx/to/app/dispatch/said", "-m", "to-app"]));
         let mut readers = application.readers(Topic::AppModel);
         until("the record of an application", || {
@@ -318,6 +336,11 @@ impl Stage {
         let keeper = ["sub", "-i", "keeper", "-c", "-q", "1", "-t", "kept/#"];
         done(&as_app(self.ends()[0], &[&keeper[..], &["-E"]].concat()));
         done(&as_app(self.ends()[1], &["pub", "-q", "1", "-t", "kept/a", "-m", "stored"]));
+        let absent = ["sub", "-i", "absent", "-t", "unused", "-v"];
+        if self.has_mobile_nodes() {
+            done(&as_app(self.ends()[0], &[&absent[..], &["-E"]].concat()));
+            done(&as_app(self.ends()[1], &["pub", "-q", "1", "-t", "ctx/to/node/absent", "-m", "waits"]));
+        }
         let killed = self.members[0].take().unwrap();
         killed.signal("KILL");
         killed.wait();
@@ -328,6 +351,10 @@ impl Stage {
         }
         let taken = done(&as_app(self.ends()[0], &[&keeper[..], &["-C", "1", "-W", "120"]].concat()));
         assert_eq!(taken, "stored\n");
+        if self.has_mobile_nodes() {
+            let waited = as_app(self.ends()[0], &[&absent[..], &["-C", "1", "-W", "120"]].concat());
+            assert_eq!(done(&waited), "ctx/to/node/absent waits\n");
+        }
         self.used.insert(Feature::Store);
     }
 }

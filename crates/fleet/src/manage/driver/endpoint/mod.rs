@@ -9,8 +9,10 @@ pub(super) use tls::ServerCertificate;
 #[cfg(not(feature = "kubernetes"))]
 pub(super) use std::convert::Infallible as ServerCertificate;
 
+use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -24,6 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEAD: usize = 8 * 1024;
 /// Connections of an endpoint at once; a further one is closed.
 const MAX_CONNECTIONS: usize = 64;
+/// Pause after a connection that could not be accepted.
+const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// The head of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,11 +103,15 @@ impl HttpEndpoint {
         let seen = Arc::clone(&stopping);
         let thread = thread::Builder::new().name("fleet-api".to_owned()).spawn(move || {
             let places = Arc::new(AtomicUsize::new(0));
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming() {
                 if seen.load(Ordering::SeqCst) {
                     return;
                 }
-                serve(stream, &answers, identity.as_ref(), &places);
+                match stream {
+                    Ok(stream) => serve(stream, &answers, identity.as_ref(), &places),
+                    // Such as a lack of open files: the same error would come at once.
+                    Err(_) => thread::park_timeout(AFTER_ERROR),
+                }
             }
         })?;
         Ok(Self { address, stopping, thread: Some(thread) })
@@ -145,7 +153,7 @@ impl Drop for Place {
     }
 }
 
-/// Each connection has a thread of its own, so that a silent one delays no other.
+/// Answers a connection on a new thread, so that a silent client delays no other.
 fn serve(
     stream: TcpStream,
     answers: &Arc<dyn Answers>,
@@ -169,25 +177,55 @@ fn serve(
     }
 }
 
-fn converse(stream: TcpStream, answers: &dyn Answers, identity: Option<&ServerCertificate>) -> io::Result<()> {
-    let socket = stream.try_clone()?;
+/// A connection whose reads and writes end at a deadline, however many there are.
+#[derive(Debug)]
+struct TimedStream {
+    socket: TcpStream,
+    deadline: Rc<Cell<Instant>>,
+}
+
+impl TimedStream {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.get().saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow")) } else { Ok(left) }
+    }
+}
+
+impl Read for TimedStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(self.left()?))?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for TimedStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(self.left()?))?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+fn converse(socket: TcpStream, answers: &dyn Answers, identity: Option<&ServerCertificate>) -> io::Result<()> {
+    let deadline = Rc::new(Cell::new(Instant::now() + TIMEOUT));
+    let stream = TimedStream { socket, deadline: Rc::clone(&deadline) };
     match identity {
-        None => exchange(stream, &socket, answers),
+        None => exchange(stream, &deadline, answers),
         #[cfg(feature = "kubernetes")]
-        Some(identity) => {
-            let deadline = Instant::now() + TIMEOUT;
-            exchange(identity.accept(stream, deadline)?, &socket, answers)
-        }
+        Some(identity) => exchange(identity.accept(stream)?, &deadline, answers),
         #[cfg(not(feature = "kubernetes"))]
         Some(nothing) => match *nothing {},
     }
 }
 
-/// One request and its answer. `socket` is the connection below `stream`.
-fn exchange(mut stream: impl Read + Write, socket: &TcpStream, answers: &dyn Answers) -> io::Result<()> {
-    let head = Head::parse(&read_head(&mut stream, socket)?);
+/// One request and its answer, each within the time.
+fn exchange(mut stream: impl Read + Write, deadline: &Cell<Instant>, answers: &dyn Answers) -> io::Result<()> {
+    let head = Head::parse(&read_head(&mut stream)?);
+    deadline.set(Instant::now() + TIMEOUT);
     let HttpAnswer { status, content_type, body } = answers.answer(&head);
-    socket.set_write_timeout(Some(TIMEOUT))?;
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
@@ -197,17 +235,13 @@ fn exchange(mut stream: impl Read + Write, socket: &TcpStream, answers: &dyn Ans
     stream.flush()
 }
 
-/// The head of a request, which must arrive in time as a whole; single bytes do not extend the time.
-fn read_head(stream: &mut impl Read, socket: &TcpStream) -> io::Result<String> {
-    let deadline = Instant::now() + TIMEOUT;
+fn read_head(stream: &mut impl Read) -> io::Result<String> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() > MAX_HEAD {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the request is too slow or too long"));
+        if head.len() > MAX_HEAD {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the request is too long"));
         }
-        socket.set_read_timeout(Some(left))?;
         let count = stream.read(&mut buffer)?;
         if count == 0 {
             break;

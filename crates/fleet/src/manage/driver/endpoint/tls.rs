@@ -1,36 +1,40 @@
 //! TLS of an endpoint.
 
 use std::io;
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use super::TimedStream;
+
+/// When a certificate and its key were modified.
+type FileTimes = [Option<SystemTime>; 2];
+
 /// The certificate of an endpoint. A changed file is read at the next connection, so that a renewal needs no restart.
 #[derive(Debug)]
 pub(in super::super) struct ServerCertificate {
     certificate: PathBuf,
     key: PathBuf,
-    read: Mutex<(Option<SystemTime>, Arc<ServerConfig>)>,
+    read: Mutex<(FileTimes, Arc<ServerConfig>)>,
 }
 
 impl ServerCertificate {
     /// Reads a certificate with its chain, and its key, both PEM.
     pub(in super::super) fn read(certificate: PathBuf, key: PathBuf) -> io::Result<Self> {
         let config = config(&certificate, &key)?;
-        let read = Mutex::new((changed(&certificate), config));
+        let read = Mutex::new((modified([&certificate, &key]), config));
         Ok(Self { certificate, key, read })
     }
 
     /// The newest configuration that can be read.
     fn config(&self) -> Arc<ServerConfig> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = changed(&self.certificate);
+        let now = modified([&self.certificate, &self.key]);
         if now != read.0 {
             match config(&self.certificate, &self.key) {
                 Ok(config) => *read = (now, config),
@@ -43,20 +47,10 @@ impl ServerCertificate {
         Arc::clone(&read.1)
     }
 
-    /// Completes the handshake before `deadline`.
-    pub(super) fn accept(
-        &self,
-        mut socket: TcpStream,
-        deadline: Instant,
-    ) -> io::Result<StreamOwned<ServerConnection, TcpStream>> {
+    /// Completes the handshake.
+    pub(super) fn accept(&self, mut socket: TimedStream) -> io::Result<StreamOwned<ServerConnection, TimedStream>> {
         let mut connection = ServerConnection::new(self.config()).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake is too slow"));
-            }
-            socket.set_read_timeout(Some(left))?;
-            socket.set_write_timeout(Some(left))?;
             if connection.wants_write() {
                 connection.write_tls(&mut socket)?;
             } else if connection.read_tls(&mut socket)? == 0 {
@@ -69,8 +63,8 @@ impl ServerCertificate {
     }
 }
 
-fn changed(path: &PathBuf) -> Option<SystemTime> {
-    std::fs::metadata(path).and_then(|about| about.modified()).ok()
+fn modified(files: [&PathBuf; 2]) -> FileTimes {
+    files.map(|file| std::fs::metadata(file).and_then(|about| about.modified()).ok())
 }
 
 fn config(certificate: &PathBuf, key: &PathBuf) -> io::Result<Arc<ServerConfig>> {
@@ -91,7 +85,7 @@ fn config(certificate: &PathBuf, key: &PathBuf) -> io::Result<Arc<ServerConfig>>
 mod tests {
     use std::fs;
     use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, SocketAddr};
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
     use rustls::pki_types::ServerName;
     use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -128,11 +122,19 @@ mod tests {
         }
     }
 
-    /// Writes a new certificate, and returns it.
-    fn renew(folder: &CertificateFolder) -> CertificateDer<'static> {
+    /// Writes a file with this modification time.
+    fn write_at(file: PathBuf, text: &str, seconds: u64) {
+        fs::write(&file, text).unwrap();
+        let file = fs::File::options().append(true).open(file).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+    }
+
+    /// Writes a new certificate before its key, with `between` after the first, and returns it.
+    fn renew(folder: &CertificateFolder, seconds: u64, between: impl FnOnce()) -> CertificateDer<'static> {
         let made = rcgen::generate_simple_self_signed(["manager".to_owned()]).unwrap();
-        fs::write(folder.file("key"), made.signing_key.serialize_pem()).unwrap();
-        fs::write(folder.file("certificate"), made.cert.pem()).unwrap();
+        write_at(folder.file("certificate"), &made.cert.pem(), seconds);
+        between();
+        write_at(folder.file("key"), &made.signing_key.serialize_pem(), seconds);
         made.cert.der().clone()
     }
 
@@ -156,14 +158,13 @@ mod tests {
     #[test]
     fn a_renewed_certificate_is_used_without_a_restart() {
         let folder = CertificateFolder::new("renewed");
-        let first = renew(&folder);
-        let file = fs::File::options().append(true).open(folder.file("certificate")).unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let first = renew(&folder, 1, || ());
         let identity = ServerCertificate::read(folder.file("certificate"), folder.file("key")).unwrap();
         let address = (Ipv4Addr::LOCALHOST, 0).into();
         let endpoint = HttpEndpoint::start(address, Arc::new(Hello), Some(Arc::new(identity))).unwrap();
         assert!(get(endpoint.address(), first.clone()).unwrap().contains("hello"));
-        let second = renew(&folder);
+        // A request between the two files gets the old certificate.
+        let second = renew(&folder, 2, || assert!(get(endpoint.address(), first.clone()).is_ok()));
         assert!(get(endpoint.address(), second).unwrap().contains("hello"));
         assert!(get(endpoint.address(), first).is_err());
     }

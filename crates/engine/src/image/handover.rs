@@ -1,29 +1,17 @@
-//! The messages that arrive for a partition while it moves. The old home collects them from the image on, and the new
-//! home from the import on. In the end the new home delivers the messages of the old home, and then its own that were
-//! not among them, so that each message is delivered once and in order.
+//! Partitions that move between processes, and the messages of brokers for them.
 
-use super::begin;
 use super::forwarding::Forwarding;
 use super::have::Have;
-use super::noted::{AHEAD_MAX, put_noted};
+use super::noted::AHEAD_MAX;
 use crate::ids::{Partitions, Place};
-use crate::message::MessageRef;
-use crate::now::Now;
-use crate::orchestrator::uplink::id::{MessageId, SeenIds};
+use crate::orchestrator::uplink::id::MessageId;
 use crate::state::ShardState;
 use crate::topics::Route;
 use std::collections::BTreeMap;
 
-/// Bytes noted for one move, beyond which it is given up.
-pub(crate) const REST_MAX_BYTES: usize = 64 * 1024 * 1024;
-
 /// Partitions that move to another process, or have come from one.
 #[derive(Debug, Default)]
 pub(crate) struct Handover {
-    /// The messages that arrive for partitions that move away.
-    pub(crate) rest: Option<Box<Rest>>,
-    /// The ids of the messages that had arrived before the partitions did.
-    pub(crate) arrived: Option<Box<SeenIds>>,
     /// Messages that these partitions have received before their broker delivered them.
     pub(crate) ahead: Ahead,
     /// Messages that they have from their last homes.
@@ -38,21 +26,8 @@ impl Handover {
     /// Whether a message may be for a partition that moves, or was delivered to one that has moved.
     #[inline]
     pub(crate) fn concerns(&self, id: Option<&MessageId>) -> bool {
-        self.rest.is_some()
-            || !self.forwarding.is_empty()
-            || id.is_some_and(|id| self.ahead.has(id) || self.have.has(id))
+        !self.forwarding.is_empty() || id.is_some_and(|id| self.ahead.has(id) || self.have.has(id))
     }
-}
-
-/// The messages that arrived since images were exported or imported.
-#[derive(Debug)]
-pub(crate) struct Rest {
-    pub(crate) partitions: Partitions,
-    /// Whether the partitions arrive here. Then their sessions receive no messages before the rest has arrived.
-    pub(crate) coming: bool,
-    /// Messages with their ids.
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) full: bool,
 }
 
 /// Messages that were delivered to some partitions before their broker has brought them, and to which.
@@ -86,29 +61,6 @@ impl Ahead {
     /// Who has got a message already.
     pub(crate) fn take(&mut self, id: &MessageId) -> Option<Partitions> {
         self.0.remove(&(id.origin, id.number))
-    }
-}
-
-impl Handover {
-    /// Begins to collect the messages that arrive for partitions that leave or arrive.
-    pub(crate) fn begin_rest(&mut self, partitions: Partitions, coming: bool) {
-        self.rest = Some(Box::new(Rest { partitions, coming, bytes: begin(), full: false }));
-    }
-}
-
-impl Handover {
-    pub(crate) fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
-        let Some(rest) = &mut self.rest else { return };
-        if rest.bytes.len() > REST_MAX_BYTES {
-            rest.full = true;
-            return;
-        }
-        put_noted(&mut rest.bytes, now, id, message);
-    }
-
-    /// Whether a message with this route is for a session that moves.
-    pub(crate) fn concerns_rest(&self, place: Place, state: &ShardState, route: &Route) -> bool {
-        self.rest.as_ref().is_some_and(|rest| concerns(rest.partitions, place, state, route))
     }
 }
 

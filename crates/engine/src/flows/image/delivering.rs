@@ -1,4 +1,4 @@
-//! What has come for a partition while it moved.
+//! Messages of brokers are delivered while partitions move.
 
 use crate::flows::image::leaving::Moving;
 use crate::flows::publish::dispatch::reach;
@@ -13,8 +13,8 @@ use crate::settings::fleet_topics::of_brokers;
 use crate::topics::RouteSlot;
 
 impl Moving<'_> {
-    /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
-    /// who come are to get later, or have got already, goes to all others now. Says whether it has been delivered.
+    /// Delivers a message of a broker while partitions move. Partitions that have it, or get it later, are passed over.
+    /// Returns whether it has been delivered.
     #[cold]
     pub(crate) fn attend_moves(
         &mut self,
@@ -25,12 +25,6 @@ impl Moving<'_> {
     ) -> bool {
         let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
         passed_over = passed_over.with(self.handover.have.of(id));
-        if self.handover.concerns_rest(self.place, self.state, self.cache.get(slot).1) {
-            if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
-                passed_over = passed_over.with(rest.partitions);
-            }
-            self.handover.note_rest(now, id, message);
-        }
         if !self.handover.forwarding.is_empty() {
             passed_over = passed_over.with(self.attend_forwarding(now, slot, id, message));
         }
@@ -42,7 +36,7 @@ impl Moving<'_> {
         true
     }
 
-    /// Delivers to those sessions of this shard that are meant.
+    /// Delivers a message to the sessions of this shard for which `is_meant` is true.
     pub(crate) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
         let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);

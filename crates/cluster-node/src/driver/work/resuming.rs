@@ -1,0 +1,286 @@
+//! Connections of dead orchestrators that an earlier life of this process worked off. Each is continued when its broker is
+//! in the fleet, and only where the table has left the partitions of the connection to this member: the member that takes
+//! over these partitions also takes over the connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use tidegate_engine::{Continued, Partitions};
+use tidegate_node::OrchestratorMoves;
+
+use super::brokers::BACK_LIMIT;
+use super::inheriting::both;
+use super::{TableWork, Worker, set_of};
+use crate::driver::memory::RememberedBroker;
+
+/// How long a broker of such a connection may be missing in the fleet while another broker is there.
+const NAMED_LIMIT: Duration = Duration::from_secs(60);
+/// Pause before it is looked again whether brokers are in the fleet.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The connections of the last life of this process that are not continued yet.
+#[derive(Default)]
+pub(super) struct Resuming {
+    waiting: Vec<Resumed>,
+    /// The partitions of this member in the table; `None` before it is a member.
+    own: Option<Own>,
+    /// Since when there is a broker in the fleet.
+    brokers_since: Option<Instant>,
+    /// The connections that the engine keeps.
+    kept: Option<BTreeSet<String>>,
+}
+
+struct Resumed {
+    remembered: RememberedBroker,
+    /// Since when the dead orchestrator is back.
+    back_since: Option<Instant>,
+}
+
+/// The partitions that the table gives to this member.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    held: Partitions,
+    /// The partitions that are fetched from dead members, this one among them.
+    restoring: Partitions,
+}
+
+/// The state of the fleet and the cluster.
+struct Surroundings<'s> {
+    now: Instant,
+    lives: &'s BTreeMap<String, u64>,
+    /// The brokers of the fleet.
+    brokers: &'s BTreeSet<String>,
+    /// The connections that are worked off already.
+    adopted: &'s BTreeSet<String>,
+}
+
+/// The connections to continue now, and the connections to give up.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Due {
+    continued: Vec<RememberedBroker>,
+    given_up: Vec<RememberedBroker>,
+}
+
+/// The name of a connection in the fleet.
+fn name_of(remembered: &RememberedBroker) -> String {
+    format!("{}@{}", remembered.broker, remembered.of)
+}
+
+impl Resuming {
+    pub(super) fn of(remembered: Vec<RememberedBroker>) -> Self {
+        let waiting = remembered.into_iter().map(|remembered| Resumed { remembered, back_since: None });
+        Self { waiting: waiting.collect(), ..Self::default() }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RememberedBroker> {
+        self.waiting.iter().map(|resumed| &resumed.remembered)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// When it is looked again whether brokers are in the fleet.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        (self.own.is_some() && !self.waiting.is_empty()).then_some(PAUSE)
+    }
+
+    /// A table with this member is in force.
+    fn note_table(&mut self, held: Partitions, restoring: Partitions) {
+        self.own = Some(Own { held, restoring });
+    }
+
+    /// Takes out the connections that wait no longer.
+    fn take_due(&mut self, around: &Surroundings<'_>) -> Due {
+        let Some(Own { held, restoring }) = self.own else { return Due::default() };
+        if around.brokers.is_empty() {
+            self.brokers_since = None;
+        } else {
+            self.brokers_since.get_or_insert(around.now);
+        }
+        let has_passed = |since: Option<Instant>, limit: Duration| {
+            since.is_some_and(|since| around.now.saturating_duration_since(since) >= limit)
+        };
+        let is_unnamed = has_passed(self.brokers_since, NAMED_LIMIT);
+        let mut due = Due::default();
+        for mut resumed in std::mem::take(&mut self.waiting) {
+            let remembered = &resumed.remembered;
+            if around.lives.contains_key(&remembered.of) {
+                resumed.back_since.get_or_insert(around.now);
+            }
+            let here = set_of(&remembered.here);
+            let is_own = !both(here, held).is_empty();
+            let (is_fetched, is_named) =
+                (!both(here, restoring).is_empty(), around.brokers.contains(&remembered.broker));
+            if around.adopted.contains(&name_of(remembered)) {
+                // It was taken over from another member meanwhile, which had continued it.
+            } else if is_own && is_named {
+                due.continued.push(resumed.remembered);
+            } else if !(is_own || is_fetched) || has_passed(resumed.back_since, BACK_LIMIT) || is_unnamed && !is_named {
+                due.given_up.push(resumed.remembered);
+            } else {
+                self.waiting.push(resumed);
+            }
+        }
+        due
+    }
+}
+
+impl Worker {
+    /// A table with this member is in force.
+    pub(super) fn note_own_partitions(&mut self, work: &TableWork) {
+        if !self.shared.is_orchestrator {
+            return;
+        }
+        let restoring = set_of(&work.restoring.keys().copied().collect::<Vec<_>>());
+        let table = work.memory.table.as_ref();
+        let home_here = set_of(&table.map(|table| table.of(&self.members.name)).unwrap_or_default());
+        self.adopted.resuming.note_table(home_here.without(restoring), restoring);
+        self.resume_adopted();
+    }
+
+    /// Continues with the connections of the last life of this process whose brokers are in the fleet.
+    pub(super) fn resume_adopted(&mut self) {
+        if self.adopted.resuming.own.is_none()
+            || (self.adopted.resuming.len() == 0 && self.adopted.resuming.kept.is_some())
+        {
+            return;
+        }
+        let brokers = OrchestratorMoves::of(&self.node).broker_names();
+        let adopted = self.adopted.names();
+        let before = self.adopted.resuming.len();
+        let due = self.adopted.resuming.take_due(&Surroundings {
+            now: Instant::now(),
+            lives: &self.members.lives,
+            brokers: &brokers,
+            adopted: &adopted,
+        });
+        for remembered in due.given_up {
+            tracing::info!(
+                node = remembered.of,
+                broker = remembered.broker,
+                "the connection of a dead orchestrator is not continued: the member that has its partitions now works it off, or its broker is not in the fleet"
+            );
+        }
+        for remembered in due.continued {
+            let here = set_of(&remembered.here);
+            match self.shared.inheriting.resume(&self.node, &remembered.of, here, BTreeSet::new()) {
+                Ok(transfer) => self.work_off(remembered, transfer, None),
+                Err(error) => {
+                    self.complain(&error, "a connection of a dead orchestrator is not worked off; it is tried again");
+                    self.adopted.resuming.waiting.push(Resumed { remembered, back_since: None });
+                }
+            }
+        }
+        self.keep_sessions();
+        if self.adopted.resuming.len() != before {
+            self.remember_again();
+        }
+        self.note_adopted_brokers();
+    }
+
+    /// Has the engine keep the sessions of the connections that are still to be continued, and no others.
+    fn keep_sessions(&mut self) {
+        let names: BTreeSet<String> = self.adopted.resuming.iter().map(name_of).collect();
+        if self.adopted.resuming.kept.as_ref() == Some(&names) {
+            return;
+        }
+        match OrchestratorMoves::of(&self.node).continue_adopted(Continued::Named(names.clone())) {
+            Ok(()) => self.adopted.resuming.kept = Some(names),
+            Err(error) => self.complain(&error, "sessions of dead orchestrators at brokers are kept"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remembered(here: &[u16]) -> RememberedBroker {
+        let (of, broker, here) = ("dead".to_owned(), "x".to_owned(), here.to_vec());
+        RememberedBroker { of, broker, held: here.clone(), here, left: Vec::new() }
+    }
+
+    /// The world of a member, after so many seconds.
+    struct Member {
+        began: Instant,
+        lives: BTreeMap<String, u64>,
+        brokers: BTreeSet<String>,
+        adopted: BTreeSet<String>,
+    }
+
+    impl Member {
+        fn new() -> Self {
+            let (began, lives) = (Instant::now(), BTreeMap::new());
+            Self { began, lives, brokers: BTreeSet::new(), adopted: BTreeSet::new() }
+        }
+
+        /// How many connections are continued, given up, and waited for.
+        fn look(&self, resuming: &mut Resuming, seconds: u64) -> [usize; 3] {
+            let due = resuming.take_due(&Surroundings {
+                now: self.began + Duration::from_secs(seconds),
+                lives: &self.lives,
+                brokers: &self.brokers,
+                adopted: &self.adopted,
+            });
+            [due.continued.len(), due.given_up.len(), resuming.len()]
+        }
+    }
+
+    #[test]
+    fn a_connection_waits_until_its_broker_is_named() {
+        let mut member = Member::new();
+        let mut resuming = Resuming::of(vec![remembered(&[3])]);
+        member.brokers.insert("x".to_owned());
+        assert_eq!(member.look(&mut resuming, 0), [0, 0, 1], "it is no member yet");
+        member.brokers.clear();
+        resuming.note_table(set_of(&[3, 4]), Partitions::NONE);
+        assert_eq!(member.look(&mut resuming, 1_000), [0, 0, 1], "no broker is named yet");
+        member.brokers.insert("y".to_owned());
+        assert_eq!(member.look(&mut resuming, 1_001), [0, 0, 1]);
+        member.brokers.insert("x".to_owned());
+        assert_eq!(member.look(&mut resuming, 1_002), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_connection_whose_broker_is_gone_is_given_up() {
+        let mut member = Member::new();
+        let begun = || {
+            let mut resuming = Resuming::of(vec![remembered(&[3])]);
+            resuming.note_table(set_of(&[3]), Partitions::NONE);
+            resuming
+        };
+        member.brokers.insert("y".to_owned());
+        let mut resuming = begun();
+        assert_eq!(member.look(&mut resuming, 0), [0, 0, 1]);
+        assert_eq!(member.look(&mut resuming, 59), [0, 0, 1]);
+        assert_eq!(member.look(&mut resuming, 60), [0, 1, 0]);
+        member.lives.insert("dead".to_owned(), 2);
+        let mut resuming = begun();
+        assert_eq!(member.look(&mut resuming, 0), [0, 0, 1]);
+        assert_eq!(member.look(&mut resuming, 30), [0, 1, 0], "the dead one is back and connects");
+    }
+
+    #[test]
+    fn only_the_home_of_the_partitions_continues() {
+        let mut member = Member::new();
+        member.brokers.insert("x".to_owned());
+        let mut resuming = Resuming::of(vec![remembered(&[3, 4])]);
+        resuming.note_table(set_of(&[7]), Partitions::NONE);
+        assert_eq!(member.look(&mut resuming, 0), [0, 1, 0], "another member has taken over");
+        let mut resuming = Resuming::of(vec![remembered(&[3, 4])]);
+        resuming.note_table(set_of(&[4]), Partitions::NONE);
+        assert_eq!(member.look(&mut resuming, 0), [1, 0, 0], "one partition has moved on before");
+    }
+
+    #[test]
+    fn a_connection_that_comes_back_with_its_home_is_one() {
+        let mut member = Member::new();
+        member.brokers.insert("x".to_owned());
+        let mut resuming = Resuming::of(vec![remembered(&[3])]);
+        resuming.note_table(Partitions::NONE, set_of(&[3]));
+        assert_eq!(member.look(&mut resuming, 0), [0, 0, 1], "another member may have continued it");
+        member.adopted.insert("x@dead".to_owned());
+        assert_eq!(member.look(&mut resuming, 1), [0, 0, 0], "it was taken over from the member that had continued it");
+    }
+}
