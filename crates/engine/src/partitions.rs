@@ -43,7 +43,7 @@ impl PartitionId {
 }
 
 /// Some of the partitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partitions([u64; WORDS]);
 
 impl Partitions {

@@ -1,6 +1,6 @@
 //! Who has got a QoS 2 message that crosses between nodes.
 
-use crate::ids::{PartitionId, Partitions};
+use crate::ids::Partitions;
 use crate::partitions::{put_partitions, read_earlier_partitions, read_partitions};
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -14,7 +14,7 @@ const TWO_EARLIER_SETS: usize = 16;
 
 /// Where a message has been. Sessions and groups of one partition are looked at apart: while homes change, a shard may
 /// serve the sessions of a partition whose groups another one deals for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Got {
     /// Partitions whose sessions have got it, and whose retained values it was put among.
     pub sessions: Partitions,
@@ -38,11 +38,10 @@ impl Got {
         Self { sessions: self.sessions.without(partitions), ..self }
     }
 
-    /// Of these, those of one partition.
+    /// Those of some partitions.
     #[must_use]
-    pub(crate) fn of(self, partition: PartitionId) -> Self {
-        let one = Partitions::of(partition);
-        Self { sessions: self.sessions.among(one), groups: self.groups.among(one) }
+    pub(crate) fn among(self, partitions: Partitions) -> Self {
+        Self { sessions: self.sessions.among(partitions), groups: self.groups.among(partitions) }
     }
 
     pub(crate) fn is_nobody(self) -> bool {
@@ -84,6 +83,7 @@ impl Got {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::PartitionId;
 
     fn stored(got: Got) -> Vec<u8> {
         let mut out = Vec::new();

@@ -40,6 +40,7 @@ impl MoveCalls<'_> {
         self.close_partition(now, partition);
         let mut out = begin();
         out.put_u16(partition.0);
+        self.engine.state.exchanges.put_marks(&mut out, one);
         let sessions: Vec<SessionKey> = self.engine.state.sessions.by_partition(one).all().copied().collect();
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
@@ -48,7 +49,6 @@ impl MoveCalls<'_> {
             }
         }
         self.engine.retained.take_retained(&mut self.engine.state, &mut out, now, partition);
-        self.engine.state.exchanges.put_marks(&mut out, partition);
         self.engine.groups.put_kept(&self.engine.links.roster, &mut out, now, one);
         self.engine.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
         self.engine.outgoing.put_outgoing(&mut out, now, partition);

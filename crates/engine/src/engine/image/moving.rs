@@ -6,7 +6,7 @@ use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
-use crate::flows::image::moving::Held;
+use crate::flows::image::moving::{Beside, Held};
 use crate::ids::{PartitionId, Partitions, TenantId};
 use crate::image::Owed;
 use crate::image::moving::{PartitionImage, Snapshot};
@@ -97,7 +97,7 @@ impl MoveCalls<'_> {
         }
         let (retained, removed) =
             (self.engine.retained.by_partition(own), self.engine.retained.removed_by_partition(own));
-        let (mut images, mut others) = (Vec::new(), others);
+        let (mut images, mut beside) = (Vec::new(), Beside { marks: own, others });
         // Counted in the same turn.
         for (partition, owed) in self.engine.questions().owed_of(own) {
             let held = Held {
@@ -105,7 +105,7 @@ impl MoveCalls<'_> {
                 retained: retained.of(partition),
                 removed: removed.of(partition),
             };
-            let image = imaging!(self.engine).image_of(now, partition, &held, std::mem::take(&mut others));
+            let image = imaging!(self.engine).image_of(now, partition, &held, &std::mem::take(&mut beside));
             images.push(PartitionImage { partition, image, owed });
         }
         Ok(Snapshot::Taken(images))
@@ -163,14 +163,15 @@ impl MoveCalls<'_> {
         let partitions: Partitions = images.iter().map(|image| image.partition).collect();
         self.hold_partitions(now, partitions, None);
         let given_up = self.forget_partitions(now, partitions);
-        let mut here = Partitions::NONE;
-        let place = self.engine.place;
-        for image in images.iter().filter(|image| place.owns(image.partition)) {
-            if let Err(error) = self.import_partition(now, &image.image) {
+        let here = self.engine.place.own(partitions);
+        for PartitionImage { partition, image, .. } in images {
+            let is_here = here.has(*partition);
+            let taken =
+                if is_here { self.import_image(now, image, here).map(drop) } else { self.import_marks(image, here) };
+            if let Err(error) = taken {
                 self.forget_partitions(now, partitions);
                 return Err(error);
             }
-            here.add(image.partition);
         }
         let owed = self.engine.questions().owed_of(here);
         self.engine.state.exchanges.note_arrived(here);

@@ -19,11 +19,22 @@ pub(crate) struct Held<'a> {
     pub removed: &'a [(TenantId, &'a str, u64)],
 }
 
+/// What goes along with the first image of a shard.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Partitions of which the names of messages that they have got go along: each name once for all of them.
+    pub marks: Partitions,
+    /// Partitions that get no image, and of whose groups everything known goes along.
+    pub others: Partitions,
+}
+
 impl Imaging<'_> {
-    /// The image of a partition of which nothing is forgotten, with what is known here of groups of some others.
-    pub(crate) fn image_of(&self, now: Now, partition: PartitionId, held: &Held<'_>, others: Partitions) -> Vec<u8> {
+    /// The image of a partition of which nothing is forgotten.
+    pub(crate) fn image_of(&self, now: Now, partition: PartitionId, held: &Held<'_>, beside: &Beside) -> Vec<u8> {
+        let Beside { marks, others } = *beside;
         let mut out = begin();
         out.put_u16(partition.0);
+        self.state.exchanges.put_marks(&mut out, marks);
         out.put_u32(held.sessions.len() as u32);
         for key in held.sessions {
             if let Some(session) = self.state.sessions.get(key.0) {
@@ -31,7 +42,6 @@ impl Imaging<'_> {
             }
         }
         self.retained.put_retained(&mut out, now, held.retained);
-        self.state.exchanges.put_marks(&mut out, partition);
         self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
         self.state.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
