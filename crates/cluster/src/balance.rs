@@ -1,17 +1,18 @@
 //! Even shares with few moves.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::table::MOVES_PER_TABLE;
-use crate::{Move, Table};
+use crate::{Move, Seen, Table};
 
 /// Partitions that move at once from one node to another: while they move, no node serves them.
 pub const MOVE_AT_ONCE: usize = 128;
 
-/// Begins moves from nodes that have more than their share to nodes that have less; with `is_even` false only from
-/// nodes that leave. A node takes part in one move at a time. The partitions of an absent node stay until it is back,
+/// Begins moves from nodes that have more than their share to nodes that have less; while shares may not be made even
+/// only from nodes that leave. A node takes part in one move at a time. The partitions of an absent node stay until it is back,
 /// or dead.
-pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], is_even: bool, epoch: u64) {
+pub(crate) fn plan(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2], epoch: u64) {
     if willing.is_empty() {
         return;
     }
@@ -20,9 +21,9 @@ pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], is_
     for name in willing.iter().chain(leaving) {
         loads.entry(name.clone()).or_default();
     }
-    let mut shares = shares(&loads, willing);
+    let mut shares = shares(&loads, willing, loads.values().sum(), |name| seen.weight(name));
     shares.extend(leaving.iter().map(|name| (name.clone(), 0)));
-    let gives = |name: &str| is_even || leaving.iter().any(|it| it == name);
+    let gives = |name: &str| seen.may_balance || leaving.iter().any(|it| it == name);
     let mut number = 0;
     while number < MOVES_PER_TABLE {
         let Some(it) = widest(next, &loads, &shares, gives) else { return };
@@ -46,15 +47,26 @@ fn loads(table: &Table) -> BTreeMap<String, usize> {
     loads.into_iter().map(|(name, load)| (name.to_owned(), load)).collect()
 }
 
-/// The number of partitions that each node should have: as many as the others, and one more at the nodes that already
-/// have most.
-fn shares(loads: &BTreeMap<String, usize>, willing: &[String]) -> BTreeMap<String, usize> {
-    let load = |name: &String| loads.get(name).copied().unwrap_or(0);
-    let total: usize = loads.values().sum();
-    let (each, more) = (total / willing.len().max(1), total % willing.len().max(1));
-    let mut by_load: Vec<&String> = willing.iter().collect();
-    by_load.sort_by_key(|name| (std::cmp::Reverse(load(name)), *name));
-    by_load.into_iter().enumerate().map(|(rank, name)| (name.clone(), each + usize::from(rank < more))).collect()
+/// The number of partitions that each node should have of `total`: its weight's part, rounded down, and one more at the
+/// nodes that lose most by rounding. Of nodes that lose the same, those are first that already have most above their parts.
+pub(crate) fn shares(
+    loads: &BTreeMap<String, usize>,
+    willing: &[String],
+    total: usize,
+    weight: impl Fn(&str) -> u64,
+) -> BTreeMap<String, usize> {
+    let weights: u64 = willing.iter().map(|name| weight(name)).sum();
+    let part = |name: &String| total as u64 * weight(name);
+    let mut by_rest: Vec<(&String, usize, u64)> = Vec::new();
+    for name in willing {
+        let (whole, rest) = (part(name) / weights.max(1), part(name) % weights.max(1));
+        by_rest.push((name, whole as usize, rest));
+    }
+    let above = |name: &String, whole: usize| loads.get(name).map_or(0, |load| *load as i64) - whole as i64;
+    by_rest.sort_by_key(|(name, whole, rest)| (Reverse(*rest), Reverse(above(name, *whole)), *name));
+    let more = total - by_rest.iter().map(|(_, whole, _)| whole).sum::<usize>().min(total);
+    let ranked = by_rest.into_iter().enumerate();
+    ranked.map(|(rank, (name, whole, _))| (name.clone(), whole + usize::from(rank < more))).collect()
 }
 
 /// The move from the node with most too many to the node with most too few, among nodes that take part in no move.

@@ -5,10 +5,13 @@ mod ended;
 use std::collections::BTreeMap;
 
 use crate::table::is_at;
-use crate::{Advert, Home, Table, balance};
+use crate::{Advert, Home, Table, Weight, balance};
 
 pub use ended::deputy;
 use ended::has_ended;
+
+/// Divided by a weight it is a whole number above 0, so that no two turns of a node are the same.
+const TURN: u64 = Weight::MAX.0 as u64;
 
 /// A member of the cluster's group as the leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// The weight of a node.
+    pub(crate) fn weight(&self, name: &str) -> u64 {
+        self.adverts.get(name).map(|advert| advert.weight).unwrap_or_default().counted()
+    }
+
     /// The advert of a node that is a member.
     pub(crate) fn present(&self, name: &str) -> Option<&Advert> {
         let advert = self.adverts.get(name)?;
@@ -55,7 +63,7 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     let leaving = present(&next, seen, |advert| advert.leaving);
     give_orphans(&mut next, seen, [&willing, &leaving], epoch);
     if seen.may_move {
-        balance::plan(&mut next, &willing, &leaving, seen.may_balance, epoch);
+        balance::plan(&mut next, seen, [&willing, &leaving], epoch);
     }
     if next == *table {
         return None;
@@ -153,8 +161,28 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
     next.lives.keys().filter(is_meant).cloned().collect()
 }
 
-/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
-/// partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end only where no node stays.
+/// A node that takes partitions of dead nodes.
+struct Heir<'a> {
+    name: &'a str,
+    count: usize,
+    share: usize,
+    weight: u64,
+}
+
+/// The nodes that take orphans, with their shares of what they have and of these.
+fn heirs_of<'a>(next: &Table, seen: &Seen, names: &'a [String], orphans: usize) -> Vec<Heir<'a>> {
+    let loads: BTreeMap<String, usize> = names.iter().map(|name| (name.clone(), next.of(name).len())).collect();
+    let total = orphans + loads.values().sum::<usize>();
+    let shares = balance::shares(&loads, names, total, |name| seen.weight(name));
+    let of = |map: &BTreeMap<String, usize>, name| map.get(name).copied().unwrap_or_default();
+    let heir =
+        |name: &'a String| Heir { name, count: of(&loads, name), share: of(&shares, name), weight: seen.weight(name) };
+    names.iter().map(heir).collect()
+}
+
+/// Partitions without a node, and partitions of dead nodes, go in turn to the nodes that have less than their shares.
+/// Where no node takes partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end
+/// only where no node stays.
 fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2], epoch: u64) {
     let lives = |home: &Home| next.lives.contains_key(&home.node);
     let orphans = next.homes.partitions(|home| home.map_or(!willing.is_empty(), |home| !lives(home)));
@@ -165,15 +193,15 @@ fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2
     let staying: Vec<String> = staying.cloned().collect();
     let ranks = [willing, &staying, leaving];
     let heirs = ranks.into_iter().find(|rank| !rank.is_empty()).unwrap_or_default();
-    let mut load: BTreeMap<String, usize> = heirs.iter().map(|name| (name.clone(), next.of(name).len())).collect();
+    let mut heirs = heirs_of(next, seen, heirs, orphans.len());
     for partition in orphans {
         let before = next.home(partition).map(|home| home.node.clone());
         let is_kept = before.and_then(|node| seen.adverts.get(&node)).is_some_and(|advert| advert.kept);
-        // Of several with as little, the first by name.
-        let Some((name, count)) = load.iter_mut().min_by_key(|(_, count)| **count) else { return };
-        *count += 1;
-        let name = name.clone();
-        next.inherit(partition, &name, epoch, is_kept);
+        // Of several whose turn it is, the first by name.
+        let below = heirs.iter_mut().filter(|heir| heir.count < heir.share);
+        let Some(heir) = below.min_by_key(|heir| (2 * heir.count as u64 + 1) * TURN / heir.weight) else { return };
+        heir.count += 1;
+        next.inherit(partition, heir.name, epoch, is_kept);
     }
     debug_assert!(next.moves.iter().all(|it| it.partitions.iter().all(|p| is_at(next.home(*p), &it.from))));
 }

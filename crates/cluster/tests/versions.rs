@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_cluster::{Addresses, Advert, Former, Home, Move, Table, parts_of_earlier};
+use tidegate_cluster::{Addresses, Advert, Former, Home, Move, Table, Weight, parts_of_earlier};
 
 /// A record of this repository. `UPDATE_FIXTURES=1` writes one that is missing.
 fn record(name: &str, current: &[u8]) -> Vec<u8> {
@@ -66,6 +66,7 @@ fn advert() -> Advert {
         },
         leaving: true,
         stays: false,
+        weight: Weight::USUAL,
         arrived: BTreeSet::from([11]),
         refused: BTreeSet::from([12, 13]),
         kept: true,
@@ -102,4 +103,12 @@ fn an_advert_of_0_1_is_read_with_its_exact_content() {
     let bytes = record("advert-0.1.json", &advert().to_bytes());
     let known = Some(Box::new(table_of_64()));
     assert_eq!(Advert::from_bytes(&bytes).unwrap(), Advert { known, ..advert() });
+}
+
+#[test]
+fn an_advert_with_a_weight_is_read_as_written() {
+    let weighty = Advert { weight: Weight(250), ..advert() };
+    let bytes = weighty.to_bytes();
+    assert!(String::from_utf8_lossy(&bytes).contains("\"weight\":250,"));
+    assert_eq!(Advert::from_bytes(&bytes).unwrap(), weighty);
 }

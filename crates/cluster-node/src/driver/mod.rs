@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tidegate_cluster::Addresses;
+use tidegate_cluster::{Addresses, Weight};
 use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
 use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
 
@@ -88,6 +88,7 @@ struct Setup {
     kept: bool,
     /// Whether messages cross by brokers, and not by links.
     orchestrator: bool,
+    weight: Weight,
 }
 
 /// Why the node has not joined.
@@ -209,9 +210,9 @@ impl Joining {
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
-        let settle = config.cluster.settle;
-        let setup =
-            Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator: is_orchestrator };
+        let (settle, weight) = (config.cluster.settle, Weight(config.cluster.weight));
+        let orchestrator = is_orchestrator;
+        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator, weight };
         shared.want_share(config.cluster.share == Share::AtOnce);
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));

@@ -443,6 +443,7 @@ impl ClusterPart for ClusterApi {
                 "name": name,
                 "life": life.to_string(),
                 "partitions": table.of(name).len(),
+                "weight": advert.map(|advert| advert.weight),
                 "leaving": advert.is_some_and(|advert| advert.leaving),
                 "cluster": advert.map(|advert| &advert.addresses.cluster),
                 "mqtt": advert.map(|advert| &advert.addresses.mqtt),
