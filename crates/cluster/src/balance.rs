@@ -62,7 +62,8 @@ pub(crate) fn shares(
         let (whole, rest) = (part(name) / weights.max(1), part(name) % weights.max(1));
         by_rest.push((name, whole as usize, rest));
     }
-    let above = |name: &String, whole: usize| loads.get(name).map_or(0, |load| *load as i64) - whole as i64;
+    // With `total` added it is never below 0.
+    let above = |name: &String, whole: usize| loads.get(name).copied().unwrap_or(0) + total - whole;
     by_rest.sort_by_key(|(name, whole, rest)| (Reverse(*rest), Reverse(above(name, *whole)), *name));
     let more = total - by_rest.iter().map(|(_, whole, _)| whole).sum::<usize>().min(total);
     let ranked = by_rest.into_iter().enumerate();

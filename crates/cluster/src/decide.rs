@@ -8,7 +8,7 @@ use crate::table::is_at;
 use crate::{Advert, Home, Table, Weight, balance};
 
 pub use ended::deputy;
-use ended::has_ended;
+use ended::Reports;
 
 /// Divided by a weight it is a whole number above 0, so that no two turns of a node are the same.
 const TURN: u64 = Weight::MAX.0 as u64;
@@ -106,6 +106,7 @@ fn note_restored(next: &mut Table, seen: &Seen) {
 /// Who is new, who is dead, and who is another than before.
 fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
     let before = &table.lives;
+    let reports = Reports::new(table, seen);
     for (name, life) in before {
         match seen.members.get(name) {
             None if seen.may_bury => {
@@ -117,7 +118,7 @@ fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
                     next.lives.insert(name.clone(), member.life);
                 }
             }
-            Some(_) if has_ended(table, seen, name) => {
+            Some(_) if reports.has_ended(name) => {
                 next.lives.remove(name);
                 next.given_up.insert(name.clone(), *life);
             }

@@ -45,6 +45,8 @@ impl Random {
 }
 
 type Content = BTreeMap<u16, Vec<u64>>;
+/// A former home, the partitions that it holds or has got by a move and since which epoch, and their content.
+type Left = (Former, BTreeMap<u16, u64>, BTreeMap<u16, u64>, Content);
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Node {
@@ -419,7 +421,7 @@ impl World {
     }
 
     /// What former homes have left: the partitions that each holds or has got by a move, and their content.
-    fn left_by(&self, former: &[Former]) -> Vec<(Former, BTreeMap<u16, u64>, BTreeMap<u16, u64>, Content)> {
+    fn left_by(&self, former: &[Former]) -> Vec<Left> {
         let of = |it: &Former| {
             let node = self.nodes.iter().find(|node| node.name == it.node)?;
             Some((it.clone(), node.follower.holdings(), node.follower.arrivals(), node.content.clone()))

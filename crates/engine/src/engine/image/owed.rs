@@ -11,7 +11,7 @@ impl ShardQuestions<'_> {
     }
 
     /// What each of some partitions owes and keeps, in their order.
-    pub(super) fn owed_of(&self, partitions: Partitions) -> Vec<(PartitionId, Owed)> {
+    pub(super) fn owed_of(self, partitions: Partitions) -> Vec<(PartitionId, Owed)> {
         let sessions = self.engine.state.sessions.by_partition(partitions);
         let retained = self.engine.retained.by_partition(partitions);
         let owed_of = |partition| {
