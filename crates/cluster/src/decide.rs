@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use crate::table::is_at;
 use crate::{Advert, Home, Table, Weight, balance};
 
-pub use ended::deputy;
 use ended::Reports;
+pub use ended::deputy;
 
 /// Divided by a weight it is a whole number above 0, so that no two turns of a node are the same.
 const TURN: u64 = Weight::MAX.0 as u64;

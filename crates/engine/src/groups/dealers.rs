@@ -69,11 +69,19 @@ pub(crate) struct Other {
 impl Dealers {
     /// Those of a process that is no node of a cluster.
     pub(crate) fn new(place: Place) -> Self {
-        let at = |shard| Partitions::that(|partition| place.home_of(partition) == shard);
-        let own = at(place.shard);
-        let other = |shard| Other {
-            told_elsewhere: Partitions::ALL.without(at(shard)),
-            told_seats: at(shard),
+        // A process begins with all of this, so each shard's partitions are looked up once.
+        let mut of_shards = vec![Partitions::NONE; usize::from(place.shards)];
+        let by_partition = std::array::from_fn(|at| {
+            let shard = place.home_of(PartitionId(at as u16));
+            if let Some(its) = of_shards.get_mut(usize::from(shard.0)) {
+                its.add(PartitionId(at as u16));
+            }
+            shard
+        });
+        let own = of_shards.get(usize::from(place.shard.0)).copied().unwrap_or_default();
+        let other = |its: &Partitions| Other {
+            told_elsewhere: Partitions::ALL.without(*its),
+            told_seats: *its,
             elsewhere: Partitions::ALL.without(own),
             claims: own,
             seated: own,
@@ -82,13 +90,13 @@ impl Dealers {
         };
         Self {
             own: place.shard,
-            by_partition: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))),
+            by_partition,
             of_shard: own,
             of_process: Partitions::ALL,
             open: Partitions::NONE,
             unready: Partitions::NONE,
             complete: own,
-            others: (0..place.shards).map(ShardId).map(other).collect(),
+            others: of_shards.iter().map(other).collect(),
             waiting: BTreeSet::new(),
             late_joins: Vec::new(),
         }
