@@ -84,9 +84,9 @@ impl Cluster {
             let Some(next) = next else { return course };
             course.tables += 1;
             let is_new = |id: u64| self.table.moves.iter().all(|it| it.id != id);
-            let begun: Vec<(u64, String)> =
+            let started: Vec<(u64, String)> =
                 next.moves.iter().filter(|it| is_new(it.id)).map(|it| (it.id, it.to.clone())).collect();
-            course.moves += begun.len();
+            course.moves += started.len();
             course.record_bytes = course.record_bytes.max(next.to_bytes().len());
             self.table = next;
             for (name, follower) in &mut self.followers {
@@ -99,7 +99,7 @@ impl Cluster {
                 }
                 self.seen.adverts.get_mut(name).unwrap().restored = follower.fetched(&self.table);
             }
-            for (id, to) in begun {
+            for (id, to) in started {
                 self.followers.get_mut(&to).unwrap().arrived(id);
                 self.seen.adverts.get_mut(&to).unwrap().arrived.insert(id);
             }
