@@ -21,7 +21,7 @@ impl MoveCalls<'_> {
     pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
         let uncut = self.engine.links.roster.all();
         for partition in self.engine.place.own(partitions) {
-            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
+            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false, is_given: false };
             self.engine.state.transfers.leaving.insert(partition, leaving);
         }
     }

@@ -24,6 +24,7 @@ impl MoveCalls<'_> {
                 return Err(ImageError::LinkLost);
             }
             rest.append(&mut leaving.noted);
+            leaving.is_given = true;
         }
         Ok(seal_image(rest))
     }

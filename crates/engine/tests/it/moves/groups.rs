@@ -424,3 +424,29 @@ fn a_message_for_a_member_that_has_not_come_waits_for_the_member() {
         comes_to_member_alone(&world, member, &other);
     }
 }
+
+#[test]
+fn a_message_is_not_for_a_session_whose_rest_was_given_out() {
+    let world = four();
+    let (topic, member, publisher) = with_member_elsewhere(&world);
+    world.hold(2, 0);
+    assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+    world.break_link(0, 2, 0);
+    world.run();
+    // Node 2, which deals for the group, reaches neither home of the session until the move is committed.
+    world.hold(2, 1);
+    world.begin_move(0, 1, &member.client_id);
+    for _ in 0..5 {
+        world.advance_move();
+    }
+    world.break_link(1, 2, 0);
+    world.run();
+    world.mend_links();
+    world.hold(1, 2);
+    world.run();
+    world.release(1, 2);
+    world.read_all_tables();
+    world.run();
+    let other = with_another(&world, &topic);
+    comes_to_member_alone(&world, member, &other);
+}
