@@ -265,12 +265,11 @@ impl Dealing<'_> {
             }
             return;
         }
-        let mut id = again;
-        if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
-            self.groups.kept.forget_deal(self.state, again);
+        let id = if again == 0 && self.links.roster.is_own(shard) && !self.keeps_own_deals() {
+            0
         } else {
-            id = self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again);
-        }
+            self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again)
+        };
         let crossing = if id == 0 {
             self.state.crossings.cross_for_group(&mut self.state.journal, self.links, publication, names, shard)
         } else {

@@ -165,9 +165,14 @@ impl Links {
     }
 }
 
+/// Seeds that have found something: a group gave a message to the old home of a session whose rest had been given out, and
+/// a group forgot a message that it gave to another shard of its node.
+const FOUND: [u64; 2] = [192, 248];
+
 #[test]
 fn a_group_takes_each_message_once_while_links_break_and_homes_move() {
-    for seed in seeds() {
+    let found = FOUND.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(seeds()) {
         Links::new(seed).play();
     }
 }

@@ -450,3 +450,30 @@ fn a_message_is_not_for_a_session_whose_rest_was_given_out() {
     let other = with_another(&world, &topic);
     comes_to_member_alone(&world, member, &other);
 }
+
+#[test]
+fn a_group_keeps_a_message_that_it_gives_to_another_shard_of_its_node() {
+    for arrives in [true, false] {
+        let world = World::cluster(2, 2, |settings| settings.durability = Durability::Commit);
+        let topic = group_at(&world, 2);
+        let member = member_at(&world, 1, &topic);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        if arrives {
+            world.hold(1, 2);
+        } else {
+            world.hold(2, 1);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        world.break_link(0, 1, 0);
+        world.run();
+        world.begin_move(0, 1, &member.client_id);
+        world.advance_move();
+        world.advance_move();
+        let other = with_another(&world, &topic);
+        world.call_off_move();
+        world.read_all_tables();
+        world.mend_links();
+        world.run();
+        comes_to_member_alone(&world, member, &other);
+    }
+}
