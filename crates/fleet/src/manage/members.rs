@@ -31,7 +31,8 @@ pub struct ClusterView {
     pub partitions: BTreeMap<String, usize>,
     /// Moves that are under way in the whole cluster.
     pub moves: usize,
-    /// Moves of this member that are under way, or whose later messages it still forwards.
+    /// Moves of this member that are under way, or whose later messages it still forwards, and connections of dead members
+    /// to brokers that this member works off.
     pub own_moves: u64,
 }
 
@@ -112,17 +113,31 @@ pub(super) fn handed_over(action: &Action, sight: &Sight) -> Progress {
             return Progress::Wait(format!("{at} does not answer"));
         };
         let Some(cluster) = &view.cluster else { continue };
-        let is_alone = cluster.partitions.keys().all(|name| name == at.as_str());
-        if is_alone {
-            continue;
-        }
-        let own = cluster.partitions.get(at.as_str()).copied().unwrap_or_default();
-        if cluster.wants_share || own > 0 {
-            return Progress::Wait(format!("{at} still has {own} partitions"));
-        }
-        if cluster.own_moves > 0 {
-            return Progress::Wait(format!("{at} forwards messages of sessions that have moved"));
+        if let Some(why) = still_owns(at, cluster, sight) {
+            return Progress::Wait(why);
         }
     }
     Progress::Done
+}
+
+/// Why an orchestrator still has something to hand over, by its own view and by the newest table that any of them has read.
+fn still_owns(at: &ResourceName, own: &ClusterView, sight: &Sight) -> Option<String> {
+    let newest = sight.cluster().unwrap_or(own);
+    if newest.partitions.is_empty() {
+        return Some(format!("{at} has not read the table of the cluster of orchestrators yet"));
+    }
+    if newest.partitions.keys().all(|name| name == at.as_str()) {
+        // There is no other one.
+        return None;
+    }
+    let partitions = newest.partitions.get(at.as_str()).copied();
+    if partitions.is_some() && !(own.is_member && own.partitions.contains_key(at.as_str())) {
+        // Its process is new, and does not know yet what it has.
+        return Some(format!("{at} is not a member of the cluster of orchestrators again yet"));
+    }
+    let partitions = partitions.unwrap_or_default();
+    if own.wants_share || partitions > 0 {
+        return Some(format!("{at} still has {partitions} partitions"));
+    }
+    (own.own_moves > 0).then(|| format!("{at} still forwards messages of brokers for sessions at other orchestrators"))
 }
