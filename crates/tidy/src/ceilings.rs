@@ -31,7 +31,6 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::WireReader", 50),
-    ceiling("fleet::Manager", 112),
     ceiling("lab::Core", 86),
     ceiling("lab::Target", 46),
     ceiling("node::NodeHandle", 83),

@@ -21,7 +21,7 @@ use crate::provider::{Allocation, Condition, Observed, ResourceName};
 /// Time after a failed adoption before the same is tried again.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// What changes when resources are adopted.
+/// The parts that change when resources are adopted.
 pub(super) struct Adopting<'a> {
     pub(super) turn: Turn<'a>,
     pub(super) recorder: &'a mut Recorder,

@@ -19,7 +19,7 @@ use crate::provider::{Condition, ResourceName};
 /// Steps that may end within one look.
 const MAX_STEPS: usize = 32;
 
-/// What changes when actions advance.
+/// The parts that change when actions advance.
 pub(super) struct Advancing<'a> {
     pub(super) turn: Turn<'a>,
     pub(super) recorder: &'a mut Recorder,

@@ -20,7 +20,7 @@ use crate::provider::{Allocation, Condition, ResourceName};
 /// Time after a failed action before the same is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What changes when an action begins.
+/// The parts that change when an action begins.
 pub(super) struct Beginning<'a> {
     pub(super) turn: Turn<'a>,
     pub(super) recorder: &'a mut Recorder,

@@ -40,7 +40,7 @@ impl Decisions {
         Some(self.judges.get_mut(&seen.level)?.judge(seen))
     }
 
-    /// Tells the judge of a level that an action changes what it will see.
+    /// Informs the judge of a level about an action that changes its next observations.
     pub(super) fn note_action(&mut self, level: Level, at: Moment) {
         if let Some(judge) = self.judges.get_mut(&level) {
             judge.note_action(at);

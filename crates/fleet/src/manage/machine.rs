@@ -214,7 +214,7 @@ impl Manager {
         explain::plan(self.observation, &self.decisions)
     }
 
-    /// The manager's metrics in the text format of Prometheus, without those of its entry point.
+    /// The manager's metrics in the text format of Prometheus, without the entry point's.
     pub fn metrics(&self, sight: &Sight) -> String {
         metrics::page(self.book(), &self.silences, sight, &self.decisions, &self.endpoints, &self.tally)
     }

@@ -132,7 +132,7 @@ fn still_owns(at: &ResourceName, own: &ClusterView, sight: &Sight) -> Option<Str
     }
     let partitions = newest.partitions.get(at.as_str()).copied();
     if partitions.is_some() && !(own.is_member && own.partitions.contains_key(at.as_str())) {
-        // Its process is new, and does not know yet what it has.
+        // Its process is new, and has not read its partitions yet.
         return Some(format!("{at} is not a member of the cluster of orchestrators again yet"));
     }
     let partitions = partitions.unwrap_or_default();

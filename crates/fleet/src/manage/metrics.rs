@@ -39,7 +39,7 @@ impl Page {
     }
 }
 
-/// The metrics of a manager in the text format of Prometheus, without those of its entry point.
+/// The metrics of a manager in the text format of Prometheus, without the entry point's.
 pub(super) fn page(
     book: &Book,
     silences: &Silences,

@@ -6,7 +6,7 @@ use super::command::{Command, Endpoint};
 use super::turn::FleetSeen;
 use crate::provider::ResourceName;
 
-/// Owns what the entry point is known to name.
+/// Owns the endpoints of the entry point, as far as known.
 #[derive(Debug, Default)]
 pub(super) struct NamedEndpoints {
     /// The endpoints that it names, as far as known.

@@ -37,15 +37,15 @@ impl RefusedSteps {
 
 /// The progress of a step.
 pub(super) enum Progress {
-    /// Its condition is not met; the text says which.
+    /// Its condition is not met yet; the text says which.
     Wait(String),
-    /// It has come.
+    /// Its condition is met.
     Done,
-    /// It will not come, and why.
+    /// Its condition will not be met, and why.
     Fail(String),
 }
 
-/// Compares steps with what was seen. It changes nothing.
+/// Compares steps with the inputs of a look. It changes nothing.
 #[derive(Clone, Copy)]
 pub(super) struct StepCheck<'a> {
     pub(super) fleet: FleetSeen<'a>,

@@ -15,7 +15,7 @@ use crate::level::Level;
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, Observed, ResourceName};
 
-/// What the state of a fleet is read from.
+/// The parts that the state of a fleet is read from.
 #[derive(Clone, Copy)]
 pub(super) struct StatusOf<'a> {
     pub(super) fleet: FleetSeen<'a>,

@@ -322,7 +322,7 @@ fn still_hands_over(view: impl FnOnce(&ResourceName, ClusterView) -> ClusterView
 }
 
 #[test]
-fn one_that_hands_over_is_not_released_before_it_reads_the_table() {
+fn one_that_hands_over_must_read_the_table_to_be_released() {
     for other_answers in [true, false] {
         assert!(still_hands_over(|_, _| ClusterView::default(), other_answers), "no table, {other_answers}");
         let no_member = |_: &ResourceName, view| ClusterView { is_member: false, wants_share: false, ..view };
