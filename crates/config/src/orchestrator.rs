@@ -304,9 +304,9 @@ pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), Orchestrato
     for address in brokers {
         let name = address.name.clone();
         let broker = config.broker_settings(address).map_err(|source| OrchestratorError::BrokerTls { name, source })?;
-        node.set_broker(broker)?;
+        node.fleet().set_broker(broker)?;
     }
-    Ok(node.settle_former_brokers()?)
+    Ok(node.fleet().settle_former_brokers()?)
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("engine::WireReader", 50),
     ceiling("lab::Core", 86),
     ceiling("lab::Target", 46),
-    ceiling("node::NodeHandle", 83),
 ];
 
 /// Crates whose top-level modules import each other in circles.
