@@ -26,7 +26,6 @@ const fn ceiling(of: &'static str, count: usize) -> Ceiling {
 
 /// Types with more than 40 functions.
 pub const METHODS: &[Ceiling] = &[
-    ceiling("client::Client", 65),
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::WireReader", 50),
