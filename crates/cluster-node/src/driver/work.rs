@@ -306,10 +306,10 @@ impl Worker {
 
     fn forget(&mut self, partitions: Partitions) {
         self.end_moves_of(partitions);
-        let forgotten = self.node.forget_partitions(partitions).and_then(|owed| {
+        let forgotten = self.node.moves().forget_partitions(partitions).and_then(|owed| {
             // Each orchestrator keeps the retained messages that its clients subscribe to.
             if !self.shared.is_orchestrator {
-                self.node.forget_retained(partitions)?;
+                self.node.moves().forget_retained(partitions)?;
             }
             Ok(owed)
         });
@@ -393,14 +393,14 @@ impl Worker {
         for step in &work.steps {
             if let Step::Send { partitions, to, .. } = step {
                 let reference = work.told.reference_of(to);
-                self.node.hold_partitions(set_of(partitions), reference)?;
+                self.node.moves().hold_partitions(set_of(partitions), reference)?;
             }
         }
         self.node.set_cluster(Arc::new(work.told.view.clone()))?;
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
         self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
-        self.node.release_partitions(all().without(work.held).without(self.passing.partitions()))?;
+        self.node.moves().release_partitions(all().without(work.held).without(self.passing.partitions()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         if self.shared.is_orchestrator {
             self.brokers.note_table(work.told.is_member, work.told.view.epoch);
