@@ -21,7 +21,7 @@ const ALL: &str = "ctx/to/all/news";
 enum Kind {
     /// Partitions of a cluster move.
     Moving,
-    /// The process dies, and what it has stored goes on.
+    /// The process dies, and another one continues with the stored state.
     Crashing,
 }
 
@@ -217,7 +217,7 @@ impl Weather {
                 let answered = answers.get(number.to_string().as_bytes()).is_some_and(|code| !code.is_error());
                 let owed = sent.qos != AtMostOnce && !sent.hurried && answered;
                 assert!(times > 0 || !owed, "{run}: {name} never got {number} ({:?}, {})", sent.qos, sent.topic);
-                // Whoever starts clean may see again what it had not answered.
+                // A node with a clean start may get its unacknowledged messages again.
                 let lasts = node % 2 == 0;
                 assert!(times < 2 || sent.qos != ExactlyOnce || !lasts, "{run}: {name} has got {number} {times} times");
             }
@@ -229,14 +229,14 @@ impl Weather {
 }
 
 #[test]
-fn what_is_addressed_arrives_whatever_moves_in_between() {
+fn addressed_messages_arrive_whatever_moves_in_between() {
     for seed in seeds() {
         Weather::new(Kind::Moving, seed).play();
     }
 }
 
 #[test]
-fn what_is_addressed_arrives_whatever_dies_in_between() {
+fn addressed_messages_arrive_whatever_dies_in_between() {
     for seed in seeds() {
         Weather::new(Kind::Crashing, seed).play();
     }
