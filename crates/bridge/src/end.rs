@@ -219,7 +219,7 @@ impl End {
             && !std::mem::replace(&mut self.told_since_connected.dropped, true)
         {
             let (bridge, end) = (&*self.name, self.side.name());
-            tracing::warn!(bridge, end, "a message was dropped, and later drops may not be logged: {why}");
+            tracing::warn!(bridge, end, "message dropped: {why} (further drops may not be logged)");
         }
         if let Some(why) = verdict.looped
             && !std::mem::replace(&mut self.told_since_connected.looped, true)

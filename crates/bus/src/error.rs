@@ -86,9 +86,9 @@ pub enum BusError {
     /// A log that everybody appends to has no owners.
     #[error("{0} has no owner: it takes appends of everybody; leave the epoch out")]
     NotFenced(Place),
-    /// The records to read have been trimmed, or the servers have lost the log and it was made again. The present records can
-    /// be read from the beginning.
-    #[error("{place} was trimmed below {first}; the records from {from} on are gone")]
+    /// What was to be read has been trimmed, or the servers have lost the log and it was made again. What there is can be
+    /// read from the beginning.
+    #[error("{place} was trimmed below {first}; records from {from} on were deleted")]
     Trimmed {
         /// Which partition.
         place: Place,

@@ -314,7 +314,7 @@ impl Admin {
         {
             tracing::warn!(
                 brokers = found.brokers,
-                "the logs of the bus have one copy, and are away with its broker; set `bus_replicas` to 3 before topics are made"
+                "topics on the bus have one replica and are unavailable without its broker; set `bus_replicas` to 3 before topics are created"
             );
         }
     }

@@ -44,7 +44,7 @@ impl Copies {
         match lack(stream, asked, servers) {
             Some(Lack::One) if is_news(&self.warned_of_one) => tracing::warn!(
                 servers,
-                "the logs of the bus have one copy, and are away with its server; set `bus_replicas` to 3 before streams are made, and \
+                "streams on the bus have one replica and are unavailable without its server; set `bus_replicas` to 3 before streams are made, and \
                  give existing ones more with `nats stream edit --replicas 3`"
             ),
             Some(Lack::Fewer { copies, asked }) if is_news(&self.warned_of_fewer) => {

@@ -31,13 +31,11 @@ pub enum LeftOut {
     #[error("a context is no JSON object (an empty one would say that its node has gone for good)")]
     NotJson,
     /// A name that no key on the bus can have.
-    #[error(
-        "a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served, and its state is not published"
-    )]
+    #[error("a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served without events")]
     Name,
     /// An invalid advertisement.
     #[error(
-        "an advertisement of groups is not the JSON of docs/context.md, names neither a node nor members, or has an invalid name"
+        "an advertisement of groups was rejected: it is not the JSON of docs/context.md, has an invalid name, or neither `node` nor `members`"
     )]
     Advertisement,
     /// An advertisement in another definer's name.
@@ -54,12 +52,12 @@ pub enum LeftOut {
         "a node would be in more groups than addresses.max_groups_per_node; its groups stay unchanged until a change with fewer"
     )]
     Groups,
-    /// An invalid record between services.
-    #[error("a record on the bus is not what its log is for; look who else appends to the core's logs")]
+    /// A record between services that is none.
+    #[error("a record on the bus does not belong to its log; find the other process that appends to the core's logs")]
     Record,
     /// A context or an advertisement that the bus has not stored.
     #[error(
-        "the bus has not stored a context or an advertisement; its publisher got an error, if it asked for an acknowledgement"
+        "the bus did not store a context or an advertisement; its publisher got an error if it asked for an acknowledgement"
     )]
     NotStored,
 }

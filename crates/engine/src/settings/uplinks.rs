@@ -249,8 +249,8 @@ pub enum UplinkError {
         /// How many.
         owed: u64,
     },
-    /// No other broker could take its messages.
-    #[error("the broker {0:?} is the last one that is given messages; add another one first")]
+    /// Nobody else could take its messages.
+    #[error("the broker {0:?} is the last active one; add another one first")]
     Last(String),
     /// This engine has no uplinks.
     #[error("this is a broker, not an orchestrator: it has no fleet")]

@@ -96,7 +96,7 @@ reasons! {
     /// A session ended with messages still owed to it.
     SessionExpired = 29, "session_expired", UnspecifiedError, "the session expired with messages still queued";
     /// A client started a clean session over one with messages still owed.
-    SessionDiscarded = 30, "session_discarded", UnspecifiedError, "the client started a new session and gave up its queued messages";
+    SessionDiscarded = 30, "session_discarded", UnspecifiedError, "the client asked for a clean start; its queued messages are gone";
     /// Sessions are at their limit.
     TooManySessions = 31, "too_many_sessions", QuotaExceeded, "the limit of sessions is reached";
     /// Subscriptions of a client are at their limit.
@@ -143,11 +143,11 @@ reasons! {
     QueueReplaced = 52, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
     /// The store has no room for more.
     StoreFull = 53, "store_full", QuotaExceeded, "the disk of the store is full";
-    /// The proof of a client's identity has expired.
+    /// What a client has proven holds no longer.
     ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
-    /// A subscriber that rejects had no room, so no subscriber got the message.
+    /// A subscriber that rejects had no room, so nobody got the message.
     QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; no subscriber got the message";
-    /// A publisher without a negative acknowledgement waited too long for room.
+    /// A publisher that cannot be told of a rejected message waited too long for room.
     RejectedTooLong = 56, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
     /// A topic name with more bytes than allowed.
     TopicTooLong = 57, "topic_too_long", TopicNameInvalid, "the topic is longer than the limit";
@@ -198,7 +198,7 @@ reasons! {
     /// A message for applications that the bus does not take now.
     BusRefused = 80, "bus_refused", QuotaExceeded, "the bus that applications read does not take the message now";
     /// The broker cannot read its part of a message: an invalid context or advertisement, or an unknown receipt.
-    NotUnderstood = 81, "not_understood", ImplementationSpecificError, "the broker cannot read its part of the message: a context, an advertisement of groups, or the property receipt";
+    NotUnderstood = 81, "not_understood", ImplementationSpecificError, "what the message says to the broker is not understood: a context, an advertisement of groups, or the property receipt";
     /// An MQTT 3 client asks for a keep-alive that is not given.
     KeepAliveTooLong = 82, "keep_alive_too_long", ClientIdentifierNotValid, "the keep-alive is longer than the listener's maximum";
     /// A payload that is longer than allowed.

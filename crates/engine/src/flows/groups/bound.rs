@@ -69,8 +69,8 @@ impl Dealing<'_> {
         true
     }
 
-    /// Hands a message to the only client that may get it, by its place in its group. The shard notes that its client
-    /// has it, in case the message comes again.
+    /// Hands a message to the only client that may get it, by its place in its group. The shard notes that its client has the
+    /// message, in case the message is given here once more. A session that is about to come does not have it yet.
     pub(super) fn hand_to_client(
         &mut self,
         now: Now,

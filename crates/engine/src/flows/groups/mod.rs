@@ -288,8 +288,7 @@ impl Dealing<'_> {
         self.state.counters.shard_messages_out += 1;
     }
 
-    /// True if messages dealt to members of this node are kept as well: another node may have to take over from this
-    /// one.
+    /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
     fn keeps_own_deals(&self) -> bool {
         self.state.journal.is_on() && !self.links.roster.has_no_peers()
     }

@@ -24,7 +24,7 @@ impl Dealing<'_> {
     ) {
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
         let (group, home) = (membership.group(), self.links.roster.home_of(membership.partition));
-        // A keeper that is no longer the home forgets it and passes it on in one step.
+        // Whoever keeps it, though it is the home no longer, forgets it and passes it on in one step.
         let promised = membership.promised().filter(|(keeper, _)| self.links.roster.has(*keeper));
         let (home, of) = promised.unwrap_or((home, 0));
         if home == self.links.place.shard {
@@ -156,12 +156,12 @@ impl Dealing<'_> {
             let batch = self.state.journal.promised_batch();
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }
-        // A member that leaves for another node has a seat there by now.
+        // Whoever leaves for another node has a seat there by now.
         let stays = seated && !self.state.sessions.has_left(&self.state.transfers, session, from);
         let wants = stays && (insists || self.state.takes_dealt(session, publication));
         self.state.transfers.dealer = Some(from);
         let is_kept = self.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
-        // A message set aside for a coming client is in no store yet.
+        // What is set aside for who comes is in no store yet.
         let stored = is_kept
             && (self.state.transfers.are_none()
                 || !self.state.sessions.is_told_elsewhere(&self.state.transfers, session));

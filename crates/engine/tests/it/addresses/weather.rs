@@ -21,7 +21,7 @@ const ALL: &str = "ctx/to/all/news";
 enum Kind {
     /// Partitions of a cluster move.
     Moving,
-    /// The process dies, and another one continues with the stored state.
+    /// The process dies, and what it has stored goes on.
     Crashing,
 }
 
@@ -236,7 +236,7 @@ fn addressed_messages_arrive_whatever_moves_in_between() {
 }
 
 #[test]
-fn addressed_messages_arrive_whatever_dies_in_between() {
+fn what_is_addressed_arrives_whatever_dies_in_between() {
     for seed in seeds() {
         Weather::new(Kind::Crashing, seed).play();
     }
