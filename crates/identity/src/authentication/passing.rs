@@ -20,7 +20,7 @@ pub fn decide(
 ) {
     let client_id = request.client_id.clone();
     if request.enhanced.is_some() {
-        tracing::info!(client_id, "client not let in: what it proves itself with cannot be shown to brokers");
+        tracing::info!(client_id, "client refused: its credentials cannot be forwarded to brokers");
         return answer.give(Verdict::Refuse(Reason::BadAuthenticationMethod));
     }
     let Some(user_name) = request.user_name.clone() else {
