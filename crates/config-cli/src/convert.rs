@@ -38,7 +38,7 @@ pub struct ConvertArgs {
 }
 
 /// The arguments of `config keys`.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct KeysArgs {
     /// The broker
     pub broker: From,
