@@ -50,7 +50,7 @@ impl Complaints {
         // It may have been reached while it was looked for what is wrong.
         if !link.state().is_connected() && self.is_due_at(Instant::now()) {
             let servers = link.servers();
-            tracing::warn!(servers, "the bus cannot be reached, and it is tried again until it can: {complaint}");
+            tracing::warn!(servers, "cannot reach the bus; retrying: {complaint}");
         }
     }
 

@@ -302,7 +302,7 @@ impl Admin {
                 topic,
                 copies,
                 asked,
-                "a topic has fewer copies than are asked for; give it more with kafka-reassign-partitions.sh"
+                "a topic has fewer replicas than configured; raise them with kafka-reassign-partitions.sh"
             );
         } else if min_in_sync < least {
             tracing::warn!(
@@ -313,7 +313,7 @@ impl Admin {
         } else if asked == 1 && found.brokers >= MANY_BROKERS && !self.told_of_one_copy.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 brokers = found.brokers,
-                "what is kept on the bus has one copy, and is away with the broker that has it; set `bus_replicas` to 3 before topics are made"
+                "topics on the bus have one replica and are unavailable without its broker; set `bus_replicas` to 3 before topics are created"
             );
         }
     }

@@ -98,9 +98,9 @@ impl Course {
         }
         tracing::error!(
             service = self.watch.service(),
-            "a service of the core has ended by itself; restart the process"
+            "a service of the core ended unexpectedly; restart the process"
         );
-        let why = "the service has ended by itself; restart the process".to_owned();
+        let why = "the service ended unexpectedly; restart the process".to_owned();
         *self.watch.here() = Stage::Begins(Some(Hindrance { why, passes: false }));
     }
 

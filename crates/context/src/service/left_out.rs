@@ -28,16 +28,14 @@ pub enum LeftOut {
     #[error("a context has more than {MAX_CONTEXT_BYTES} bytes; send what groups need, and the rest on another topic")]
     TooLong,
     /// A context that is something else.
-    #[error("a context is no JSON object (an empty one would say that its node has gone for good)")]
+    #[error("a context is not a JSON object (an empty payload means that the node is removed)")]
     NotJson,
     /// A name that no key on the bus can have.
-    #[error(
-        "a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served, and nothing is told of it"
-    )]
+    #[error("a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served without events")]
     Name,
     /// An advertisement that is none.
     #[error(
-        "an advertisement of groups is not the JSON of docs/context.md, names neither a node nor members, or has a name that is none"
+        "an advertisement of groups was rejected: it is not the JSON of docs/context.md, has an invalid name, or neither `node` nor `members`"
     )]
     Advertisement,
     /// An advertisement of somebody else.
@@ -55,11 +53,11 @@ pub enum LeftOut {
     )]
     Groups,
     /// A record between services that is none.
-    #[error("a record on the bus is not what its log is for; look who else appends to the core's logs")]
+    #[error("a record on the bus does not belong to its log; find the other process that appends to the core's logs")]
     Record,
     /// A context or an advertisement that the bus has not stored.
     #[error(
-        "the bus has not stored a context or an advertisement; its publisher was told so, if it asked for an acknowledgement"
+        "the bus did not store a context or an advertisement; its publisher got an error if it asked for an acknowledgement"
     )]
     NotStored,
 }

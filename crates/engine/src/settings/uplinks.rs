@@ -250,7 +250,7 @@ pub enum UplinkError {
         owed: u64,
     },
     /// Nobody else could take its messages.
-    #[error("the broker {0:?} is the last one that is given messages; add another one first")]
+    #[error("the broker {0:?} is the last active one; add another one first")]
     Last(String),
     /// This engine has no uplinks.
     #[error("this is a broker, not an orchestrator: it has no fleet")]

@@ -96,7 +96,7 @@ reasons! {
     /// A session ended with messages still owed to it.
     SessionExpired = 29, "session_expired", UnspecifiedError, "the session expired with messages still queued";
     /// A client started a clean session over one with messages still owed.
-    SessionDiscarded = 30, "session_discarded", UnspecifiedError, "the client started anew and gave up what was queued for it";
+    SessionDiscarded = 30, "session_discarded", UnspecifiedError, "the client asked for a clean start; its queued messages are gone";
     /// Sessions are at their limit.
     TooManySessions = 31, "too_many_sessions", QuotaExceeded, "the limit of sessions is reached";
     /// Subscriptions of a client are at their limit.
@@ -142,11 +142,11 @@ reasons! {
     /// A newer message of the same topic took the place of one that waited.
     QueueReplaced = 52, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
     /// The store has no room for more.
-    StoreFull = 53, "store_full", QuotaExceeded, "the disk that holds what was promised is full";
+    StoreFull = 53, "store_full", QuotaExceeded, "the disk of the store is full";
     /// What a client has proven holds no longer.
     ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
     /// A subscriber that rejects had no room, so nobody got the message.
-    QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; nobody got the message";
+    QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; no subscriber got the message";
     /// A publisher that cannot be told of a rejected message waited too long for room.
     RejectedTooLong = 56, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
     /// A topic name with more bytes than allowed.
