@@ -45,7 +45,7 @@ pub enum NumbersError {
         source: io::Error,
     },
     /// No number is left.
-    #[error("all {MAX_NUMBERS} numbers of tenants are given away{}", in_place(.0.as_ref()))]
+    #[error("all {MAX_NUMBERS} tenant numbers are in use{}", in_place(.0.as_ref()))]
     NoneLeft(Option<String>),
     /// The cluster does not answer.
     #[error(transparent)]

@@ -122,7 +122,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     } else {
         if !listen.ip().is_loopback() {
             tracing::warn!(
-                "nodes know each other by a secret that is on the bus: every reader of the bus can pose as one; set cluster.secret_file"
+                "the cluster's secret is on the bus: every reader of the bus can impersonate a node; set cluster.secret_file"
             );
         }
         logs.agree_on_secret(&mut || signals.stop_is_asked())?
@@ -198,7 +198,7 @@ impl Joining {
         if !kept {
             tracing::warn!(
                 todo = advice_to_keep(config, is_mirrored),
-                "what this node has of sessions and retained messages is lost to the cluster when it dies"
+                "this node has no data directory: its sessions and retained messages are lost when it dies"
             );
         }
         let addresses: Addresses = tidegate_config::cluster::advertised(&config.cluster, node, admin)?;
@@ -275,7 +275,7 @@ impl ClusterNode {
             if began.elapsed() >= limit {
                 tracing::warn!(
                     partitions = self.shared.served(),
-                    "not everything was handed over to other nodes in time (cluster.leave_timeout)"
+                    "not all partitions were handed over within cluster.leave_timeout"
                 );
                 break;
             }
