@@ -371,6 +371,13 @@ impl Membership {
         self.promise.borrow().as_ref().map_or(0, |promise| promise.id)
     }
 
+    /// The message of this delivery goes back to the shard that keeps it for its group.
+    pub(crate) fn withdraw_promise(&self) {
+        if let Some(promise) = self.promise.take() {
+            promise.withdraw();
+        }
+    }
+
     /// A QoS 2 message was sent: nobody else may get it, so the group need not keep it ([MQTT-4.8.2-5]).
     pub(crate) fn note_sent_once(&self) {
         self.promise.replace(None);

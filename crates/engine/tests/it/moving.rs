@@ -9,6 +9,7 @@ use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOption
 use crate::harness::*;
 
 mod deadlines;
+mod refused;
 mod retained;
 mod twins;
 mod wills;

@@ -140,6 +140,8 @@ pub(crate) struct Leaving {
     pub(crate) uncut: Shards,
     /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
     pub(crate) link_lost: bool,
+    /// Whether the rest was given out: the new home gets nothing more of what comes here.
+    pub(crate) is_given: bool,
 }
 
 /// A partition of which images were taken in.
@@ -362,14 +364,15 @@ impl Sessions {
         partition.is_some_and(|partition| transfers.leaves(partition))
     }
 
-    /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home.
+    /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home, or will
+    /// have one when they reach that.
     pub(crate) fn has_left(&self, transfers: &Transfers, key: SessionKey, dealer: ShardId) -> bool {
         if transfers.leaving.is_empty() {
             return false;
         }
         let Some(session) = self.get(key.0) else { return false };
         let leaving = transfers.leaving.get(&partition_of(session.tenant, &session.client_id));
-        leaving.is_some_and(|leaving| !leaving.uncut.has(dealer))
+        leaving.is_some_and(|leaving| leaving.is_given || !leaving.uncut.has(dealer))
     }
 }
 

@@ -23,7 +23,7 @@ impl MoveCalls<'_> {
         let transfers = &mut self.engine.state.transfers;
         transfers.noted.begin(id);
         for partition in self.engine.place.own(partitions).iter() {
-            transfers.leaving.insert(partition, Leaving { id, uncut, link_lost: false });
+            transfers.leaving.insert(partition, Leaving { id, uncut, link_lost: false, is_given: false });
         }
     }
 

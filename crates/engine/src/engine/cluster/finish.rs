@@ -22,6 +22,9 @@ impl MoveCalls<'_> {
             return Err(ImageError::LinkLost);
         }
         rest.append(&mut transfers.noted.take(id)?);
+        for leaving in transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
+            leaving.is_given = true;
+        }
         Ok(seal_image(rest))
     }
 

@@ -62,8 +62,12 @@ impl Moving<'_> {
         }
         let state = &mut *self.state;
         let Some(session) = state.sessions.get_mut(key.0) else { return };
-        let (Some(stored), Some(flow)) = (session.stored, session.flow.as_mut()) else { return };
+        let Some(stored) = session.stored else { return };
         let journal = &mut state.journal;
+        for (id, message) in session.rare.iter().flat_map(|rare| rare.refused.iter()) {
+            journal.put_refused(stored, id, message);
+        }
+        let Some(flow) = session.flow.as_mut() else { return };
         let exchanges = session.rare.as_ref().map_or(&[][..], |rare| &rare.exchanges);
         for id in flow.received.iter() {
             let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);

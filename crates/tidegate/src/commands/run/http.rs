@@ -182,7 +182,7 @@ impl Gateway for ToNode {
             may
         };
         read_history(histories, &query, &mut may, is_wanted).map_err(|error| {
-            tracing::warn!(%error, "a history cannot be read");
+            tracing::warn!(%error, "cannot read a history");
             ReadError::Unavailable
         })
     }
