@@ -132,7 +132,7 @@ impl PublishPipeline<'_> {
         match notice {
             Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !has_reason_code && connection.leaving => {}
             Notice::AcknowledgementOrClose(reason) if !has_reason_code => {
-                self.engine.close_connection(now, key, reason, None)
+                self.engine.close_connection(now, key, reason, None);
             }
             Notice::Close => self.engine.close_connection(now, key, reason, None),
             Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
