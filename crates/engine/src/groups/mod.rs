@@ -56,7 +56,7 @@ pub(crate) struct Seat {
     pub full: bool,
 }
 
-/// Whom a group of another shard has dealt a message to.
+/// The receiver to which a group of another shard has dealt a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taker<'a> {
     pub session: SessionKey,
@@ -88,7 +88,7 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
 }
 
 impl Groups {
-    /// `seed` makes ids of what it deals differ from those of others.
+    /// `seed` makes the ids of dealt messages differ from ids of other shards.
     pub(crate) fn new(seed: u64, place: Place) -> Self {
         Self {
             by_name: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! The bound of what a shared group keeps.
+//! The bound of the messages that a shared group keeps.
 
 use crate::flows::groups::dealing::Dealing;
 use crate::groups::kept::Doubt;
@@ -58,9 +58,9 @@ impl Dealing<'_> {
         self.deal_kept(now, id, false);
     }
 
-    /// What a group has dealt is not for this shard, since its receiver does not come. If whoever kept it is gone,
-    /// whoever goes on for that one deals it to the same client, as nobody has heard what became of it. So at QoS 2 it
-    /// is kept under the same id for that client, and is taken once. Says whether it is so.
+    /// Handles a dealt message whose receiver does not come to this shard. If the shard that kept it is gone, its
+    /// successor deals it to the same client again, because the outcome is unknown. So a QoS 2 message is kept here
+    /// under the same id for that client, and is taken once. Returns true in that case.
     pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
         let keeper = group.promised().filter(|(keeper, _)| !self.links.roster.has(*keeper));
         let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
@@ -97,7 +97,7 @@ impl Dealing<'_> {
         );
     }
 
-    /// Its session is or was on this shard itself: whoever is there gets the message, unless the client has.
+    /// Its session is or was on this shard: another member gets the message, unless the client has it.
     pub(super) fn give_up_client(
         &mut self,
         now: Now,
@@ -108,7 +108,7 @@ impl Dealing<'_> {
     ) {
         self.groups.kept.forget_deal(self.state, id);
         if !self.state.exchanges.marks.has_deal(publication.qos, id) {
-            // Whoever gives it here once more is told that it is dealt.
+            // If the message comes again, its sender learns that it is dealt.
             self.state.exchanges.note_taken(
                 self.links.place,
                 &mut self.state.transfers,

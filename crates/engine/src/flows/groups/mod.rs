@@ -84,7 +84,10 @@ impl Answering<'_> {
 
 impl Subscribing<'_> {
     /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
-    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the member, its group, its options and the receiver of the confirmation"
+    )]
     pub(crate) fn join_group(
         &mut self,
         now: Now,
@@ -150,7 +153,8 @@ impl Subscribing<'_> {
         }
     }
 
-    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
+    /// Seats a member at a group of this shard; returns the number of shards that received the announcement of the
+    /// group and will confirm it.
     fn take_seat(
         &mut self,
         now: Now,
@@ -181,7 +185,7 @@ impl Dealing<'_> {
     ) {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
-        // Whoever has no room or gave it back is asked only if there is no other.
+        // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
@@ -218,7 +222,7 @@ impl Dealing<'_> {
         };
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
-            // Sooner to whoever gave it back than to one whose new home has a copy that stays.
+            // The member that returned it comes before one whose new home has a permanent copy.
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {

@@ -167,7 +167,7 @@ impl Dealing<'_> {
             .get(session.0)
             .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
         if self.state.exchanges.marks.has_deal(publication.qos, id) {
-            // It had arrived, and what was said of it had not.
+            // It had arrived, and its confirmation had not.
             let batch = self.state.journal.promised_batch();
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }

@@ -174,7 +174,7 @@ impl Nodes {
 
     fn home_by(self, table: &Table, partition: PartitionId) -> usize {
         let engines = usize::from(self.engines());
-        let first = usize::from(partition.0) % engines;
+        let first = usize::from(partition.0 % tidegate_engine::EARLIER_PARTITIONS) % engines;
         let given = table.given[usize::from(partition.0)];
         let first = match given {
             NOT_GIVEN => first,
@@ -316,7 +316,7 @@ impl Net {
         }
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
         self.forget_behind(node);
-        self.store.crash(self.nodes, node, 0);
+        self.store.crash(&self.nodes, node, 0);
         self.nodes.introduce(&self.read, &mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
