@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 
-/// What an image says of a packet id of a QoS 2 message that the client has sent: the message was taken and not released.
+/// In an image, behind a packet id of a QoS 2 message that the client has sent: the message was taken and not released.
 pub(crate) const RECEIVED: u8 = 0;
 /// The same, with the name under which the message has crossed to other nodes.
 const RECEIVED_NAMED: u8 = 1;
@@ -238,11 +238,11 @@ fn read_flow(
         queued.push(delivery);
     }
     flow.queue = queued.into_iter().collect();
-    read_received(reader, session)
+    read_received(session, reader)
 }
 
 /// The packet ids of QoS 2 messages that the client has sent.
-fn read_received(reader: &mut WireReader<'_>, session: &mut Session) -> Result<(), WireError> {
+fn read_received(session: &mut Session, reader: &mut WireReader<'_>) -> Result<(), WireError> {
     let mut known = BTreeSet::new();
     for _ in 0..reader.u32("a number of received packet ids")? {
         let id = read_packet_id(reader)?;

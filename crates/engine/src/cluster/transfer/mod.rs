@@ -140,7 +140,7 @@ pub(crate) struct Leaving {
     pub(crate) uncut: Shards,
     /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
     pub(crate) link_lost: bool,
-    /// Whether the rest was given out: the new home gets nothing more of what comes here.
+    /// Whether the rest was given out: the new home gets no later message from here.
     pub(crate) is_given: bool,
 }
 
@@ -351,9 +351,13 @@ impl Coming {
 }
 
 impl Sessions {
-    /// Whether what becomes of messages to a session is told by its old home.
-    #[cold]
+    /// Whether the old home of a session answers for messages to it: the session is about to come from another node, and its move may
+    /// still be called off.
+    #[inline]
     pub(crate) fn is_told_elsewhere(&self, transfers: &Transfers, key: SessionKey) -> bool {
+        if transfers.coming.is_empty() {
+            return false;
+        }
         let partition = self.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
         partition.is_some_and(|partition| transfers.is_told_elsewhere(partition))
     }

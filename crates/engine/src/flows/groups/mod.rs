@@ -256,7 +256,7 @@ impl Dealing<'_> {
         let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
         if shard == self.links.place.shard {
             let to = SessionKey(session);
-            let comes = self.comes(to);
+            let comes = self.state.sessions.is_told_elsewhere(&self.state.transfers, to);
             if self.state.exchanges.marks.has_deal(publication.qos, again) {
                 self.groups.kept.forget_deal(self.state, again);
             } else if comes && again != 0 || self.keeps_own_deals() && (comes || self.state.sessions.is_fleeting(to)) {
@@ -286,18 +286,13 @@ impl Dealing<'_> {
         self.state.counters.shard_messages_out += 1;
     }
 
-    /// Whether a session is about to come here from another node, which may still be called off.
-    pub(super) fn comes(&self, session: SessionKey) -> bool {
-        !self.state.transfers.are_none() && self.state.sessions.is_told_elsewhere(&self.state.transfers, session)
-    }
-
     /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
     fn keeps_own_deals(&self) -> bool {
         self.state.journal.is_on() && !self.links.roster.has_no_peers()
     }
 
-    /// Delivers a dealt message to a session of this shard; says whether it is a member. `promised` is the shard that is told
-    /// when the delivery ends, and the id under which that one keeps the message.
+    /// Delivers a dealt message to a session of this shard; says whether it is a member. `promised` is the shard that hears
+    /// when the delivery ends, and the id under which that shard keeps the message.
     pub(crate) fn deliver_dealt(
         &mut self,
         now: Now,

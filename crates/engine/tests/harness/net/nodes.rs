@@ -385,7 +385,7 @@ impl Net {
         self.introduce_by_tables_read();
     }
 
-    /// All nodes that live learn whom they reach, by the tables that they have read.
+    /// All nodes that live learn which others they reach, by the tables that they have read.
     fn introduce_by_tables_read(&mut self) {
         self.nodes.introduce(&self.read, &mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));

@@ -127,7 +127,7 @@ impl Links {
         }
     }
 
-    /// Everybody takes what there is.
+    /// All devices connect and take their messages.
     fn calm_down(&mut self) {
         self.world.mend_links();
         for _ in 0..STEPS_OF_A_MOVE {
@@ -170,7 +170,7 @@ impl Links {
 const FOUND: [u64; 2] = [192, 248];
 
 #[test]
-fn a_group_takes_each_message_once_while_links_break_and_homes_move() {
+fn groups_take_messages_once_while_links_break_and_homes_move() {
     let found = FOUND.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(seeds()) {
         Links::new(seed).play();
