@@ -188,8 +188,8 @@ impl Metering {
             while ended.recv_timeout(BOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let booked = read.book_now();
                 match &booked {
-                    Err(error) if !failing => tracing::warn!(%error, "usage is not in the books yet"),
-                    Ok(()) if failing => tracing::info!("usage is in the books again"),
+                    Err(error) if !failing => tracing::warn!(%error, "usage is not stored yet"),
+                    Ok(()) if failing => tracing::info!("usage is stored again"),
                     _ => {}
                 }
                 failing = booked.is_err();
@@ -217,7 +217,7 @@ impl Metering {
     pub fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
         self.stop();
         if let Err(error) = self.meter.book(usage) {
-            tracing::warn!(%error, "the last seconds of usage are not in the books");
+            tracing::warn!(%error, "the usage of the last seconds is not stored");
         }
     }
 }

@@ -47,6 +47,8 @@ pub enum ConfigCommand {
     /// 0 where all was carried over or is done in another way, 3 where something was left out, and 2 where the file is
     /// no configuration of any of them.
     Convert(convert::ConvertArgs),
+    /// Print each key of another broker with its outcome in `config convert`, as Markdown
+    Keys(convert::KeysArgs),
     /// Print the reference of all keys, as Markdown
     Reference,
 }
@@ -58,6 +60,7 @@ pub fn run(command: &ConfigCommand) -> Exit {
         ConfigCommand::Show { effective, sources } => show_config(*effective, sources),
         ConfigCommand::Explain { key } => explain(key.as_deref()),
         ConfigCommand::Convert(args) => convert::run(args),
+        ConfigCommand::Keys(args) => convert::keys(args),
         ConfigCommand::Reference => print_and_exit(&reference::page(), Exit::Ok),
     }
 }

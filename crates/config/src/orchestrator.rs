@@ -299,7 +299,7 @@ pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), Orchestrato
     let brokers = config.orchestrator.fleet_brokers()?;
     if brokers.is_empty() {
         tracing::warn!(
-            "the orchestrator has no broker yet: what clients publish waits or is dropped until one is named by --broker or the admin API"
+            "the orchestrator has no broker; published messages wait or are dropped until --broker or the admin API names one"
         );
     }
     for address in brokers {

@@ -83,7 +83,7 @@ fn warn_of_open_directory(directory: &str) {
         tracing::warn!(
             directory,
             mode = format!("{mode:04o}"),
-            "everybody on this machine may {may} what is in the data directory; chmod 700 keeps them out"
+            "all users of this machine may {may} the data directory; run chmod 700 on it"
         );
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn tell_restored(node: &Node) {
             subscriptions = restored.subscriptions,
             messages = restored.messages,
             retained = restored.retained,
-            "what the store holds is taken in"
+            "the store is loaded"
         );
     }
 }

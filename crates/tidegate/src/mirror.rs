@@ -87,7 +87,7 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
         on_lost: stop_on_loss(&lost),
         ..settings
     };
-    tracing::info!(bus = %address, log = %settings.log, "taking the files of the store");
+    tracing::info!(bus = %address, log = %settings.log, "fetching the files of the store");
     let was_here = tidegate_mirror::is_copy(Path::new(directory));
     status.waits_for(&address, &bus);
     let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
@@ -125,7 +125,7 @@ fn stop_on_loss(lost: &Arc<OnceLock<Lost>>) -> OnLost {
         let _ = lost.set(why.clone());
         // As if somebody had asked for it, so that there is one way to stop.
         if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
-            tracing::error!(%error, "the broker cannot be stopped; it acknowledges nothing any more");
+            tracing::error!(%error, "the broker cannot be stopped; it acknowledges nothing more");
         }
     })
 }
@@ -156,7 +156,7 @@ impl Mirrored {
         let disk = Arc::clone(&self.disk);
         let watch = move || {
             if wait.recv_timeout(limit.saturating_add(CLOSE_PATIENCE)) == Err(RecvTimeoutError::Timeout) {
-                tracing::warn!("the bus does not confirm the last of what was to be kept; it was never acknowledged");
+                tracing::warn!("the bus did not confirm the last writes; none of them was acknowledged");
                 disk.close(Duration::ZERO);
             }
         };

@@ -94,6 +94,7 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "message",
         "slab",
         "ids",
+        "partitions",
         "hash",
         "now",
         "wire",

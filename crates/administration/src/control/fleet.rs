@@ -124,13 +124,13 @@ pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(),
     let node = status.node()?;
     let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
     let evict_after_s = request.evict_after_s;
-    tracing::info!(reference, per_second, evict_after_s, "clients are sent elsewhere");
+    tracing::info!(reference, per_second, evict_after_s, "drain started: clients are sent to other servers");
     status.drain().begin(node, request)
 }
 
 pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {
     status.drain().end(status.node()?)?;
-    tracing::info!("clients are taken again");
+    tracing::info!("drain ended: clients are accepted again");
     Ok(())
 }
 

@@ -127,7 +127,7 @@ mod tests {
             ("[[bridge]]\nbroker = \"mqtt://h:1\"\ntopics = \"t/#\"\n", "a bridge without a name"),
             ("[[bridge]]\nname = \"a\"\ntopics = \"t/#\"\n", "no address of a broker"),
             ("[[bridge]]\nname = \"a\"\nbroker = \"ws://h:1\"\ntopics = \"t/#\"\n", "mqtt:// or mqtts://"),
-            ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\n", "carries nothing"),
+            ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\n", "needs topics"),
             ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\ntopics = \"t up\"\n", "write out, in or both"),
             (&format!("{right}local_listener = \"web\"\n"), "no listener `web`"),
             (&format!("{right}key = \"k\"\n"), "only with `bridge.certificate`"),

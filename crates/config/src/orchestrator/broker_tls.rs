@@ -46,7 +46,7 @@ impl Orchestrator {
         })?;
         if self.broker_any_host_name {
             tracing::warn!(
-                "orchestrator.broker_any_host_name is set: whoever has any certificate of a trusted authority can pose as a broker"
+                "orchestrator.broker_any_host_name is set: the owner of any certificate of a trusted authority can impersonate a broker"
             );
         }
         Ok(UplinkTls::new(connector.client_config()))

@@ -159,7 +159,7 @@ impl Host for NodeHost {
 
     fn hand_over(&mut self, node: &str, address: &str) {
         if let Err(error) = self.node.insiders().send_elsewhere(TENANT, node, address) {
-            tracing::warn!(%error, node, "a node was not handed over");
+            tracing::warn!(%error, node, "a mobile node was not handed over");
         }
     }
 

@@ -66,7 +66,7 @@ impl Prepared for NewProviders {
             Ok(closed) => {
                 told.push(format!("connections closed of users that are gone or have another password: {closed}"));
             }
-            Err(error) => tracing::warn!(%error, "connections of users that are gone are closed there later"),
+            Err(error) => tracing::warn!(%error, "connections of removed users are closed on that shard later"),
         }
         told
     }

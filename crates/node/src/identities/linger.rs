@@ -82,7 +82,7 @@ impl Identities {
                 state.users.remove(&name)
             };
             if let Some(running) = ended.and_then(Entry::into_running) {
-                tracing::info!(owed = running.owes(), "the connections of a user are unused and end");
+                tracing::info!(owed = running.owes(), "unused connections of a user are closed");
                 running.node.stop(LOOK);
             }
         }

@@ -243,7 +243,7 @@ impl OrderCalls<'_> {
                 if !engine.insiders().publish_inner(now, &message)
                     && let Some(times) = services.misnamed.note(now.monotonic)
                 {
-                    tracing::warn!(topic = %message.topic, times, "a service published to what is no topic of its own");
+                    tracing::warn!(topic = %message.topic, times, "a service published to a topic that it does not own");
                 }
             }
             ServiceOrder::Links { rtt, answer } => {

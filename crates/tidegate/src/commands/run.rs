@@ -241,7 +241,7 @@ fn wait_for_the_end(
         }
     };
     if mirrored.is_some_and(Mirrored::is_lost) {
-        tracing::info!("stopping, since nothing can be kept any more");
+        tracing::info!("stopping: the store can keep nothing more");
         End::Lost
     } else if cluster.and_then(ClusterNode::astray).is_some() {
         tracing::info!("stopping: the node cannot work in its cluster");
@@ -331,7 +331,7 @@ fn stop(
         console.running.stop();
     }
     if !stopped.drained && !leaves_wills {
-        tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
+        tracing::warn!("not all output was written within the stop timeout; the rest is lost");
     }
     tracing::info!("stopped");
     if let Some(lost) = closing.and_then(Closing::end) {
@@ -376,7 +376,7 @@ fn warn_of_open_listeners(config: &Config) {
     let open = config.listeners.iter().filter(|listener| !listener.address.is_local() && !config.asks_who(listener));
     for listener in open {
         let (name, address) = (&listener.name, &listener.address);
-        tracing::warn!(listener = %name, %address, "everybody who reaches this listener gets in, without a password");
+        tracing::warn!(listener = %name, %address, "this listener accepts clients without a password");
     }
 }
 
@@ -384,7 +384,7 @@ fn warn_of_open_listeners(config: &Config) {
 fn tell_of_guarded_addresses(config: &Config, has_rules: bool) {
     if config.addresses.enabled && config.addresses.guarded && !has_rules {
         tracing::info!(
-            "no client may publish to groups of nodes or to all of them: write access rules that allow it, or set addresses.guarded = false"
+            "no client may publish to groups of nodes or to all nodes: add access rules that allow it, or set addresses.guarded = false"
         );
     }
 }

@@ -156,11 +156,7 @@ impl Worker {
                 return self.complain(&error, what);
             }
         };
-        tracing::info!(
-            node = of,
-            broker,
-            "working off the messages that a dead orchestrator and a broker had for each other"
-        );
+        tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");
         self.adopted.all.push(Adopted {
             of,
             broker,

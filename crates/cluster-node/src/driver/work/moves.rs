@@ -92,7 +92,7 @@ impl Worker {
             self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
         }
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(partitions = named.len(), bytes, ms, "partitions are on their way to another node");
+        tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Worker {
             (Ok(()), _) => drop(self.events.send(Event::Arrived(id))),
             (Err(error), _) => {
                 self.shared.counters.note_failed();
-                tracing::warn!(why = %error, "partitions that came were not taken in; they stay where they were");
+                tracing::warn!(why = %error, "arriving partitions were not imported; they stay at their node");
                 self.end_receiving_of(expected);
                 self.forget(expected);
                 let _ = self.events.send(Event::Refused(id));

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Restores the memory of an earlier manager. A malformed file, or one of another version, only costs the memory.
 pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), DriverError> {
     if let Some(problem) = restore(directory, manager)? {
-        tracing::warn!(problem, "the memory of policies was not restored: their observations start again");
+        tracing::warn!(problem, "cannot restore the state of policies; their observations start again");
     }
     Ok(())
 }

@@ -352,7 +352,7 @@ impl Driver {
             Command::Tell(Entry(entry)) => {
                 if entry.get("kind").is_some_and(|kind| kind == "action") {
                     let word = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
-                    tracing::info!(action = %entry["number"], what = word("action"), outcome = word("outcome"), "an action of the fleet has ended");
+                    tracing::info!(action = %entry["number"], what = word("action"), outcome = word("outcome"), "a fleet action ended");
                 }
                 self.history.add(entry).map_err(|error| error.to_string())
             }

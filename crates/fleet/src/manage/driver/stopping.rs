@@ -41,7 +41,7 @@ impl Driver {
         self.keep_whole(book)?;
         self.show_rest(&status)?;
         if let Err(error) = self.entry_point.set_endpoints(&[]) {
-            tracing::warn!(error, "the entry point keeps its names");
+            tracing::warn!(error, "the DNS entry point keeps its names");
         }
         self.stop_level(Level::Orchestrator, &mut status)?;
         set(&mut status, "endpoints", json!([]));
@@ -71,7 +71,7 @@ impl Driver {
         if !self.manager.book().stopping {
             return Ok(());
         }
-        tracing::warn!("the fleet was being stopped when its manager ended: the stop is finished first");
+        tracing::warn!("the manager ended while it stopped the fleet; completing the stop first");
         self.look(Look::Conditions);
         self.stop_all()
     }

@@ -162,7 +162,7 @@ fn a_node_that_leaves_says_goodbye_around_a_cut_link() {
         let stopped = world.nodes.remove(leaving).unwrap().stop(std::time::Duration::from_secs(60));
         assert!(stopped.drained);
         let told = told(&world, staying);
-        assert!(told.contains(&format!("node {leaving}: it has said goodbye")), "{told:?}");
+        assert!(told.contains(&format!("node {leaving}: it said goodbye")), "{told:?}");
         assert_eq!(world.status(staying).total.resets, resets);
     }
 }
