@@ -152,7 +152,8 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it, not only the first thing.
     pub fn load(inputs: Inputs) -> Result<Self, Findings> {
-        let (config, mut findings) = Loading::new(inputs.file.clone()).read(&inputs);
+        let Inputs { file, environment, flags } = inputs;
+        let (config, mut findings) = Loading::new(file).read(&environment, &flags);
         // What several keys say together is only worth a look when each of them is right.
         if findings.is_empty() {
             checks::run(&config, &mut findings);

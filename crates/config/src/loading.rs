@@ -1,5 +1,6 @@
 //! A configuration is put together from its sources, in their order.
 
+use super::Config;
 use super::address;
 use super::file;
 use super::finding::Findings;
@@ -9,7 +10,6 @@ use super::path::KeyPath;
 use super::sections::Listener;
 use super::source::{FileText, Source};
 use super::value::{Problem, Raw};
-use super::{Config, Inputs};
 
 /// A configuration under construction, and everything that is wrong with its keys.
 pub(super) struct Loading {
@@ -24,15 +24,15 @@ impl Loading {
     }
 
     /// Reads all sources.
-    pub(super) fn read(mut self, inputs: &Inputs) -> (Config, Findings) {
+    pub(super) fn read(mut self, environment: &[(String, String)], flags: &Flags) -> (Config, Findings) {
         self.apply_file();
         if self.config.listeners.is_empty() {
             self.config.listeners.push(Listener::default());
         }
-        for it in overrides::from_environment(&inputs.environment, &mut self.findings) {
+        for it in overrides::from_environment(environment, &mut self.findings) {
             self.apply_override(it);
         }
-        self.apply_flags(&inputs.flags);
+        self.apply_flags(flags);
         name_listeners(&mut self.config.listeners);
         (self.config, self.findings)
     }

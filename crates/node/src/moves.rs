@@ -123,7 +123,7 @@ pub(crate) struct Committing {
 }
 
 /// Moves of partitions between nodes, step by step. Every call waits for the shards.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct NodeMoves<'n> {
     node: &'n NodeHandle,
 }

@@ -15,7 +15,7 @@ use crate::flight::{FlightAnswer, FlightSubject};
 use crate::shard::inbox::{Admin, InboxSender, ToShard};
 
 /// The clients of a node. Every call waits for the shards.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct NodeClients<'n> {
     node: &'n NodeHandle,
 }

@@ -126,7 +126,7 @@ impl Pongs {
 }
 
 /// Parts of the process that publish or receive without an MQTT session: principals, observers, services.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct NodeInsiders<'n> {
     pub(super) node: &'n NodeHandle,
 }

@@ -132,7 +132,7 @@ pub(crate) struct Dialed {
 }
 
 /// The brokers of a fleet, and clients that are sent to another orchestrator. Every call waits for the shards.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct NodeFleet<'n> {
     node: &'n NodeHandle,
 }
