@@ -172,7 +172,8 @@ impl Metering {
         node: NodeHandle,
         sink_deliveries: impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static,
     ) -> Result<Self, MeteringError> {
-        let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+        let directory =
+            config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
         let books = match directory {
             None => Books::in_memory(),
             Some(directory) => Books::open(Path::new(directory))

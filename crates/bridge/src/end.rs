@@ -31,7 +31,7 @@ const LASTING: Duration = Duration::from_secs(30);
 /// How long to wait when the system cannot wait for sockets.
 const SYSTEM_PAUSE: Duration = Duration::from_secs(1);
 /// Messages that wait for a connection or for the broker: as many as a broker before MQTT 5.0 may send without an
-/// acknowledgement, and some. Beyond it those of QoS 0 are dropped, and the others wait with their broker.
+/// acknowledgement, and some. Beyond it QoS 0 messages are dropped, and the others wait with their broker.
 const MAX_WAITING: usize = 70_000;
 /// The same in bytes.
 const MAX_WAITING_BYTES: usize = 64 << 20;
@@ -58,11 +58,11 @@ pub(crate) struct End {
     /// The failure that was logged last.
     told: String,
     told_since_connected: Told,
-    /// Its end tells whoever waits for it.
+    /// Its end wakes waiting threads.
     _running: Sender<Infallible>,
 }
 
-/// What was logged since the last connection.
+/// The lines logged since the last connection.
 #[derive(Debug, Default)]
 struct Told {
     /// That messages are dropped.
@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     pub(crate) state_topic: Option<TopicNameBuf>,
 }
 
-/// What the client of an end is told.
+/// The options of the client of an end.
 pub(crate) fn options(bridge: &BridgeSettings, end: &EndSettings) -> Options {
     let first = Versions::new(end.version).present();
     let mut options = Options::new(end.client_id.as_str());
@@ -140,7 +140,7 @@ impl End {
         }
     }
 
-    /// Works until it is told to stop.
+    /// Works until it is stopped.
     pub(crate) fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
             self.take_orders();
@@ -162,7 +162,7 @@ impl End {
     }
 
     fn connect(&mut self) {
-        // What is left of the last connection; it takes some seconds at most.
+        // Finishes the last connection; it takes some seconds at most.
         if let Err(error) = self.driver.finish() {
             self.tell_failure(&error);
         }
@@ -184,7 +184,7 @@ impl End {
                 }
                 Order::Settle(delivery) => self.driver.client().acknowledge(now, delivery),
                 Order::Reached => self.tell_state(),
-                Order::Resumed => self.traffic.forget_what_comes_again(self.driver.client()),
+                Order::Resumed => self.traffic.forget_redelivered(self.driver.client()),
             }
         }
     }
@@ -205,7 +205,7 @@ impl End {
             Event::Published(published) => self.traffic.published(now, published),
             Event::Undelivered(it) => self.traffic.undelivered(self.driver.client(), now, *it),
             Event::BeyondReceiveMaximum => return self.note_beyond_window(),
-            // The connection has ended, which is told by itself; nothing else is ever asked for.
+            // The end of the connection is its own event; no other request is ever made.
             Event::RequestLost(_) | Event::Unsubscribed(_) | Event::Authentication(_) | Event::Trace(_) => return,
         };
         self.carry_out(verdict);
@@ -347,7 +347,7 @@ impl End {
         }
     }
 
-    /// Waits before the next attempt; what is wrong is logged once.
+    /// Waits before the next attempt; the cause is logged once.
     fn try_again(&mut self, why: &dyn Display) {
         let chance = u32::try_from(RandomState::new().build_hasher().finish() % 1_000).unwrap_or_default();
         let half = self.pause / 2;
@@ -376,7 +376,7 @@ impl End {
         let Some(topic) = self.state_topic.clone() else { return };
         if self.driver.client().is_connected() {
             let publish = Publish::new(topic, state).with_qos(qos).with_retain(true);
-            // Rules may forbid it, which costs nobody a message.
+            // Rules may forbid it, which costs no message.
             let _ = self.driver.client().publish(Instant::now(), publish);
         }
     }
@@ -384,7 +384,7 @@ impl End {
     /// Says farewell to the broker, which keeps the session.
     fn leave(&mut self) {
         self.publish_state("0", QoS::AtMostOnce);
-        // Without a connection there is nobody to be told.
+        // Without a connection there is no broker to notify.
         let _ = self.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
         if let Err(error) = self.driver.finish() {
             self.tell_failure(&error);
@@ -393,7 +393,7 @@ impl End {
     }
 }
 
-/// An error with what it comes from.
+/// An error with its cause.
 fn with_cause(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", with_cause(cause)),

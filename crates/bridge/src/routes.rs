@@ -26,7 +26,7 @@ pub enum RoutesError {
 pub struct Routes(Vec<TopicRule>);
 
 impl Routes {
-    /// Those of these lines.
+    /// The routes of these lines.
     ///
     /// # Errors
     /// When there are none, or too many.
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_bring_back_what_was_carried_are_found() {
+    fn lines_that_bring_back_carried_messages_are_found() {
         let none = |lines: &[&str]| routes(lines).echoes().count() == 0;
         assert!(none(&["a/# out 1", "b/# in 1"]));
         assert!(none(&["a/# out 1 \"\" far/", "far/# in 1"]), "under another name here");

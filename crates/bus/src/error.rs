@@ -7,10 +7,10 @@ use crate::{AddressError, Epoch, NameError, Place, Position};
 /// Why the bus did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
-    /// The address is none.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// A name is none.
+    /// A name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The client cannot be started.
@@ -21,7 +21,7 @@ pub enum BusError {
     TlsFile {
         /// Which one.
         file: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// This build has no client for NATS.
@@ -51,8 +51,8 @@ pub enum BusError {
         /// What the backend said last.
         reason: String,
     },
-    /// The append was sent and not confirmed in time: it may be stored, or come to be. Its readers have to know a
-    /// repetition by what is in it.
+    /// The append was sent and not confirmed in time: it may be stored, or be stored later. Readers have to recognise a
+    /// repetition by its contents.
     #[error(
         "an append to {place} was not confirmed within {waited:?}; it may be stored. Repeat it with the same id, which readers recognise"
     )]
@@ -103,7 +103,7 @@ pub enum BusError {
     Mismatch {
         /// Which log.
         log: String,
-        /// What is different.
+        /// The difference.
         what: &'static str,
     },
     /// The record is too large.
@@ -124,9 +124,9 @@ pub enum BusError {
     Range {
         /// Which number.
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: u64,
-        /// What it may be.
+        /// The allowed range.
         range: &'static str,
     },
     /// The servers have no room for a log, which reserves its limit. Nothing was made.
@@ -144,9 +144,9 @@ pub enum BusError {
     /// The servers refused.
     #[error("the bus refused to {action}: {reason}")]
     Refused {
-        /// What was to be done.
+        /// The refused action.
         action: &'static str,
-        /// What they said.
+        /// The servers' reason.
         reason: String,
     },
     /// The directory of an embedded bus cannot be used.

@@ -1,4 +1,4 @@
-//! What is said of a panic, before it ends the process.
+//! The log line about a panic, before it ends the process.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 

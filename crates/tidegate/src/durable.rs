@@ -35,7 +35,7 @@ pub(crate) struct Kept {
 /// # Errors
 /// In words for people: what is wrong with the directory or what is in it, and what to do.
 pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept, String> {
-    let durability = match config.durability() {
+    let durability = match config.store.engine_durability() {
         Durability::Memory => return Ok(Kept::default()),
         Durability::Commit => tidegate_store::Durability::Commit,
         Durability::Relaxed => tidegate_store::Durability::Relaxed { window: config.store.window },
@@ -58,7 +58,7 @@ pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept,
 }
 
 fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Settings {
-    let (merge_memory_bytes, max_pending_bytes) = config.store_memory(physical_memory::available());
+    let (merge_memory_bytes, max_pending_bytes) = config.store.memory(physical_memory::available());
     Settings {
         durability,
         segment_bytes: config.store.segment_size.0,

@@ -48,11 +48,11 @@ fn is_for_cluster(config: &Config) -> bool {
         && mirror.bus == cluster.bus
         && mirror.prefix == cluster.prefix
         && mirror.name == cluster.name;
-    tidegate_config::mirror::is_implied(config) || is_said
+    tidegate_config::mirror::is_implied(&config.store, &config.cluster, &config.mirror) || is_said
 }
 
 fn target(config: &Config) -> Option<Target> {
-    if tidegate_config::mirror::is_implied(config) {
+    if tidegate_config::mirror::is_implied(&config.store, &config.cluster, &config.mirror) {
         let (bus, name) = (config.cluster.bus.clone().unwrap_or_default(), config.cluster.name.clone());
         return Some(Target { key: "cluster.bus", bus, name, settings: tidegate_cluster_node::bus_settings(config) });
     }

@@ -38,7 +38,7 @@ pub(super) struct Worker {
     pub(super) next_turn: Instant,
     /// Until when the member tries to say that it goes.
     pub(super) leaving: Option<Instant>,
-    /// Whether another process has the name, as far as was told.
+    /// True if another process has the name, according to the last report.
     pub(super) replaced: bool,
     pub(super) name: MemberName,
     pub(super) leases: Leases,
@@ -57,7 +57,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            // What has piled up is looked at before anything is asked for.
+            // Waiting events are handled before any request.
             while let Ok(event) = inbox.try_recv() {
                 self.handle(event);
             }
@@ -96,7 +96,7 @@ impl Worker {
                 self.next_turn = Instant::now();
             }
             Event::Created(Err(error)) => self.later("make the log of the group", &error),
-            // What was stored comes by in the log. What may yet be stored is accepted only if nothing else was before.
+            // A stored append comes back in the log. An uncertain one is accepted only if no other was before it.
             Event::Appended(Ok(_)) => {}
             Event::Appended(Err(error)) => {
                 self.pending = None;
@@ -140,8 +140,8 @@ impl Worker {
             match reader.take(BATCH) {
                 Ok(taken) if taken.records.is_empty() => return,
                 Ok(taken) => taken.records.iter().for_each(|record| self.judge(record)),
-                // Others have trimmed what this member was too slow to read, or the log was lost and made again: what
-                // is left begins with a table.
+                // Others have trimmed records that this member was too slow to read, or the log was lost and made
+                // again: the rest begins with a table.
                 Err(BusError::Trimmed { .. }) => {
                     self.open();
                     self.next_turn = Instant::now();
@@ -175,7 +175,7 @@ impl Worker {
         if accepted && self.caught_up && !(self.is_in(&was) && self.is_in(&self.accepted.table)) {
             self.seat.give_up(&self.holdings);
         }
-        // Whoever sees that it has gained something finds itself among the members.
+        // A member that sees a gain finds itself among the members.
         if accepted && self.caught_up {
             let members = members(&self.accepted.table);
             self.leases.look(self.target.place.log.as_str(), (self.name.as_str(), self.settings.lease), &members);

@@ -107,6 +107,7 @@ impl Control {
             addresses: setup.addresses.clone(),
             kept: setup.kept,
             orchestrator: setup.orchestrator,
+            weight: setup.weight,
             ..Advert::default()
         };
         let known = remembered.table.unwrap_or_default();

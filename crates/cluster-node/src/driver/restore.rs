@@ -308,9 +308,9 @@ impl Restorer {
             let taken = if ban.origin == BanOrigin::Operator {
                 // Its end may be known here.
                 let record = BanRecord { target: ban.target.clone(), changed: ban.since, ban: Some(ban) };
-                self.node.apply_ban(record).map(drop)
+                self.node.clients().apply_ban(record).map(drop)
             } else {
-                self.node.ban(ban).map(drop)
+                self.node.clients().ban(ban).map(drop)
             };
             if let Err(error) = taken {
                 tracing::warn!(%target, %error, "a ban of a dead node could not be applied here");

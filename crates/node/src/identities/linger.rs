@@ -39,7 +39,7 @@ impl Running {
     }
 
     fn owes(&self) -> bool {
-        self.node.handle().fleet().is_ok_and(|fleet| fleet.owed() > 0)
+        self.node.handle().fleet().report().is_ok_and(|fleet| fleet.owed() > 0)
     }
 
     /// Whether it is to end now.

@@ -27,6 +27,7 @@ use tidegate_config::Config;
 use tidegate_config::hub::is_hub_listener;
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
+use tidegate_config::tls_settings;
 use tidegate_config_cli::args::ConfigArgs;
 use tidegate_connectors::bridges::Bridges;
 use tidegate_connectors::hub::{Door, Pipelines};
@@ -280,7 +281,7 @@ fn start_node(
     store: Option<tidegate_store::Store>,
     status: &BrokerStatus,
 ) -> Result<Node, StartError> {
-    if config.needs_development_certificate() {
+    if tls_settings::needs_development_certificate(&config.listeners) {
         tidegate_certificates::development::prepare()?;
     }
     let node = match store {
@@ -395,15 +396,15 @@ fn node_settings(
     (authentication, door, visitors): (Option<Arc<Authentication>>, Option<Door>, Visitors),
     brokers: Brokers,
 ) -> NodeSettings {
-    let shards = config.shards();
+    let shards = config.node.shards();
     let mut engine = config.engine_settings(shards);
     engine.tenants = Some(Arc::new(tenancy.clone()));
     engine.tenant_ledger = Some(Arc::clone(tenancy.counts()) as _);
     let mut settings = NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
-        tls: config.tls_settings(),
-        proxies: config.proxies(),
+        tls: tls_settings::of_listeners(&config.listeners),
+        proxies: tls_settings::proxies(&config.listeners),
         tls_check: config.node.certificate_check,
         engine,
         access,
@@ -411,7 +412,7 @@ fn node_settings(
         max_connections: config.limits.max_connections,
         homes: None,
         admission: config.admission_settings(),
-        flight: config.flight_settings(),
+        flight: config.flight.settings(),
         seed: None,
         identities: None,
         brokers,

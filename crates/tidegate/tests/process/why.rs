@@ -114,7 +114,7 @@ fn a_token_opens_the_api_and_without_it_the_reason_is_said() {
     let refused = run(&["ban", "list", "--admin", admin]);
     assert!(refused.code == Some(1) && refused.err.contains("admin.token_file"), "{}", refused.err);
     let listed = run(&["ban", "list", "--admin", admin, "--token-file", &token]);
-    assert_eq!(listed.out, "nobody is banned\n");
+    assert_eq!(listed.out, "no bans\n");
     let short = folder.write("short", "secret");
     let ended =
         run(&["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", &format!("admin.token_file={short}")]);

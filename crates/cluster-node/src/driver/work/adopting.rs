@@ -228,7 +228,7 @@ impl Worker {
 
 /// Removes a connection. Returns whether the fleet has no connection of this name any more.
 fn is_removed(node: &NodeHandle, name: &str, force: bool) -> bool {
-    matches!(node.remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
+    matches!(node.fleet().remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
 }
 
 fn numbers(partitions: Partitions) -> Vec<u16> {

@@ -71,10 +71,10 @@ mod tests {
             fs::write(directory.join(MEMORY_FILE), damaged).unwrap();
             recall(&mut manager, &directory).unwrap();
         }
-        assert!(manager.lead_times.is_empty());
+        assert!(manager.decisions.lead_times.is_empty());
         write(&directory.join(MEMORY_FILE), &serde_json::json!({"broker": {"lead_time_ms": 1500}})).unwrap();
         recall(&mut manager, &directory).unwrap();
-        assert_eq!(manager.lead_times.get(&Level::Broker), Some(&Duration::from_millis(1500)));
+        assert_eq!(manager.decisions.lead_times.get(&Level::Broker), Some(&Duration::from_millis(1500)));
         fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -40,7 +40,6 @@ use self::orchestrator_api::OrchestratorApi;
 pub use self::state_directory::{StateDirectory, is_running};
 use super::history::History;
 use super::journal::Journal;
-use super::metrics::ScalingNumbers;
 use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
@@ -415,7 +414,7 @@ impl Driver {
 
     fn show(&self) {
         let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
-        let numbers = ScalingNumbers::of(&self.manager, &self.sight);
+        let numbers = self.manager.scaling_numbers(&self.sight);
         self.shown.set(self.status(), self.manager.plan(), metrics, numbers);
     }
 

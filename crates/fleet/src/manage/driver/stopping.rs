@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::{Driver, DriverError, STATUS_FILE, write};
 use crate::level::Level;
-use crate::manage::metrics::ScalingNumbers;
 use crate::manage::{Book, Phase, Record};
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Look, ProviderError, Release, ResourceName};
@@ -79,14 +78,14 @@ impl Driver {
 
     fn keep_whole(&mut self, book: Book) -> Result<(), DriverError> {
         self.journal.keep(&[Record::Whole(book.clone())])?;
-        self.manager.book = book;
+        self.manager.replace_book(book);
         Ok(())
     }
 
     fn show_rest(&self, status: &Value) -> Result<(), DriverError> {
         let plan = self.manager.plan();
         let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
-        let numbers = ScalingNumbers::of(&self.manager, &self.sight);
+        let numbers = self.manager.scaling_numbers(&self.sight);
         self.shown.set(status.clone(), plan.clone(), metrics, numbers);
         write(&self.directory.join(STATUS_FILE), &json!({"status": status, "plan": plan}))
     }
