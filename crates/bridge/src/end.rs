@@ -228,7 +228,7 @@ impl End {
             tracing::warn!(
                 bridge,
                 end,
-                "bridges form a loop, and messages that come back are not carried again; the first was {why}"
+                "bridges form a loop; returning messages are not forwarded again. The first: {why}"
             );
         }
         if let Some(order) = verdict.order {
@@ -244,7 +244,7 @@ impl End {
                 bridge,
                 end,
                 window,
-                "the broker sends more messages without an acknowledgement than the bridge has asked for (window); they are carried"
+                "the broker exceeds the bridge's receive maximum (window); its messages are forwarded"
             );
         }
     }
@@ -285,7 +285,7 @@ impl End {
                 bridge,
                 end,
                 %line,
-                "the bridge does not subscribe to this line: the broker sends a client's own messages back to it, and they would go round; use two different prefixes"
+                "the bridge does not subscribe to this topic: the broker would send the bridge's own messages back, in a loop; use two different prefixes"
             );
         }
         let subscriptions = self.routes.subscriptions(self.side, echoes);
@@ -305,7 +305,7 @@ impl End {
         let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
         if let Err(error) = self.driver.client().subscribe(Instant::now(), &request) {
             let (bridge, end) = (&*self.name, self.side.name());
-            tracing::error!(bridge, end, "the bridge cannot subscribe, and carries nothing from there: {error}");
+            tracing::error!(bridge, end, "the bridge cannot subscribe and forwards nothing from there: {error}");
         }
     }
 
@@ -321,7 +321,7 @@ impl End {
         let subscriptions = self.routes.subscriptions(self.side, self.echoes());
         for ((filter, _), code) in subscriptions.iter().zip(&answer.reason_codes).filter(|(_, code)| code.is_error()) {
             let (bridge, end, why) = (&*self.name, self.side.name(), code.text());
-            tracing::error!(bridge, end, %filter, "the broker refuses a subscription, and nothing of it is carried: {why}");
+            tracing::error!(bridge, end, %filter, "the broker refuses a subscription; its messages are not forwarded: {why}");
         }
     }
 
@@ -361,7 +361,7 @@ impl End {
         let why = why.to_string();
         if self.told != why {
             let (bridge, end, address) = (&*self.name, self.side.name(), self.driver.address().to_string());
-            tracing::warn!(bridge, end, %address, "the bridge has no connection, and tries again: {why}");
+            tracing::warn!(bridge, end, %address, "the bridge has no connection; retrying: {why}");
             self.told = why;
         }
     }

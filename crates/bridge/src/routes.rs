@@ -14,10 +14,10 @@ const MAX_RULES: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoutesError {
     /// There are none.
-    #[error("a bridge without topics carries nothing: name at least one, such as \"sensors/# out 1\"")]
+    #[error("a bridge needs topics: name at least one, such as \"sensors/# out 1\"")]
     Nothing,
     /// There are too many.
-    #[error("a bridge has at most {MAX_RULES} lines of topics, not {0}: a filter with a wildcard says more in one")]
+    #[error("a bridge has at most {MAX_RULES} lines of topics, not {0}: combine them with wildcards")]
     TooMany(usize),
 }
 

@@ -49,7 +49,7 @@ impl Complaints {
         // The connection may have been made during the diagnosis.
         if !link.state().is_connected() && self.is_due_at(Instant::now()) {
             let servers = link.servers();
-            tracing::warn!(servers, "the bus cannot be reached, and it is tried again until it can: {complaint}");
+            tracing::warn!(servers, "cannot reach the bus; retrying: {complaint}");
         }
     }
 

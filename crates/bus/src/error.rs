@@ -44,9 +44,7 @@ pub enum BusError {
         value: usize,
     },
     /// The bus was away for longer than a request may wait. Nothing was stored.
-    #[error(
-        "the bus was away for {waited:?}, the longest that a request may wait; see whether its servers run: {reason}"
-    )]
+    #[error("the bus did not answer for {waited:?}, the request timeout; check that its servers run: {reason}")]
     Away {
         /// How long the request waited.
         waited: Duration,
@@ -56,7 +54,7 @@ pub enum BusError {
     /// The append was sent and not confirmed in time: it may be stored, or be stored later. Readers have to recognise a
     /// repetition by its contents.
     #[error(
-        "an append to {place} was sent and not confirmed within {waited:?}; it may be stored all the same; repeat it so that its readers know it again"
+        "an append to {place} was not confirmed within {waited:?}; it may be stored. Repeat it with the same id, which readers recognise"
     )]
     Unconfirmed {
         /// Where to.
@@ -73,7 +71,7 @@ pub enum BusError {
         limit: String,
     },
     /// Another owner has the partition, or this ownership ended with an append that failed. Nothing was stored.
-    #[error("the owner of {place} with epoch {epoch} is not its owner any more; own it again before appending")]
+    #[error("the owner of {place} with epoch {epoch} was replaced; acquire it again before appending")]
     Fenced {
         /// Which partition.
         place: Place,

@@ -45,7 +45,7 @@ pub enum NumbersError {
         source: io::Error,
     },
     /// No number is left.
-    #[error("all {MAX_NUMBERS} numbers of tenants are given away{}", in_place(.0.as_ref()))]
+    #[error("all {MAX_NUMBERS} tenant numbers are in use{}", in_place(.0.as_ref()))]
     NoneLeft(Option<String>),
     /// The cluster does not answer.
     #[error(transparent)]
@@ -75,7 +75,7 @@ fn in_place(place: Option<&String>) -> String {
 /// When the file cannot be read, is not what this function writes, or cannot be written; when the cluster has other
 /// numbers, or does not answer.
 pub fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk>) -> Result<Config, NumbersError> {
-    let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+    let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
     let Some(directory) = directory else {
         let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
         return Ok(with_names(config, agreed(&[], names, agree)?));
@@ -127,7 +127,7 @@ pub fn settle_again(
     }
     let names = agreed(known, names, agree.filter(|_| has_new))?;
     if let Some(directory) = config.store.directory.as_ref().filter(|_| has_new)
-        && config.durability() != Durability::Memory
+        && config.store.engine_durability() != Durability::Memory
     {
         let path = Path::new(directory).join(NAME);
         write(Path::new(directory), &names, mirror).map_err(|source| NumbersError::Write { path, source })?;

@@ -115,7 +115,7 @@ impl Worker {
     }
 
     fn later(&mut self, what: &'static str, error: &BusError) {
-        tracing::warn!(group = %self.target.place.log, %error, "could not {what}; it is tried again");
+        tracing::warn!(group = %self.target.place.log, %error, "cannot {what}; retrying");
         self.next_turn = Instant::now() + self.beat();
     }
 
@@ -160,7 +160,7 @@ impl Worker {
             Err(error) => {
                 if let Some(times) = self.strange.note() {
                     let (group, position) = (&self.target.place.log, record.position);
-                    tracing::warn!(%group, %position, %error, times, "passed over a record that is no table of a group");
+                    tracing::warn!(%group, %position, %error, times, "skipped a record that is not a table of a group");
                 }
                 return;
             }
@@ -216,7 +216,7 @@ impl Worker {
         }
         if !self.accepted.table.is_for(self.partitions) {
             let (group, ours) = (&self.target.place.log, self.partitions);
-            tracing::error!(%group, ours, "the group shares another number of partitions; it is not joined");
+            tracing::error!(%group, ours, "not joining the group: its number of partitions differs");
             return;
         }
         let table = if self.leaving.is_some() {
@@ -227,7 +227,7 @@ impl Worker {
         } else {
             if !std::mem::replace(&mut self.replaced, true) {
                 let group = &self.target.place.log;
-                tracing::warn!(%group, "another process has joined by this name; this one waits until that one has gone");
+                tracing::warn!(%group, "another process joined with this name; waiting until it leaves");
             }
             return self.seat.give_up(&self.holdings);
         };
@@ -257,7 +257,7 @@ impl Worker {
         }
         let done = Box::new(|outcome: Result<(), BusError>| {
             if let Err(error) = outcome {
-                tracing::warn!(%error, "could not trim the log of a group; it is tried again later");
+                tracing::warn!(%error, "cannot trim the log of a group; retrying later");
             }
         });
         if let Ok(completion) = Completion::new(&self.budget, &self.settings, 0, done) {

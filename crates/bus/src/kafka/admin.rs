@@ -302,7 +302,7 @@ impl Admin {
                 topic,
                 copies,
                 asked,
-                "a topic has fewer copies than are asked for; give it more with kafka-reassign-partitions.sh"
+                "a topic has fewer replicas than configured; raise them with kafka-reassign-partitions.sh"
             );
         } else if min_in_sync < least {
             tracing::warn!(

@@ -41,7 +41,7 @@ fn read_headers(
                 topic,
                 position,
                 times,
-                "the name of a header is no text; the record is read without headers"
+                "the name of a header is not UTF-8; reading the record without headers"
             );
         }
         Some(Vec::new())

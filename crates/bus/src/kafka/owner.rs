@@ -117,7 +117,7 @@ impl Owner {
             if owned.open.as_ref().is_some_and(Open::is_over_unsaid) {
                 self.unsaid = Some((owned.epoch, error.to_owned()));
             }
-            tracing::warn!(place = %self.target.place, error, "an owner's appends failed; it has to own the partition again");
+            tracing::warn!(place = %self.target.place, error, "appends of a partition's owner failed; it must acquire the partition again");
         }
     }
 
@@ -197,7 +197,7 @@ impl Owner {
     fn append_open(&mut self, open: &mut Open, producer: &Producer, batch: Batch, deadline: Instant) -> bool {
         let mut batch = batch.into_iter();
         if let Err(error) = open.begin(producer, deadline) {
-            tracing::warn!(place = %self.target.place, %error, "an owner's appends failed; it has to own the partition again");
+            tracing::warn!(place = %self.target.place, %error, "appends of a partition's owner failed; it must acquire the partition again");
             if let Some((append, completion)) = batch.next() {
                 let fenced = open.is_fenced_by(&error);
                 completion.finish(Err(if fenced { self.fenced(&append) } else { self.common.away(&error) }));
@@ -235,7 +235,7 @@ impl Owner {
                 true
             }
             Err(error) => {
-                tracing::warn!(place = %self.target.place, %error, "an owner's appends failed; it has to own the partition again");
+                tracing::warn!(place = %self.target.place, %error, "appends of a partition's owner failed; it must acquire the partition again");
                 let fenced = is_fenced(&error);
                 for (append, completion) in batch {
                     completion.finish(Err(if fenced { self.fenced(&append) } else { self.unconfirmed() }));

@@ -53,7 +53,7 @@ impl Copies {
                     stream,
                     copies,
                     asked,
-                    "a stream has fewer copies than are asked for; give it and others more with `nats stream edit --replicas {asked}`"
+                    "a stream has fewer replicas than configured; raise them with `nats stream edit --replicas {asked}`"
                 );
             }
             _ => {}

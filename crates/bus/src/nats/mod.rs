@@ -176,7 +176,7 @@ impl Ear {
                 tracing::warn!("live messages or records arrived faster than they were processed; some were dropped");
             }
             Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
-            Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),
+            Event::ServerError(error) => tracing::warn!(%error, "a server of the bus reports an error"),
             Event::ClientError(error) => self.complain(error),
             Event::Draining => {}
         }
@@ -184,10 +184,10 @@ impl Ear {
 
     fn complain(&self, error: &ClientError) {
         if is_up(*self.turns.borrow()) {
-            tracing::warn!(%error, "the client of the bus has met an error");
+            tracing::warn!(%error, "the bus client met an error");
             return;
         }
-        tracing::debug!(%error, "the client of the bus does not reach its servers");
+        tracing::debug!(%error, "the bus client cannot reach its servers");
         if !self.complaints.may_look() {
             return;
         }

@@ -95,7 +95,7 @@ impl ReaderTask {
         if stored.headers.is_none() && is_next {
             let (place, position) = (&self.target.place, stored.position.0);
             if let Some(times) = self.headless.note() {
-                tracing::warn!(%place, position, times, "the headers of a record are none that NATS knows; it is read without them");
+                tracing::warn!(%place, position, times, "a record has invalid NATS headers; reading it without headers");
             }
             if let Some(record) = message::record_of(stored.position, None, stored.payload) {
                 self.feed.push(record);

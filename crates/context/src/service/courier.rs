@@ -154,7 +154,7 @@ impl Courier {
             Ok(reader) => Some(reader),
             Err(error) => {
                 if let Some(times) = self.told.not_read.note() {
-                    tracing::error!(%error, log = topic.name(), times, "a log of the core cannot be read");
+                    tracing::error!(%error, log = topic.name(), times, "cannot read a log of the core");
                 }
                 None
             }
@@ -247,7 +247,7 @@ fn until<T>(course: &Course, mut attempt: impl FnMut() -> Result<T, BusError>) -
             Err(error) => {
                 course.is_hindered(&error);
                 if !std::mem::replace(&mut told, true) {
-                    tracing::warn!(%error, "a service of the core waits for the bus");
+                    tracing::warn!(%error, "a service of the core is waiting for the bus");
                 }
                 let bell = Bell::default();
                 let until = Instant::now() + RETRY;

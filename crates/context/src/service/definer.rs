@@ -185,7 +185,7 @@ impl Part {
         let done = Box::new(move |outcome: Result<Position, BusError>| {
             if let Err(error) = outcome {
                 if let Some(times) = told.not_advertised.note() {
-                    tracing::warn!(%error, times, "an advertisement of groups was not stored; its partition is worked out again");
+                    tracing::warn!(%error, times, "an advertisement of groups was not stored; its partition is computed again");
                 }
                 failed.store(true, Ordering::Release);
                 bell.ring();

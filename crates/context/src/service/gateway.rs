@@ -302,7 +302,7 @@ impl Gateway {
                     name,
                     other,
                     todo,
-                    "another gateway on the bus has this one's name, and is taken for it"
+                    "another gateway on the bus uses the name of this gateway; choose a distinct name"
                 );
             }
         }

@@ -28,7 +28,7 @@ pub enum LeftOut {
     #[error("a context has more than {MAX_CONTEXT_BYTES} bytes; send what groups need, and the rest on another topic")]
     TooLong,
     /// A context that is something else.
-    #[error("a context is no JSON object (an empty one would say that its node has gone for good)")]
+    #[error("a context is not a JSON object (an empty payload means that the node is removed)")]
     NotJson,
     /// A name that no key on the bus can have.
     #[error("a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served without events")]

@@ -62,7 +62,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Received(session, id) => Some(format!("session {}: QoS 2 packet id {id} taken", session.0)),
         Key::Refused(session, id) => {
-            let reason = RefusedMessage::read(value).ok()?.reason.label();
+            let reason = RefusedMessage::read_stored(value).ok()?.reason.label();
             Some(format!("session {}: QoS 2 packet id {id} refused ({reason})", session.0))
         }
         Key::Entry(session, number) => {

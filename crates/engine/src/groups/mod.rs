@@ -144,6 +144,12 @@ impl Groups {
         }
     }
 
+    /// Whether a member has a seat in a group of this shard.
+    pub(crate) fn has_seat(&self, group: GroupName<'_>, member: Receiver) -> bool {
+        let dealt = self.find(group).and_then(|key| self.dealt.get(key.0));
+        dealt.is_some_and(|dealt| dealt.members.members().iter().any(|other| other.receiver == member))
+    }
+
     /// A member of another shard gave a message back.
     pub(crate) fn set_full(&mut self, group: GroupName<'_>, shard: ShardId, session: u32) {
         let dealt = self.find(group).and_then(|key| self.dealt.get_mut(key.0));

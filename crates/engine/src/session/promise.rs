@@ -16,8 +16,17 @@ pub(crate) struct Promise {
     pub(crate) done: Done,
 }
 
+impl Promise {
+    /// The message goes back to the shard that keeps it, which is told nothing else.
+    pub(crate) fn withdraw(mut self) {
+        self.id = 0;
+    }
+}
+
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.done.borrow_mut().push((self.home, self.id));
+        if self.id != 0 {
+            self.done.borrow_mut().push((self.home, self.id));
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::harness::*;
 use crate::simulation::seeds;
 
 mod homes;
+mod links;
 
 /// Things that happen before the last node has died.
 const ACTIONS: usize = 160;

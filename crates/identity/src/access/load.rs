@@ -97,7 +97,7 @@ fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
         tracing::warn!(
             key,
             path,
-            "others than its owner may write this file of rules, and so allow themselves everything"
+            "other users than its owner may write this rule file, and so grant themselves every right"
         );
     }
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -44,8 +44,8 @@ fn of_relayed(tenancy: &Tenancy, relayed: RelayedTenant) -> Preset {
     if mark != 0 && mark != mark_of(tenancy, tenant) {
         tracing::warn!(
             tenant = tenant.0,
-            todo = "name the same [[tenant]] sections in the same order on all orchestrators",
-            "a client was relayed whose tenant has another number here; it is let into no tenant"
+            todo = "write the same [[tenant]] sections in the same order on all orchestrators",
+            "a relayed client was refused: its tenant has another number here"
         );
         return Preset { settled: Some(NOWHERE), ..Preset::default() };
     }

@@ -10,6 +10,7 @@ use tidegate_node::{TenantCounts, TenantHoldings};
 
 use crate::tenant_numbers::{self, Agree};
 use tidegate_config::Config;
+use tidegate_config::engine_settings::tenant_quotas;
 
 use super::tenant_table::TenantTable;
 use super::tenants::{TenantMap, Traits};
@@ -77,7 +78,7 @@ impl Tenancy {
         let listeners: Arc<[String]> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
         let in_force = InForce::of(config, &listeners);
         let counts = Arc::new(TenantCounts::default());
-        counts.set_quotas(&config.tenant_quotas());
+        counts.set_quotas(&tenant_quotas(&config.tenants));
         let names = Arc::new(TenantTable::default());
         names.add_all(config.tenants.iter().map(|tenant| &*tenant.name));
         let in_force = Arc::new(RwLock::new(Arc::new(in_force)));
@@ -101,7 +102,7 @@ impl Tenancy {
         let in_force = Arc::new(InForce::of(config, &self.listeners));
         self.names.add_all(config.tenants.iter().map(|tenant| &*tenant.name));
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
-        self.counts.set_quotas(&config.tenant_quotas());
+        self.counts.set_quotas(&tenant_quotas(&config.tenants));
     }
 
     /// A configuration with its tenants in the order of the numbers that they have, and new ones behind.

@@ -129,7 +129,7 @@ pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, 
         RefusalKind::BadMethod => Reason::BadAuthenticationMethod,
     };
     let peer = peer.map(tracing::field::display);
-    tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client not let in");
+    tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client refused");
     Verdict::Refuse(reason)
 }
 

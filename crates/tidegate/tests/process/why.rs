@@ -100,7 +100,7 @@ fn an_address_is_closed_as_the_configuration_says_and_its_story_is_known() {
     let removed = run(&["ban", "remove", "address", "127.0.0.0/8", "--admin", admin]);
     assert!(removed.err.contains("remove it there"), "{}", removed.err);
     let wrong = run(&["why", "address", "nowhere", "--admin", admin]);
-    assert!(wrong.code == Some(1) && wrong.err.contains("no address or network"), "{}", wrong.err);
+    assert!(wrong.code == Some(1) && wrong.err.contains("not an address or network"), "{}", wrong.err);
     let nothing = run(&["why", "topic", "a/b", "--admin", admin]);
     assert!(nothing.out.starts_with("nothing is remembered about topic a/b"), "{}", nothing.out);
 }

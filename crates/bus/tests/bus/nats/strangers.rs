@@ -71,7 +71,7 @@ fn an_unreadable_record_stops_no_reader() {
     assert_eq!(texts, wanted);
     let with: Vec<usize> = records.iter().map(|record| record.headers.len()).collect();
     assert_eq!(with, [0, 0, 1, 0, 1, 0, 1, 0, 1]);
-    let told = heard::lines(&["the headers of a record are none", "headless/0"]);
+    let told = heard::lines(&["a record has invalid NATS headers", "headless/0"]);
     assert_eq!(told.len(), 1, "of three the log hears once a minute: {told:?}");
 }
 
@@ -89,6 +89,6 @@ fn invalid_tables_of_a_group_are_logged_rarely() {
     // Its changes are behind all of that.
     let b = two.join("strange", "b", 1);
     until(&a.1, "the other member", || (a.0.members().len() == 2 && b.0.members().len() == 2).then_some(()));
-    let told = heard::lines(&["no table of a group", "group-strange"]);
+    let told = heard::lines(&["not a table of a group", "group-strange"]);
     assert!((1..=2).contains(&told.len()), "once by each: {told:?}");
 }

@@ -298,7 +298,7 @@ impl Inbound {
         if let Some(times) = courier.told().rejected.note() {
             tracing::warn!(
                 topic = topic.name(), partition, position = record.position.0, reason = %rejected, times,
-                "a record is no message for nodes; it was put into RejectedRecords"
+                "a record is not a message for nodes; it was moved to RejectedRecords"
             );
         }
         let reason: String = rejected.0.chars().map(|c| if c.is_control() { ' ' } else { c }).take(512).collect();
@@ -314,7 +314,7 @@ impl Inbound {
             if let Err(error) = outcome
                 && let Some(times) = told.not_aside.note()
             {
-                tracing::warn!(%error, times, "a record that is no message could not be put aside; it is left out all the same");
+                tracing::warn!(%error, times, "an invalid record was skipped, and could not be copied to RejectedRecords");
             }
             // The service may have ended.
             let _ = aside.send(number);

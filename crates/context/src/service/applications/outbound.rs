@@ -121,7 +121,7 @@ fn refuse(counters: &CoreCounters, told: &Told, error: &BusError, answer: Answer
     counters.records_waiting.sub(1);
     counters.records_refused.add(1);
     if let Some(times) = told.refused.note() {
-        tracing::warn!(%error, times, "a message for applications was refused: the bus does not take it");
+        tracing::warn!(%error, times, "a message for applications was rejected: the bus does not store it");
     }
     answer.refuse(error);
 }

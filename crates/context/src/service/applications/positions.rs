@@ -105,7 +105,7 @@ impl Positions {
             let settle = move |outcome: Result<(), BusError>| {
                 if let Err(error) = outcome {
                     if let Some(times) = told.not_noted.note() {
-                        tracing::warn!(%error, times, "how far records of applications are delivered was not noted; it is tried again");
+                        tracing::warn!(%error, times, "cannot store the delivered position of application records; retrying");
                     }
                     failed.store(true, Ordering::Release);
                 }

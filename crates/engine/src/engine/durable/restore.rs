@@ -107,7 +107,7 @@ impl StoreCalls<'_> {
             }
             Key::Refused(session, id) => {
                 part(all, session)?;
-                let message = RefusedMessage::read(value).map_err(wrong)?;
+                let message = RefusedMessage::read_stored(value).map_err(wrong)?;
                 all.restore_refused(&mut self.engine.state, id, message);
             }
             Key::Entry(session, number) => {

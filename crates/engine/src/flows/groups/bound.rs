@@ -2,7 +2,7 @@
 
 use crate::flows::groups::dealing::Dealing;
 use crate::groups::kept::Doubt;
-use crate::ids::{partition_of, partition_of_hash};
+use crate::ids::{SessionKey, partition_of, partition_of_hash};
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
@@ -83,6 +83,9 @@ impl Dealing<'_> {
         let receiver = self.groups.receiver_at(key, place);
         self.hand(now, key, place, publication, source, id);
         let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.links.place.shard) else { return };
+        if self.comes(SessionKey(session)) {
+            return;
+        }
         let owner = self.state.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
         self.state.exchanges.note_taken(
             self.links.place,

@@ -343,3 +343,137 @@ fn a_new_member_of_a_group_skips_other_groups_messages() {
     other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
     assert_eq!((world.gauges().kept_deals, world.dropped(Reason::MessageExpired)), (0, 1));
 }
+
+/// A steady member of a group that node 2 deals for, with its session at node 0, and a publisher at node 2.
+fn with_member_elsewhere(world: &World) -> (String, Connecting, Client) {
+    let topic = group_at(world, 2);
+    let member = member_at(world, 0, &topic);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    (topic, member, publisher)
+}
+
+/// Another member at node 2 has joined since.
+fn with_another(world: &World, topic: &str) -> Client {
+    let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
+    other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    other
+}
+
+/// The message has come to the member, once, and to nobody else.
+fn comes_to_member_alone(world: &World, member: Connecting, other: &Client) {
+    let client = world.connect(member);
+    assert_eq!(client.payloads(), ["x"]);
+    world.advance(minutes(5));
+    assert!(client.payloads().is_empty() && other.payloads().is_empty());
+    assert_eq!(world.gauges().kept_deals, 0);
+}
+
+#[test]
+fn a_message_on_a_lost_link_stays_with_a_member_whose_move_is_called_off() {
+    // It has come to the session before the link was lost, or it has not.
+    for arrives in [true, false] {
+        let world = four();
+        let (topic, member, publisher) = with_member_elsewhere(&world);
+        if arrives {
+            world.hold(0, 2);
+        } else {
+            world.hold(2, 0);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        world.break_link(0, 2, 0);
+        world.run();
+        // The session comes to the node that deals for its group, which gives it the message.
+        world.begin_move(0, 2, &member.client_id);
+        world.advance_move();
+        world.advance_move();
+        let other = with_another(&world, &topic);
+        world.call_off_move();
+        world.read_all_tables();
+        world.mend_links();
+        world.run();
+        comes_to_member_alone(&world, member, &other);
+    }
+}
+
+#[test]
+fn a_message_for_a_member_that_has_not_come_waits_for_the_member() {
+    for arrives in [true, false] {
+        let world = four();
+        let (topic, member, publisher) = with_member_elsewhere(&world);
+        if arrives {
+            world.hold(0, 2);
+        } else {
+            world.hold(2, 0);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        world.break_link(0, 2, 0);
+        world.run();
+        // The message is under way to the next home of the session when the move is called off.
+        world.hold(2, 1);
+        world.begin_move(0, 1, &member.client_id);
+        world.advance_move();
+        world.advance_move();
+        let other = with_another(&world, &topic);
+        world.call_off_move();
+        world.read_all_tables();
+        world.run();
+        world.release(2, 1);
+        world.run();
+        world.mend_links();
+        world.run();
+        comes_to_member_alone(&world, member, &other);
+    }
+}
+
+#[test]
+fn a_message_is_not_for_a_session_whose_rest_was_given_out() {
+    let world = four();
+    let (topic, member, publisher) = with_member_elsewhere(&world);
+    world.hold(2, 0);
+    assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+    world.break_link(0, 2, 0);
+    world.run();
+    // Node 2, which deals for the group, reaches neither home of the session until the move is committed.
+    world.hold(2, 1);
+    world.begin_move(0, 1, &member.client_id);
+    for _ in 0..5 {
+        world.advance_move();
+    }
+    world.break_link(1, 2, 0);
+    world.run();
+    world.mend_links();
+    world.hold(1, 2);
+    world.run();
+    world.release(1, 2);
+    world.read_all_tables();
+    world.run();
+    let other = with_another(&world, &topic);
+    comes_to_member_alone(&world, member, &other);
+}
+
+#[test]
+fn a_group_keeps_a_message_that_it_gives_to_another_shard_of_its_node() {
+    for arrives in [true, false] {
+        let world = World::cluster(2, 2, |settings| settings.durability = Durability::Commit);
+        let topic = group_at(&world, 2);
+        let member = member_at(&world, 1, &topic);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        if arrives {
+            world.hold(1, 2);
+        } else {
+            world.hold(2, 1);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        world.break_link(0, 1, 0);
+        world.run();
+        world.begin_move(0, 1, &member.client_id);
+        world.advance_move();
+        world.advance_move();
+        let other = with_another(&world, &topic);
+        world.call_off_move();
+        world.read_all_tables();
+        world.mend_links();
+        world.run();
+        comes_to_member_alone(&world, member, &other);
+    }
+}
