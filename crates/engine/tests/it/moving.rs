@@ -105,7 +105,7 @@ fn messages_that_wait_move_with_their_session() {
 }
 
 #[test]
-fn what_is_in_flight_goes_on_in_each_state_under_the_same_packet_ids() {
+fn messages_in_flight_keep_state_and_packet_id() {
     moved(
         millis(1),
         |here| {
