@@ -23,7 +23,8 @@ impl<'a, 's> Reports<'a, 's> {
             Some((name, *life, advert))
         });
         let there: Vec<(&String, u64, &Advert)> = there.collect();
-        let of_others = there.iter().flat_map(|(by, _, advert)| advert.ended.iter().filter(move |(name, _)| name != by));
+        let of_others =
+            there.iter().flat_map(|(by, _, advert)| advert.ended.iter().filter(move |(name, _)| name != by));
         let accused: BTreeSet<(&String, u64)> = of_others.map(|(name, life)| (name, *life)).collect();
         let free = there.iter().filter(|(name, life, _)| !accused.contains(&(*name, *life)));
         Self { table, seen, witnesses: free.map(|(name, _, _)| *name).collect() }
