@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import tomllib
 import unittest
@@ -14,8 +15,13 @@ from ruamel.yaml import YAML
 
 from broker import BINARY, PATIENCE, ROOT, free_ports
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "kubernetes"))
+from schemas import Schemas
+
 CHART = ROOT / "deploy" / "helm" / "tidegate"
 HELM = os.environ.get("HELM", str(ROOT / "target" / "servers" / "bin" / "helm"))
+# The description of the API that a release of Kubernetes has; ./test fetches it.
+SWAGGER = ROOT / "target" / "servers" / "kubernetes.json"
 MODES = {
     "broker": [],
     "cluster": ["bus.address=nats://nats:4222"],
@@ -209,6 +215,40 @@ class Rendered(unittest.TestCase):
         for settings in (["tls.existingSecret=x"], ["tls.certManager.enabled=true", "tls.certManager.issuerRef.name=y"]):
             ports = render(*settings)["Service", "sea-tidegate"]["spec"]["ports"]
             self.assertEqual([port["port"] for port in ports], [8883])
+
+
+@unittest.skipUnless(SWAGGER.exists(), f"objects were NOT held to the schemas of Kubernetes: {SWAGGER} is not there, ./test fetches it")
+class OfTheRelease(unittest.TestCase):
+    """Objects against the schemas of the release of Kubernetes that the fleet is tried with."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.schemas = Schemas(SWAGGER)
+
+    def assert_known(self, documents, what):
+        faults = [fault for document in documents for fault in self.schemas.faults(document)]
+        self.assertEqual(faults, [], what)
+
+    def test_the_api_knows_every_field_of_the_chart(self):
+        added = ["", "tls.existingSecret=x,websocket=true", "serviceMonitor.enabled=true,service.type=LoadBalancer", "auth.existingSecret=x"]
+        for mode in MODES:
+            for settings in added:
+                objects = render(*([settings] if settings else []), mode=mode)
+                self.assert_known(objects.values(), f"{mode} {settings}")
+        self.assert_known(render("bus.address=nats://n,fleet.orchestrators.max=4", mode="fleet").values(), "fleet on a bus")
+
+    def test_the_api_knows_every_field_of_the_manifests(self):
+        for file in [*(ROOT / "deploy" / "kubernetes").glob("*.yaml"), *(CHART / "examples").glob("*.yaml")]:
+            documents = [document for document in YAML(typ="safe").load_all(file.read_text()) if document]
+            self.assert_known(documents, file.name)
+
+    def test_a_field_that_the_api_lacks_is_found(self):
+        objects = render()
+        (document,) = [document for (kind, _), document in objects.items() if kind == "StatefulSet"]
+        document["spec"]["replica"] = 1
+        document["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"] = "mqtt"
+        del document["spec"]["selector"]
+        self.assertEqual(len(self.schemas.faults(document)), 3)
 
 
 class Running(unittest.TestCase):

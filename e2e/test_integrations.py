@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import pathlib
 import queue
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,10 +14,20 @@ import unittest
 
 import aiomqtt
 
-from broker import PATIENCE, BrokerTest, Lines, free_ports
+from broker import BINARY, MOSQUITTO, PATIENCE, ROOT, Broker, BrokerTest, Lines, free_ports
 from paho_client import Client
 
-NODE_RED = pathlib.Path(__file__).parent / "node_modules" / "node-red" / "red.js"
+HERE = pathlib.Path(__file__).parent
+NODE_RED = HERE / "node_modules" / "node-red" / "red.js"
+# The names of the broker and of its password on the page.
+PAGE_SERVER, PAGE_PASSWORD = "192.168.1.2:1883", "PASSWORD"
+
+
+def snippet(heading):
+    """The first block of code below a heading of docs/integrations.md."""
+    page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return re.search(r"```\w*\n(.*?)```", section, re.DOTALL)[1]
 
 
 class NodeRed(BrokerTest):
@@ -79,6 +91,42 @@ class NodeRed(BrokerTest):
             except queue.Empty:
                 continue
         raise AssertionError("no alarm came")
+
+
+@unittest.skipIf(MOSQUITTO, "the users are ours")
+class Zigbee2Mqtt(unittest.TestCase):
+    """Zigbee2MQTT's MQTT client with the configuration of the page; it has no Zigbee adapter here."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tidegate-zigbee2mqtt-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        users, config = self.folder / "users", self.folder / "tidegate.toml"
+        subprocess.run([BINARY, "passwd", "--batch", "--create", users, "home", "tide-table"], check=True, capture_output=True, timeout=PATIENCE)
+        config.write_text(f"[[auth]]\nkind = 'password-file'\nfile = '{users}'\n[access]\ndefault = 'allow'\n")
+        self.broker = Broker("--config", str(config))
+        self.addCleanup(self.broker.close)
+
+    def test_the_snippet_connects_and_keeps_states(self):
+        settings = snippet("Zigbee2MQTT").replace(PAGE_SERVER, f"127.0.0.1:{self.broker.port}").replace(PAGE_PASSWORD, "tide-table")
+        (self.folder / "configuration.yaml").write_text(settings)
+        process = subprocess.Popen(["node", HERE / "zigbee2mqtt" / "client.cjs"], env={**os.environ, "ZIGBEE2MQTT_DATA": str(self.folder)},
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.wait, PATIENCE)
+        self.addCleanup(process.kill)
+        lines = Lines(process.stdout)
+        lines.wait(lambda line: line == "connected")
+        login = ["-u", "home", "-P", "tide-table", "-p", str(self.broker.port)]
+        subprocess.run([BINARY, "pub", *login, "-t", "zigbee2mqtt/lamp/set", "-m", "OFF", "-q", "1"], check=True, timeout=PATIENCE)
+        taken = json.loads(lines.wait(lambda line: line.startswith("{"))[0])
+        self.assertEqual(taken, {"topic": "zigbee2mqtt/lamp/set", "message": "OFF"})
+        watching = subprocess.Popen([BINARY, "sub", *login, "-v", "-t", "zigbee2mqtt/#"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(watching.wait, PATIENCE)
+        self.addCleanup(watching.kill)
+        seen = Lines(watching.stdout)
+        seen.wait(lambda line: line == 'zigbee2mqtt/lamp {"state":"ON"}')
+        seen.wait(lambda line: line == 'zigbee2mqtt/bridge/state {"state":"online"}')
+        process.kill()
+        seen.wait(lambda line: line == 'zigbee2mqtt/bridge/state {"state":"offline"}')
 
 
 class Aiomqtt(BrokerTest):

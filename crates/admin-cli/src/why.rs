@@ -99,7 +99,7 @@ fn nameless(words: &[String]) -> String {
     };
     let name = shown(name);
     format!(
-        "{name} may be a client, a topic or an address\nhint: did you mean `tidegate why {subject} {name}`? Others are `why client`, `why topic`, `why address` and `why slow`"
+        "{name} may be a client, a topic or an address\nhint: did you mean `tidegate why {subject} {name}`? Others are `why client`, `why topic`, `why address` and `why slow`\n"
     )
 }
 

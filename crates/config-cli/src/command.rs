@@ -88,16 +88,20 @@ fn check(path: &Path) -> Exit {
             return Exit::Failure;
         }
     };
-    if problems.is_empty() {
+    let listeners = config.as_ref().map_or(Ok(()), Config::check_tls_files);
+    if problems.is_empty() && listeners.is_ok() {
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
     }
     for problem in problems {
         report(&problem);
     }
+    if let Err(findings) = listeners {
+        complain(findings);
+    }
     Exit::Failure
 }
 
-/// What is wrong with the files that a configuration names.
+/// What is wrong with the files that a configuration names, but for those of listeners.
 fn problems_of_files(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     let mut note = |problem: Option<String>| problems.extend(problem);
@@ -106,10 +110,6 @@ fn problems_of_files(config: &Config) -> Vec<String> {
     note(read_definitions(&config.context).err().map(|error| error.to_string()));
     let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
     note(directory.and_then(|directory| check_directory(directory).err()).map(|error| error.to_string()));
-    for (position, settings) in tidegate_config::tls_settings::of_listeners(&config.listeners) {
-        let name = config.listeners.get(position).map_or("", |listener| &listener.name);
-        note(settings.check().err().map(|error| format!("listener `{name}`: {error}")));
-    }
     for checked in tidegate_config::bridges::check_files(&config.bridges) {
         note(checked.err().map(|error| error.to_string()));
     }

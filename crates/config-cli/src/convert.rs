@@ -256,9 +256,9 @@ fn json(conversion: &Conversion, exit: Exit) -> String {
 }
 
 /// Writes a file that is not there yet, for its owner alone: a result that somebody has worked on is kept.
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+fn write_new(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(mut file) => file.write_all(text.as_bytes()),
+        Ok(mut file) => file.write_all(content.as_ref()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(io::Error::new(error.kind(), "it is there already; delete it first, or choose another name"))
         }

@@ -54,6 +54,8 @@ impl Findings {
     }
 }
 
+impl std::error::Error for Findings {}
+
 impl fmt::Display for Findings {
     /// Each finding with its place, the line it is about, and what to do; a blank line between two.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

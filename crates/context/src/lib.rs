@@ -11,7 +11,12 @@
 //!   (topics on which nodes publish contexts).
 //! - Around all of it: [`service`], the threads of gateways, managers, definers and applications.
 
+#[cfg(feature = "expressions")]
 mod expression;
+#[cfg(not(feature = "expressions"))]
+#[path = "expression_absent.rs"]
+mod expression;
+mod expression_limits;
 mod gateways;
 pub mod groups;
 mod ideal;
@@ -28,9 +33,9 @@ mod register;
 pub mod service;
 mod topics;
 
-pub use expression::{
-    Expression, ExpressionError, MAX_COMPREHENSIONS, MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS,
-    Variables,
+pub use expression::{Expression, Variables};
+pub use expression_limits::{
+    ExpressionError, MAX_COMPREHENSIONS, MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS,
 };
 pub use gateways::{GatewayLoad, LoadTable, MAX_GATEWAYS, ReportRefused, Standing};
 pub use ideal::ideal_numbers;

@@ -5,11 +5,12 @@ use tidegate_conversion::{Conversion, Outcome, Plan, Sections, Setting, Value, V
 use crate::entry::{Entry, Form, matches};
 use crate::keys::{Key, Rule};
 use crate::listener::{Access, Kind, Listener};
+use crate::provider::Provider;
 use crate::rule::Rules;
-use crate::{Converted, User};
+use crate::{Converted, KeyFile, User};
 
 /// A file without users, so that a provider that reads it refuses all clients.
-const NO_USERS: &str = "/dev/null";
+pub(crate) const NO_USERS: &str = "/dev/null";
 
 /// The settings with their outcomes.
 pub(crate) struct Report {
@@ -50,7 +51,7 @@ impl Report {
     }
 
     /// It is done in another way, if there is a reason.
-    fn note_change(&mut self, index: usize, why: Option<String>) {
+    pub(crate) fn note_change(&mut self, index: usize, why: Option<String>) {
         if let Some(why) = why {
             self.changed(index, &why);
         }
@@ -66,6 +67,8 @@ pub(crate) struct Draft {
     /// The users, with the line that names them.
     pub(crate) users: Vec<User>,
     pub(crate) users_line: Option<usize>,
+    /// The providers that are asked, in their order; none for the file of users alone.
+    pub(crate) providers: Vec<Provider>,
     /// Rules of access, if any are asked.
     pub(crate) rules: Option<Rules>,
     pub(crate) rules_line: Option<usize>,
@@ -91,6 +94,7 @@ impl Draft {
             access: Access::Refused("nothing names its clients".to_owned()),
             users: Vec::new(),
             users_line: None,
+            providers: Vec::new(),
             rules: None,
             rules_line: None,
             default_allow: true,
@@ -178,7 +182,7 @@ impl Draft {
         let left_out = self.left_out;
         let mut plan = Plan { name: name.to_owned(), ..Plan::default() };
         let open = self.open_listeners(&mut plan);
-        self.auths(&open, users_file, &mut plan);
+        let files = self.auths(&open, users_file, &mut plan);
         self.rights(&open, &plan);
         for (listener, access) in &open {
             plan.listeners.push(self.listener_settings(listener, access));
@@ -208,7 +212,7 @@ impl Draft {
         let mut conversion: Conversion = conversion(plan);
 
         conversion.left_out |= left_out;
-        Converted { conversion, users: if uses_users { self.users } else { Vec::new() } }
+        Converted { conversion, users: if uses_users { self.users } else { Vec::new() }, files }
     }
 
     /// Listeners of the result, each with who may connect.
@@ -241,7 +245,9 @@ impl Draft {
                 listener.access.clone().unwrap_or_else(|| self.access.clone())
             };
             let access = match access {
-                Access::Users if self.users.is_empty() => Access::Refused("no user could be carried over".to_owned()),
+                Access::Users if self.users.is_empty() && !self.asks_others() => {
+                    Access::Refused("no user could be carried over".to_owned())
+                }
                 access => access,
             };
             if let (Access::Refused(why), Some(index)) = (&access, listener.opened_by) {
@@ -259,27 +265,58 @@ impl Draft {
         open
     }
 
-    /// The providers that authenticate clients, if there are any.
-    fn auths(&self, open: &[(Listener, Access)], users_file: &str, plan: &mut Plan) {
-        let mut add = |kind: &str, file: Option<&str>, of: Vec<&Listener>, line: Option<usize>| {
-            if of.is_empty() {
-                return;
-            }
-            let setting = |key, value| Setting { key, value, line };
-            let mut settings = vec![setting("kind", Value::Text(kind.to_owned()))];
-            if of.len() < open.len() {
-                settings.push(setting("listeners", Value::List(of.iter().map(|one| one.our_name()).collect())));
-            }
-            settings.extend(file.map(|file| setting("file", Value::Text(file.to_owned()))));
-            plan.auths.push(settings);
-        };
+    /// Whether a provider besides the file of users is asked.
+    fn asks_others(&self) -> bool {
+        self.providers.iter().any(|provider| matches!(provider, Provider::Other(..)))
+    }
+
+    /// The providers that authenticate clients, if there are any. Returns the files that they name, but that of the users.
+    fn auths(&self, open: &[(Listener, Access)], users_file: &str, plan: &mut Plan) -> Vec<KeyFile> {
         let with = |fits: &dyn Fn(&Access) -> bool| -> Vec<&Listener> {
             open.iter().filter(|(one, access)| !one.names_users && fits(access)).map(|(one, _)| one).collect()
         };
-        add("password-file", Some(NO_USERS), with(&|access| matches!(access, Access::Refused(_))), None);
-        let users = with(&|access| matches!(access, Access::Users | Access::UsersAndAnonymous));
-        let file = if self.users.is_empty() { NO_USERS } else { users_file };
-        add("password-file", Some(file), users, self.users_line);
+        let mut add = |mut settings: Vec<Setting>, of: &[&Listener]| {
+            if of.len() < open.len() {
+                let names = Value::List(of.iter().map(|one| one.our_name()).collect());
+                let line = settings.first().and_then(|kind| kind.line);
+                settings.insert(1, Setting { key: "listeners", value: names, line });
+            }
+            plan.auths.push(settings);
+        };
+        let file_of_users = |file: &str, line| {
+            let setting = |key, text: &str| Setting { key, value: Value::Text(text.to_owned()), line };
+            vec![setting("kind", "password-file"), setting("file", file)]
+        };
+        let refused = with(&|access| matches!(access, Access::Refused(_)));
+        if !refused.is_empty() {
+            add(file_of_users(NO_USERS, None), &refused);
+        }
+        let asked = with(&|access| matches!(access, Access::Users | Access::UsersAndAnonymous));
+        let mut files = Vec::new();
+        if asked.is_empty() {
+            return files;
+        }
+        if !self.asks_others() {
+            let file = if self.users.is_empty() { NO_USERS } else { users_file };
+            add(file_of_users(file, self.users_line), &asked);
+            return files;
+        }
+        for provider in &self.providers {
+            match provider {
+                // A file without users would refuse the clients of the others.
+                Provider::Users if self.users.is_empty() => {}
+                Provider::Users => add(file_of_users(users_file, self.users_line), &asked),
+                Provider::Other(settings, file) => {
+                    let mut settings = settings.clone();
+                    if let Some((setting, file)) = file.as_ref().map(|file| file.named(users_file)) {
+                        settings.push(setting);
+                        files.push(file);
+                    }
+                    add(settings, &asked);
+                }
+            }
+        }
+        files
     }
 
     /// The rights of clients.

@@ -1,6 +1,10 @@
 //! EMQX 5: `emqx.conf`, the bootstrap file of its built-in users, and `acl.conf`.
 
 mod acl;
+mod authenticator;
+mod http;
+mod jwt;
+mod scram;
 mod users;
 
 use std::io;
@@ -16,6 +20,8 @@ use crate::listener::{Access, Kind};
 use crate::rule::Rules;
 
 pub(crate) use users::take_user;
+
+use authenticator::Authenticator;
 
 /// Keys by which the file is recognised.
 pub(crate) const MARKS: &[&str] = &[
@@ -94,7 +100,7 @@ pub(crate) const KEYS: &[Key] = &[
     part("listeners.**", LISTENER),
     part(
         "authentication.**",
-        "users of the built-in database come from its `bootstrap_file`; any other provider refuses all clients",
+        "`[[auth]]`: the users of a `bootstrap_file`, HTTP with a POST of JSON, JWT, SCRAM without its users; any other provider closes all listeners",
     ),
     part("authentication", "an empty list lets in everybody, as in EMQX"),
     part("authorization.no_match", "the rule behind all others"),
@@ -297,7 +303,7 @@ fn take_names(draft: &mut Draft) {
     }
 }
 
-/// Who may connect: everybody without an authenticator, else the users that one of them knows.
+/// Who may connect: all clients without an authenticator, else those that one of them accepts.
 fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     let mut of: Vec<Vec<usize>> = Vec::new();
     for (index, entry) in draft.report.entries.iter().enumerate().filter(|(_, entry)| !entry.replaced) {
@@ -318,8 +324,15 @@ fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
         return;
     }
     draft.access = Access::Users;
-    for indexes in of {
-        users::take(draft, &indexes, read);
+    let mut asked: Vec<Authenticator> =
+        of.iter().filter(|indexes| !indexes.is_empty()).map(|indexes| Authenticator::of(draft, indexes)).collect();
+    asked.retain(|one| one.is_enabled(draft));
+    let is_only = asked.len() == 1;
+    if let Some(last) = asked.last_mut() {
+        (last.is_last, last.is_only) = (true, is_only);
+    }
+    for one in &asked {
+        authenticator::take(draft, one, read);
     }
 }
 

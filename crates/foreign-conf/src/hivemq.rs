@@ -1,6 +1,7 @@
 //! HiveMQ: `config.xml`, and the files of the file RBAC extension beside it.
 
 use std::io;
+use std::path::Path;
 
 use tidegate_conversion::File;
 
@@ -14,7 +15,9 @@ use crate::rule::{AccessRule, Action, Rules};
 use crate::{ConvertError, Password};
 
 const OPERATION: &str = "the cluster, the process and its administration are configured in other ways; see docs/operations.md and docs/cluster.md";
-const KEYSTORE: &str = "Java key stores are not read: write certificate and key as PEM (openssl pkcs12, keytool -exportcert) and name them in the listener";
+const TLS: &str = "only versions, ciphers and certificates that are safe are accepted, and this cannot be changed";
+const KEYSTORE: &str = "Java key stores are not read. For NAME.jks write NAME.pem and NAME.key beside it and convert again: `keytool -importkeystore -srckeystore NAME.jks -destkeystore NAME.p12 -deststoretype pkcs12`, `openssl pkcs12 -in NAME.p12 -nokeys -out NAME.pem`, `openssl pkcs12 -in NAME.p12 -nocerts -nodes -out NAME.key`";
+const TRUSTSTORE: &str = "Java key stores are not read. For NAME.jks write the authorities to NAME.pem beside it and convert again: `keytool -list -rfc -keystore NAME.jks > NAME.pem`";
 
 /// Where the file RBAC extension has its users, seen from `config.xml`, in its newer and its older form.
 const CREDENTIALS: [&str; 2] = [
@@ -37,7 +40,23 @@ pub(crate) const KEYS: &[Key] = &[
     part("listeners.*.*.port", "`listener.address`"),
     part("listeners.*.*.bind-address", "`listener.address`"),
     part("listeners.*.*.path", "the path in `listener.address`"),
-    part("listeners.*.*.tls.**", "a listener with TLS is left out, since its keys are in a Java key store"),
+    part(
+        "listeners.*.*.tls.keystore.path",
+        "`listener.certificate` and `listener.key`: the files with the endings .pem and .key beside the Java key store; without them the listener is left out",
+    ),
+    part(
+        "listeners.*.*.tls.truststore.path",
+        "`listener.client_ca`: the file with the ending .pem beside the Java key store",
+    ),
+    part("listeners.*.*.tls.client-authentication-mode", "`listener.client_certificate`"),
+    changed("listeners.*.*.tls.keystore.**", "the exported key has no password"),
+    changed("listeners.*.*.tls.truststore.**", "the exported certificates have no password"),
+    changed("listeners.*.*.tls.protocols.**", TLS),
+    changed("listeners.*.*.tls.cipher-suites.**", TLS),
+    changed("listeners.*.*.tls.handshake-timeout", TLS),
+    changed("listeners.*.*.tls.prefer-server-cipher-suites", TLS),
+    changed("listeners.*.*.tls.native-ssl", TLS),
+    part("listeners.*.*.tls.**", "a key that is not known leaves the listener out"),
     changed("listeners.*.*.name", "listeners are named after their kind and port"),
     changed("listeners.*.*.subprotocols.**", "WebSocket is served with the subprotocol mqtt"),
     changed("listeners.*.*.allow-extensions", "no extension of WebSocket is used"),
@@ -105,7 +124,7 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
     for index in draft.apply(KEYS) {
         let entry = draft.report.entries[index].clone();
         if let ["listeners", kind, number, rest @ ..] = entry.names().as_slice() {
-            take_listener(&mut draft, index, &entry, kind, number, &rest.join("."));
+            take_listener(&mut draft, index, &entry, (kind, number), &rest.join("."), read);
         }
     }
     take_access(&mut draft, read)?;
@@ -152,7 +171,14 @@ fn elements(file: &File, root: &str) -> Result<Option<Vec<Entry>>, ConvertError>
     Ok(Some(entries))
 }
 
-fn take_listener(draft: &mut Draft, index: usize, entry: &Entry, kind: &str, number: &str, key: &str) {
+fn take_listener(
+    draft: &mut Draft,
+    index: usize,
+    entry: &Entry,
+    (kind, number): (&str, &str),
+    key: &str,
+    read: &dyn Fn(&str) -> io::Result<String>,
+) {
     let known = match kind {
         "tcp-listener" => Kind::Tcp,
         "tls-tcp-listener" => Kind::Tls,
@@ -173,9 +199,44 @@ fn take_listener(draft: &mut Draft, index: usize, entry: &Entry, kind: &str, num
         "bind-address" => listener.host.clone_from(&entry.value),
         "path" => listener.path = format!("/{}", entry.value.trim_start_matches('/')),
         "proxy-protocol" if entry.truth() == Some(false) => {}
-        _ if key.starts_with("tls.") => draft.closes_listener(index, at, KEYSTORE),
+        "tls.client-authentication-mode" => match entry.value.as_str() {
+            "NONE" => {}
+            "OPTIONAL" => listener.verifies = true,
+            "REQUIRED" => (listener.verifies, listener.requires) = (true, true),
+            _ => draft.closes_listener(index, at, "it is neither NONE nor OPTIONAL nor REQUIRED"),
+        },
+        "tls.keystore.path" => match (exported(entry, "pem", CERTIFICATE, read), exported(entry, "key", KEY, read)) {
+            (Some(certificate), Some(key)) => {
+                listener.certificate = Some((index, certificate));
+                listener.key = Some((index, key));
+            }
+            _ => draft.closes_listener(index, at, KEYSTORE),
+        },
+        "tls.truststore.path" => {
+            let of_listener = |key: &str| draft.report.value(&format!("listeners.{kind}.{number}.tls.{key}"));
+            let asks = !matches!(of_listener("client-authentication-mode"), None | Some("NONE"));
+            let is_both = of_listener("keystore.path") == Some(entry.value.as_str());
+            match exported(entry, "pem", CERTIFICATE, read) {
+                _ if !asks => draft.report.changed(index, "says nothing without `client-authentication-mode`"),
+                Some(authorities) if !is_both => draft.listeners[at].authorities = Some((index, authorities)),
+                _ => draft.closes_listener(index, at, TRUSTSTORE),
+            }
+        }
         _ => draft.closes_listener(index, at, "it restricts access, or it is not known whether it does"),
     }
+}
+
+/// The beginnings of PEM with a certificate and with a key.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+const KEY: &str = "PRIVATE KEY-----";
+
+/// The path of a file with this ending beside a Java key store, if it is there and has such content. HiveMQ takes relative
+/// paths from the folder above `conf`.
+fn exported(store: &Entry, ending: &str, content: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Option<String> {
+    let path = Path::new(&store.value).with_extension(ending);
+    let from_home = if path.is_absolute() { path.clone() } else { Path::new("..").join(&path) };
+    let text = read(&from_home.to_string_lossy()).ok()?;
+    text.contains(content).then(|| path.display().to_string())
 }
 
 /// Extensions decide who may connect. Two of them are known; without one HiveMQ refuses all clients.

@@ -91,7 +91,7 @@ pub(crate) fn truth(entry: &Entry) -> Translated {
 }
 
 /// A number in this range; a text such as `infinity` is the most.
-fn number(entry: &Entry, least: u64, most: u64) -> Translated {
+pub(crate) fn number(entry: &Entry, least: u64, most: u64) -> Translated {
     let word = entry.value.trim();
     let asked = match word {
         "infinity" | "unlimited" => most,
@@ -173,4 +173,29 @@ pub(crate) fn seconds(entry: &Entry) -> Translated {
         Ok(seconds) => Ok((Value::Text(format!("{seconds}s")), None)),
         Err(_) => Err(format!("{:?} is no number of seconds", entry.value)),
     }
+}
+
+/// A duration such as `5s` or a number of milliseconds as a duration of ours, within a range of milliseconds.
+pub(crate) fn duration(entry: &Entry, least_ms: u64, most_ms: u64) -> Translated {
+    duration_in(entry, 1, least_ms, most_ms)
+}
+
+/// The same where a number without a unit counts so many milliseconds.
+pub(crate) fn duration_in(entry: &Entry, unit_ms: u64, least_ms: u64, most_ms: u64) -> Translated {
+    let text = entry.value.trim();
+    let wrong = || format!("{text:?} is no duration");
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (count, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim() {
+        "" => unit_ms,
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    let asked = count.parse::<u64>().ok().and_then(|count| count.checked_mul(factor)).ok_or_else(wrong)?;
+    let nearest = asked.clamp(least_ms, most_ms);
+    let changed = (nearest != asked).then(|| format!("{nearest} ms is the nearest that is taken here"));
+    Ok((Value::Text(format!("{nearest}ms")), changed))
 }

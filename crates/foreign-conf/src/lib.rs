@@ -15,6 +15,7 @@ mod hocon;
 mod keys;
 mod listener;
 mod nanomq;
+mod provider;
 mod rabbitmq;
 mod rule;
 mod vernemq;
@@ -25,6 +26,7 @@ use std::io;
 use tidegate_conversion::{Conversion, File, KeyRow, key_page};
 
 pub use keys::Key;
+pub use provider::KeyFile;
 
 /// A broker whose configuration can be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +129,8 @@ pub struct Converted {
     pub conversion: Conversion,
     /// The content of the password file that the configuration names; empty if it names none.
     pub users: Vec<User>,
+    /// Files with secrets and keys that the configuration names; the caller writes them, too.
+    pub files: Vec<KeyFile>,
 }
 
 /// Why a file is not converted.

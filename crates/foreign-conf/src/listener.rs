@@ -34,9 +34,9 @@ impl Kind {
 pub(crate) enum Access {
     /// All clients.
     Everyone,
-    /// The users of the file.
+    /// The clients that the providers accept; without others, the file of users is the only provider.
     Users,
-    /// The users of the file, and clients without a user name.
+    /// The same, and clients without a user name.
     UsersAndAnonymous,
     /// No client, for this reason.
     Refused(String),

@@ -60,6 +60,8 @@ class Toolchain:
         if profile == "lean":
             # Its panics abort, so that nothing reads the tables of unwinding but a backtrace.
             environment["RUSTFLAGS"] += " -C force-unwind-tables=no"
+            if self.target in TARGETS:
+                environment["RUSTFLAGS"] += f" -C link-arg=-Wl,-T,{ROOT / 'deploy/package/no-unwind-tables.ld'}"
         if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
             raise PackageError(f"`{' '.join(command)}` failed")
         return directory / self.target / {"dev": "debug"}.get(profile, profile) / "tidegate"

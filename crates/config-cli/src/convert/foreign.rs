@@ -27,22 +27,27 @@ pub(super) fn run(args: &ConvertArgs, broker: Broker, theirs: &TheirFile) -> Exi
     };
     let users_path = users_file.display().to_string();
     let result = convert(broker, theirs, &users_path, &|name| read(folder, name), &verifies);
-    let Converted { conversion, users } = match result {
+    let Converted { conversion, users, files } = match result {
         Ok(converted) => converted,
         Err(error) => {
             report(&format_args!("{}: {error}", theirs.name));
             return Exit::Usage;
         }
     };
+    for file in &files {
+        if args.output.is_none() {
+            complain(format!("note: a secret or key belongs into {}: --output FILE writes it\n", file.path));
+        } else if let Err(error) = write_new(Path::new(&file.path), &file.content) {
+            report(&format_args!("cannot write {}: {error}", file.path));
+            return Exit::Failure;
+        }
+    }
     if users.is_empty() {
         return finish(args, &theirs.name, &conversion);
     }
     if args.output.is_none() {
-        complain(format!(
-            "note: {} users belong into {}: --output FILE writes them\n",
-            users.len(),
-            users_file.display()
-        ));
+        let (count, path) = (users.len(), users_file.display());
+        complain(format!("note: {count} users belong into {path}: --output FILE writes them\n"));
     } else if let Err(exit) = write_users(&users_file, &users) {
         return exit;
     }

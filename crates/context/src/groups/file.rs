@@ -5,7 +5,8 @@ use serde::Deserialize;
 use super::definition::{Definition, DefinitionError, Group};
 use super::geofence::{Circle, GeofenceError, Polygon, Position};
 use super::rule::{PositionFields, Rule, Threshold};
-use crate::expression::{Expression, ExpressionError};
+use crate::expression::Expression;
+use crate::expression_limits::ExpressionError;
 
 /// Why a file of groups was refused.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,8 @@
 use tidegate_bus::Tally;
 
 use super::{GatewayView, Ranking};
-use crate::expression::{Expression, ExpressionError, Variables};
+use crate::expression::{Expression, Variables};
+use crate::expression_limits::ExpressionError;
 
 /// Ranks by a CEL expression over `gateway`: `nodes`, `capacity`, `cpu`, `memory`, `loop_lag_ms`, `queue_bytes`,
 /// `ping_rate`, `latency_ms`. All are numbers with a fraction, so that an expression need not care.

@@ -4,7 +4,13 @@ use std::io;
 
 use crate::draft::Draft;
 use crate::hash::{Algorithm, Salt, hashed};
+use crate::provider::Provider;
 use crate::{Password, User};
+
+use super::authenticator::Authenticator;
+
+/// EMQX refuses a user with a wrong password and asks no further authenticator. Where the password cannot be checked, that is not possible.
+const UNKNOWN_USERS: &str = "a further authenticator would be asked about users whose passwords are not known here";
 
 /// Keys of an authenticator that are known; others may restrict who gets in.
 const KEYS: [&str; 13] = [
@@ -23,50 +29,33 @@ const KEYS: [&str; 13] = [
     "password_hash_algorithm.dk_length",
 ];
 
-/// Takes one authenticator, whose settings have these indexes.
-pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> io::Result<String>) {
-    let find = |draft: &Draft, key: &str| {
-        indexes.iter().copied().find(|index| own_key(&draft.report.entries[*index].path) == key)
-    };
-    let value = |draft: &Draft, key: &str| find(draft, key).map(|index| draft.report.entries[index].value.clone());
-    let Some(&first) = indexes.first() else { return };
-    if value(draft, "enable").as_deref() == Some("false") {
-        let why = "it is disabled";
-        return indexes.iter().for_each(|index| draft.report.changed(*index, why));
-    }
-    let (mechanism, backend) = (value(draft, "mechanism"), value(draft, "backend"));
-    if mechanism.as_deref() != Some("password_based") || backend.as_deref() != Some("built_in_database") {
-        let at = find(draft, "backend").or(find(draft, "mechanism")).unwrap_or(first);
-        let why = "this provider is not carried: write an [[auth]] of the kind jwt, http or scram by hand, see docs/authentication.md";
-        return draft.closed_by(at, why);
-    }
-    let mut known = true;
-    for &index in indexes {
-        if !KEYS.contains(&own_key(&draft.report.entries[index].path)) {
-            draft.closed_by(index, "it is not known whether this restricts access");
-            known = false;
-        }
-    }
-    if !known {
+/// Takes the users of the bootstrap file.
+pub(super) fn take(draft: &mut Draft, one: &Authenticator, read: &dyn Fn(&str) -> io::Result<String>) {
+    if !one.knows(draft, &KEYS) {
         return;
     }
-    if let Some(index) = find(draft, "user_id_type").filter(|index| draft.report.entries[*index].value != "username") {
-        return draft.closed_by(index, "users are known by their user names here, not by client ids");
+    if let Some(part) = one.find("user_id_type").filter(|part| part.entry.value != "username") {
+        return draft.closed_by(part.index, "users are known by their user names here, not by client ids");
     }
-    let part = |draft: &Draft, key: &str| value(draft, &format!("password_hash_algorithm.{key}"));
-    let algorithm = algorithm(&|key| part(draft, key));
-    let Some(file) = find(draft, "bootstrap_file") else {
+    draft.providers.push(Provider::Users);
+    let Some(file) = one.find("bootstrap_file") else {
         let why = "its users are in a database of EMQX, which is not read: no client gets in until `tidegate passwd` has written users";
-        return draft.report.refused(first, why);
+        draft.report.refused(one.first(), why);
+        if !one.is_last {
+            draft.closed_by(one.first(), UNKNOWN_USERS);
+        }
+        return;
     };
-    let path = draft.report.entries[file].value.trim_start_matches("${EMQX_ETC_DIR}/").to_owned();
+    let path = file.entry.value.trim_start_matches("${EMQX_ETC_DIR}/").to_owned();
     let text = match read(&path) {
         Ok(text) => text,
-        Err(error) => return draft.closed_by(file, &format!("cannot read {path}: {error}")),
+        Err(error) => return draft.closed_by(file.index, &format!("cannot read {path}: {error}")),
     };
-    draft.users_line.get_or_insert(file);
-    let plain = value(draft, "bootstrap_type").as_deref() == Some("plain");
+    draft.users_line.get_or_insert(file.index);
+    let plain = one.value("bootstrap_type") == Some("plain");
+    let algorithm = algorithm(&|key| one.value(&format!("password_hash_algorithm.{key}")).map(str::to_owned));
     let rows = if text.trim_start().starts_with('[') { of_json(&text) } else { of_csv(&text) };
+    let mut all = true;
     for (line, row) in rows {
         let index = draft.report.add(crate::entry::Entry::text(&path, line, &format!("user {}", row.name), ""));
         let password = if plain {
@@ -77,39 +66,37 @@ pub(super) fn take(draft: &mut Draft, indexes: &[usize], read: &dyn Fn(&str) -> 
                 .and_then(|it| hashed(*it, &salt, &row.secret))
                 .map(Password::Hash)
         };
-        take_user(draft, index, &row.name, password);
+        all &= take_user(draft, index, &row.name, password);
         if row.superuser {
             draft.report.refused(index, "it is a superuser there; here it has the rights of the rules");
         }
     }
-}
-
-/// The key of an authenticator in `authentication.N.KEY`, or in `authentication.KEY` of one without a list.
-fn own_key(path: &str) -> &str {
-    let key = path.strip_prefix("authentication.").unwrap_or_default();
-    match key.split_once('.') {
-        Some((number, rest)) if number.parse::<usize>().is_ok() => rest,
-        _ => key,
+    if !all && !one.is_last {
+        draft.closed_by(file.index, UNKNOWN_USERS);
     }
 }
 
-/// Takes a user, or says why it cannot log in.
-pub(crate) fn take_user(draft: &mut Draft, index: usize, name: &str, password: Result<Password, String>) {
+/// Takes a user, or says why it cannot log in; `false` when it cannot.
+pub(crate) fn take_user(draft: &mut Draft, index: usize, name: &str, password: Result<Password, String>) -> bool {
     match password {
         _ if name.is_empty() || name.contains([':', '\n', '\r']) || name.starts_with('#') => {
             draft.report.refused(index, "its name cannot stand in a file of users: it cannot log in");
+            false
         }
         Ok(password) => {
             if draft.users.iter().any(|user| user.name == name) {
-                return draft.report.changed(index, "the first user with this name counts");
+                draft.report.changed(index, "the first user with this name counts");
+                return true;
             }
             if matches!(password, Password::Plain(_)) {
                 draft.report.changed(index, "its password is hashed");
             }
             draft.users.push(User { name: name.to_owned(), password });
+            true
         }
         Err(why) => {
             draft.report.refused(index, &format!("{why}: it cannot log in; give it a password with `tidegate passwd`"));
+            false
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Why the files of a TLS listener cannot be used.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why the files of a TLS listener cannot be used; each error names the file and a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -41,10 +41,12 @@ pub enum TlsError {
         limit: u64,
     },
     /// A file that is no PEM file.
-    #[error("{}: not valid PEM: {reason}; convert it with `openssl`, or create it again", file.display())]
+    #[error("{}{}: not valid PEM: {reason}; convert it with `openssl`, or create it again", file.display(), place(*line))]
     Pem {
         /// The file.
         file: PathBuf,
+        /// The line with the fault, from 1, where one is found.
+        line: Option<usize>,
         /// The fault.
         reason: String,
     },
@@ -115,12 +117,38 @@ pub enum TlsError {
     },
 }
 
+impl TlsError {
+    /// The file with the fault; `None` when it is not about a single one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Read { file, .. }
+            | Self::TooLarge { file, .. }
+            | Self::Pem { file, .. }
+            | Self::Missing { file, .. }
+            | Self::EncryptedKey { file }
+            | Self::Key { file, .. }
+            | Self::Certificate { file, .. }
+            | Self::Crl { file, .. } => Some(file),
+            Self::Mismatch { key, .. } => Some(key),
+            Self::NoSettings { .. }
+            | Self::NotTls { .. }
+            | Self::NoCertificate
+            | Self::NoClientAuthority
+            | Self::Setup { .. } => None,
+        }
+    }
+}
+
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "check the path; a relative one counts from where the broker was started",
         io::ErrorKind::PermissionDenied => "let the broker's user read it",
         _ => "check the path",
     }
+}
+
+fn place(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(":{line}"))
 }
 
 fn hint(found: &[String]) -> String {

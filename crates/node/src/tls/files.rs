@@ -33,13 +33,14 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsErro
         Ok(key) => Ok(key),
         Err(_) if contains(&bytes, b"ENCRYPTED") => Err(TlsError::EncryptedKey { file: file.into() }),
         Err(rustls::pki_types::pem::Error::NoItemsFound) => Err(missing(file, &bytes, "private key", "PRIVATE KEY")),
-        Err(error) => Err(broken(file, &error)),
+        Err(error) => Err(broken(file, &bytes, &error)),
     }
 }
 
 fn all<T: PemObject>(file: &Path, what: &'static str, block: &'static str) -> Result<Vec<T>, TlsError> {
     let bytes = read(file)?;
-    let found: Vec<T> = T::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| broken(file, &error))?;
+    let found: Vec<T> =
+        T::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| broken(file, &bytes, &error))?;
     if found.is_empty() { Err(missing(file, &bytes, what, block)) } else { Ok(found) }
 }
 
@@ -54,7 +55,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-fn broken(file: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
+fn broken(file: &Path, bytes: &[u8], error: &rustls::pki_types::pem::Error) -> TlsError {
     use rustls::pki_types::pem::Error;
     let reason = match error {
         Error::MissingSectionEnd { .. } => "a block has no `-----END ...-----`".to_owned(),
@@ -63,7 +64,26 @@ fn broken(file: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
         // The content of a file is not repeated: it may be a key.
         _ => "it cannot be read".to_owned(),
     };
-    TlsError::Pem { file: file.into(), reason }
+    TlsError::Pem { file: file.into(), line: line_of_fault(bytes), reason }
+}
+
+/// The line of the first fault in PEM, from 1: the beginning of a block without an end, or a line within a block that is no base64.
+fn line_of_fault(bytes: &[u8]) -> Option<usize> {
+    let mut begun = None;
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.starts_with(b"-----BEGIN ") {
+            if begun.is_some() || !line.ends_with(b"-----") {
+                return Some(begun.unwrap_or(index + 1));
+            }
+            begun = Some(index + 1);
+        } else if line.starts_with(b"-----END ") {
+            begun = None;
+        } else if begun.is_some() && !line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte)) {
+            return Some(index + 1);
+        }
+    }
+    begun
 }
 
 fn missing(file: &Path, bytes: &[u8], what: &'static str, block: &'static str) -> TlsError {
@@ -111,5 +131,20 @@ impl Stamp {
         let data = std::fs::metadata(file).ok();
         let state = data.map(|data| (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec()));
         Self { file: file.into(), state }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_in_pem_has_its_line() {
+        let line = |text: &str| line_of_fault(text.as_bytes());
+        assert_eq!(line("a comment\n-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), None);
+        assert_eq!(line("-----BEGIN CERTIFICATE-----\nMAA=\nM*A=\n-----END CERTIFICATE-----\n"), Some(3));
+        assert_eq!(line("a comment\n-----BEGIN CERTIFICATE-----\nMAA=\n"), Some(2));
+        assert_eq!(line("-----BEGIN CERTIFICATE-----\r\nMAA=\r\n-----BEGIN X-----\r\n"), Some(1));
+        assert_eq!(line("-----BEGIN CERTIFICATE\nMAA=\n"), Some(1));
     }
 }

@@ -24,6 +24,7 @@ use tidegate_administration::control::answer_others;
 use tidegate_administration::metering::Metering;
 use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
 use tidegate_config::Config;
+use tidegate_config::finding::Findings;
 use tidegate_config::hub::is_hub_listener;
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
@@ -41,7 +42,7 @@ use tidegate_process::{StartError, service_manager};
 use tidegate_reload::{
     AccessRules, AdmissionRules, BrokerOperations, LimitKeys, LogLevels, Reloader, TenantSections, TlsFiles,
 };
-use tidegate_terminal::{Exit, report};
+use tidegate_terminal::{Exit, complain, report};
 
 use coap::CoapListeners;
 use http::{HttpListeners, ToNode};
@@ -69,7 +70,10 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
     let outcome = serve(sources, &config, &log);
     log.flush();
     outcome.unwrap_or_else(|error| {
-        report(&error);
+        match error.downcast_ref::<Findings>() {
+            Some(findings) => complain(findings),
+            None => report(&error),
+        }
         Exit::Failure
     })
 }
@@ -288,7 +292,14 @@ fn start_node(
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),
     };
-    let node = node?;
+    let node = match node {
+        // A file with a fault is shown with the line that names it.
+        Err(error @ tidegate_node::StartError::Tls(_)) => {
+            config.check_tls_files()?;
+            return Err(error.into());
+        }
+        node => node?,
+    };
     crate::durable::tell_restored(&node);
     tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {

@@ -1,7 +1,10 @@
 //! Converted configurations of other brokers: each result is started, and clients try their rights.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::broker::{Broker, Folder, command, run};
 use crate::mosquitto::{CLIENTS, PORTS, rights};
@@ -123,4 +126,58 @@ fn a_configuration_is_converted_as_that_of_a_named_broker() {
     assert_eq!(ended.code, Some(2), "{}", ended.err);
     let ended = run(&["config", "convert", &file, "--from", "vernemq", "--diff"]);
     assert!(ended.out.contains("- max_inflight_messages 7\n+ limits.max_inflight = 7\n"), "{}", ended.out);
+}
+
+/// Authenticators of EMQX whose providers are a secret for tokens and a server that this test plays.
+#[test]
+fn authenticators_of_emqx_decide_in_the_result() {
+    const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4iLCJkZXZpY2UiOiJjMSJ9.mIklyRWgWkOtecT74ZIzyeCZBcyTNKQhEUe3M8EBV4A";
+    let folder = Folder::new();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, asked) = (free_port(), server.local_addr().unwrap().port());
+    let text = format!(
+        r#"listeners.tcp.default.bind = "127.0.0.1:{port}"
+listeners.ws.default.enable = false
+authorization.sources = []
+authentication = [
+  {{mechanism = jwt, algorithm = "hmac-based", secret = "a-secret-with-more-than-32-characters-of-text", verify_claims {{device = "${{clientid}}"}}}}
+  {{mechanism = password_based, backend = http, method = post, url = "http://127.0.0.1:{asked}/auth",
+    headers {{Authorization = "Bearer of-emqx"}}, body {{username = "${{username}}", password = "${{password}}"}}}}
+]
+"#
+    );
+    let (theirs, ours) = (folder.write("emqx.conf", &text), folder.file("tidegate.toml"));
+    let ended = run(&["config", "convert", &theirs, "-o", &ours]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let broker = Broker::spawn(command(&["--config", &ours, "--shards", "1", "--admin", "off", "--log", "error"]));
+    let port = port.to_string();
+    let publish = |id: &str, user: &str, password: &str| {
+        run(&["pub", "-p", &port, "-i", id, "-u", user, "-P", password, "-t", "gate", "-m", "open", "-q", "1"]).code
+    };
+    assert_eq!(publish("c1", "ann", TOKEN), Some(0));
+    assert_ne!(publish("c2", "ann", TOKEN), Some(0), "the token is for another client");
+    let answering = thread::spawn(move || answer(&server));
+    assert_eq!(publish("c3", "bob", "tide"), Some(0));
+    let question = answering.join().unwrap();
+    for part in ["Bearer of-emqx", "\"username\":\"bob\"", "\"password\":\"tide\""] {
+        assert!(question.contains(part), "{part}: {question}");
+    }
+    broker.signal("TERM");
+    broker.wait();
+}
+
+/// Answers one question with yes, and returns the question.
+fn answer(server: &TcpListener) -> String {
+    let (mut stream, _) = server.accept().unwrap();
+    let mut question = String::new();
+    let mut part = [0; 4096];
+    while !question.ends_with('}') {
+        let read = stream.read(&mut part).unwrap();
+        assert_ne!(read, 0, "{question}");
+        question.push_str(std::str::from_utf8(&part[..read]).unwrap());
+    }
+    let yes = "{\"result\":\"allow\"}";
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{yes}", yes.len())
+        .unwrap();
+    question
 }
