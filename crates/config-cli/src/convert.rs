@@ -194,7 +194,7 @@ fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
     }
 }
 
-/// Each line with what became of it and why, for people.
+/// Each line with its result and the reason, for people.
 fn table(lines: &[Verdict]) -> String {
     let rows: Vec<(String, String, &Verdict)> =
         lines.iter().map(|line| (format!("{}:{}", line.file, line.line), said(line), line)).collect();
