@@ -170,7 +170,7 @@ struct Heir<'a> {
     weight: u64,
 }
 
-/// The nodes that take orphans, with their shares of what they have and of these.
+/// The nodes that take orphans, with their shares of their own partitions and of the orphans.
 fn heirs_of<'a>(next: &Table, seen: &Seen, names: &'a [String], orphans: usize) -> Vec<Heir<'a>> {
     let loads: BTreeMap<String, usize> = names.iter().map(|name| (name.clone(), next.of(name).len())).collect();
     let total = orphans + loads.values().sum::<usize>();

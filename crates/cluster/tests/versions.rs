@@ -1,4 +1,4 @@
-//! Records of the bus as earlier versions wrote them: each is read with its exact content, and those of
+//! Records of the bus as earlier versions wrote them: each is read with its exact content, and records of
 //! the present layout are written again unchanged. A record that changes gets a new file beside the old one.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]

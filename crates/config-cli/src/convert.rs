@@ -194,7 +194,7 @@ fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
     }
 }
 
-/// Each line with its outcome and the reason, for people.
+/// Each line with its result and the reason, for people.
 fn table(lines: &[Verdict]) -> String {
     let rows: Vec<(String, String, &Verdict)> =
         lines.iter().map(|line| (format!("{}:{}", line.file, line.line), said(line), line)).collect();
@@ -223,7 +223,7 @@ fn summary(name: &str, conversion: &Conversion) -> String {
     format!("{name}: {carried} lines carried, {changed} changed, {refused} refused\n")
 }
 
-/// Each of their lines with `-`, its result with `+`, and the reason of a missing result with `!`.
+/// Each line of theirs with `-`, and what it becomes with `+`, or why it does not with `!`.
 fn diff(lines: &[Verdict]) -> String {
     let mut out = String::new();
     for line in lines {
@@ -255,7 +255,7 @@ fn json(conversion: &Conversion, exit: Exit) -> String {
     format!("{all:#}\n")
 }
 
-/// Writes a new file, for its owner alone: an existing result, which may have been edited, is kept.
+/// Writes a file that is not there yet, for its owner alone: a result that somebody has worked on is kept.
 fn write_new(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(mut file) => file.write_all(content.as_ref()),

@@ -68,14 +68,14 @@ impl TenantId {
 /// The partition of a client id, a retained topic, or a shared group's name and filter.
 pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
     // `$SYS` has one writer; keeping its values together lets that writer be their home.
-    // So do uplinks, of which one shard has all.
+    // Uplinks have one owner, too: one shard has all of them.
     if name.starts_with("$SYS/") || (tenant == TenantId::UPLINK && name.starts_with(UPLINK_PREFIX)) {
         return PartitionId(0);
     }
     partition_of_hash(hash_name(tenant.of_clients(), name))
 }
 
-/// The partition of a name of which only the hash is known.
+/// The partition of a name with a known hash.
 pub(crate) fn partition_of_hash(hash: u64) -> PartitionId {
     PartitionId((hash >> 32) as u16 % PARTITIONS)
 }
@@ -132,7 +132,7 @@ pub(crate) fn hash_name(tenant: TenantId, name: &str) -> u64 {
     hash_bytes(u64::from(tenant.0), name.as_bytes())
 }
 
-/// Numbers for assigned client ids, unguessable enough not to collide with what clients name themselves.
+/// Numbers for assigned client ids, unguessable enough not to collide with clients' own names.
 #[derive(Debug)]
 pub(crate) struct AssignedNames {
     pub seed: u64,

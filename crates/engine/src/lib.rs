@@ -12,7 +12,7 @@
 //!    split anywhere, [`Engine::handle_transport_closed`], [`ClusterCalls::handle_batch`](crate::ClusterCalls::handle_batch), [`EntryCalls::handle_verdict`](crate::EntryCalls::handle_verdict);
 //! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come, and [`TimerCalls::handle_silence`](crate::TimerCalls::handle_silence) when
 //!    [`ShardQuestions::next_silence`](crate::ShardQuestions::next_silence) has come and the input that had arrived by then was taken;
-//! 3. [`Engine::poll_event`] until there is none, and carries out what each [`Event`] asks for;
+//! 3. [`Engine::poll_event`] until no event is left, and carries out each [`Event`];
 //! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between,
 //!    when [`Engine::batches_due`] says that it is worth it);
 //! 5. for each connection that [`OutputCalls::pop_dirty`](crate::OutputCalls::pop_dirty) names: writes [`Engine::output`] as far as the transport takes it,
@@ -32,15 +32,15 @@
 //!
 //! # Seams
 //!
-//! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
+//! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. Rights of a client: [`Access`].
 //! - Who publishes without an MQTT session: [`InsiderCalls::add_principal`](crate::InsiderCalls::add_principal), [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as), and
-//!   [`Event::Published`], which tells what has become of each message; [`ShardQuestions::retained_for`](crate::ShardQuestions::retained_for) reads.
+//!   [`Event::Published`], which reports the outcome of each message; [`ShardQuestions::retained_for`](crate::ShardQuestions::retained_for) reads.
 //! - Who must have a message before its publisher is acknowledged: [`InsiderCalls::observe`](crate::InsiderCalls::observe), [`Event::Observed`] and
 //!   [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed). Each [`Observer`] has topic filters, a window, and a policy for when that is full.
 //! - What moves between places is a partition: [`MoveCalls::export_partition`](crate::MoveCalls::export_partition), [`MoveCalls::import_partition`](crate::MoveCalls::import_partition), and the
 //!   proof that nothing was lost, [`ShardQuestions::owed`](crate::ShardQuestions::owed).
 //!
-//! # Where what is
+//! # Map
 //!
 //! - `engine` has the calls above, `flows` what happens across components, `event` what the calls answer with,
 //!   `state` the state of a shard (connections, sessions, timers, events, counters), `settings` the settings at start;
@@ -51,7 +51,7 @@
 //!   `groups` (shared subscriptions), `addresses` (mobile nodes), `service`, `principals`
 //!   (who publishes without a session) and `observers` (who must have messages).
 //! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
-//! - What stays: `durable` (the journal), `image` (whole partitions). What holds: `limits`. What is told: `telling`;
+//! - What stays: `durable` (the journal), `image` (whole partitions). Limits: `limits`. Events: `telling`;
 //!   `audit` recomputes the books for tests.
 //!
 //! # Example

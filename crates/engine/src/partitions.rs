@@ -64,7 +64,7 @@ impl Partitions {
         self.0.get(partition.word()).is_some_and(|word| word & partition.bit() != 0)
     }
 
-    /// Adds one; what is no partition is not added.
+    /// Adds one; an invalid partition is not added.
     pub fn add(&mut self, partition: PartitionId) {
         if let Some(word) = self.0.get_mut(partition.word()) {
             *word |= partition.bit();
@@ -95,18 +95,18 @@ impl Partitions {
         self.merged(&others, |word, other| word & !other)
     }
 
-    /// Those of these that are among those.
+    /// The partitions in both sets.
     #[must_use]
     pub(crate) fn among(self, others: Self) -> Self {
         self.merged(&others, |word, other| word & other)
     }
 
-    /// Those that `wanted` says.
+    /// The partitions that match `wanted`.
     pub(crate) fn that(wanted: impl Fn(PartitionId) -> bool) -> Self {
         PartitionId::all().filter(|partition| wanted(*partition)).collect()
     }
 
-    /// Those of these that `wanted` says.
+    /// The partitions of this set that match `wanted`.
     #[must_use]
     pub(crate) fn filtered(self, wanted: impl Fn(PartitionId) -> bool) -> Self {
         self.iter().filter(|partition| wanted(*partition)).collect()
@@ -153,7 +153,7 @@ impl FromIterator<PartitionId> for Partitions {
 pub(crate) struct ByPartition<T>(BTreeMap<PartitionId, Vec<T>>);
 
 impl<T> ByPartition<T> {
-    /// Those of `all` that are in one of the partitions.
+    /// Groups the entries of `all` by partition, for these partitions.
     pub(crate) fn new(partitions: Partitions, all: impl Iterator<Item = (PartitionId, T)>) -> Self {
         let mut by_partition: BTreeMap<PartitionId, Vec<T>> = BTreeMap::new();
         for (partition, one) in all.filter(|(partition, _)| partitions.has(*partition)) {
@@ -162,12 +162,12 @@ impl<T> ByPartition<T> {
         Self(by_partition)
     }
 
-    /// Those of one of the partitions.
+    /// The entries of one partition.
     pub(crate) fn of(&self, partition: PartitionId) -> &[T] {
         self.0.get(&partition).map_or(&[], Vec::as_slice)
     }
 
-    /// Those of all of them, in their order.
+    /// The entries of all partitions, in their order.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         self.0.values().flatten()
     }
@@ -175,10 +175,10 @@ impl<T> ByPartition<T> {
 
 /// Series of partitions in one set, beyond which all bits of the set take less room.
 const MAX_SERIES: usize = 20;
-/// Stands for the number of series in front of all bits.
+/// The count of series that marks a set written as bits.
 const BITS: u8 = u8::MAX;
 
-/// Partitions at equal distances: those of a node, or of one of its shards, are a few such series.
+/// Partitions at equal distances: the partitions of a node, or of one of its shards, are a few such series.
 #[derive(Clone, Copy)]
 struct Series {
     first: u16,
@@ -203,7 +203,7 @@ fn series_of(partitions: Partitions) -> Option<Vec<Series>> {
     Some(all)
 }
 
-/// Appends a set: as series or as its bits, whichever is shorter.
+/// Appends a set: as series or as its bits, if they are shorter.
 pub(crate) fn put_partitions(out: &mut Vec<u8>, partitions: Partitions) {
     let Some(all) = series_of(partitions) else {
         out.put_u8(BITS);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_of_partitions_is_refused() {
+    fn an_invalid_set_of_partitions_is_refused() {
         for (first, step, count) in [(0, 1, 1_025), (1_023, 1, 2), (0, 0, 2), (5, 1, 0), (0, 40_000, 40_000)] {
             let mut out = vec![1];
             for number in [first, step, count] {
@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_set_is_what_it_was_made_of(mut of in proptest::collection::vec(0..PARTITIONS, 0..200), other in 0..PARTITIONS) {
+        fn any_set_has_the_partitions_it_was_made_from(mut of in proptest::collection::vec(0..PARTITIONS, 0..200), other in 0..PARTITIONS) {
             let partitions: Partitions = of.iter().copied().map(PartitionId).collect();
             of.sort_unstable();
             of.dedup();

@@ -1,11 +1,11 @@
-//! Reading and writing of what leaves the engine but is not MQTT: records between shards and images of partitions.
+//! Reading and writing of data that leaves the engine but is not MQTT: records between shards and images of partitions.
 //!
 //! Numbers are little-endian, text and bytes carry a 32-bit length.
 
 /// Bytes that are not a record or an image of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireError {
-    /// What was being read.
+    /// The part that was being read.
     pub reading: &'static str,
 }
 

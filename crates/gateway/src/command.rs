@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     groups: Vec<String>,
 
-    /// The name of this process among those that run the same services [default: core-HOST-PID]
+    /// The name of this process among the processes of the same services [default: core-HOST-PID]
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
 
@@ -65,14 +65,14 @@ impl Args {
         }
         // To a broker `--bus` is that of its cluster; here it is the one that the gateways are on.
         set.extend(sources.bus.take().map(|bus| ("context.bus".to_owned(), bus)));
-        // What was set by name wins over a flag, as everywhere.
+        // A key set by name wins over a flag, as everywhere.
         set.append(&mut sources.set);
         sources.set = set;
         sources
     }
 }
 
-/// Runs until it is told to stop.
+/// Runs until it is stopped.
 pub fn run(args: &Args) -> Exit {
     let config = match tidegate_config_cli::load(&args.sources()) {
         Ok(config) => config,
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Exit {
     })
 }
 
-/// What is wrong where only groups are to be defined, and there are none.
+/// The fault of a command for groups alone without any group.
 fn has_nothing_to_do(args: &Args, config: &Config) -> Option<&'static str> {
     let only_groups = args.services.iter().all(|service| *service == Service::Groups);
     (only_groups && config.context.groups.0.is_empty())
@@ -140,8 +140,8 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, StartError> {
     Ok(Exit::Ok)
 }
 
-/// Waits until all services work or stand by; false when the process is told to stop before. A bus that is away is
-/// waited for as long as it takes; one that can never do is an error.
+/// Waits until all services work or stand by; false when the process is stopped before. It waits for an absent bus
+/// without end; a bus that can never work is an error.
 fn wait_until_ready(services: &Services, signals: &mut BrokerSignals) -> Result<bool, StartError> {
     let mut told = Instant::now();
     while let Some(lack) = services.lack() {

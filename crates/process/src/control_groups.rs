@@ -1,5 +1,4 @@
-//! What a container or a unit may have of the machine: the limits of the control groups (version 2) that this process
-//! is in.
+//! The limits of a container or a unit: of the control groups (version 2) of this process.
 //!
 //! A group has no more than those around it. In a container the outermost one that is seen is the container's own.
 
@@ -12,7 +11,7 @@ const OWN: &str = "/proc/self/cgroup";
 /// The limit of memory where groups are of version 1, bytes.
 const MEMORY_OF_VERSION_1: &str = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
 
-/// Reads a file of the system: nothing when there is none.
+/// Reads a file of the system; `None` when it does not exist.
 pub type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads the files of this system.
@@ -27,7 +26,7 @@ pub struct ControlGroups<'a> {
     folders: Vec<PathBuf>,
 }
 
-/// A limit of processors, and what was used of it.
+/// A limit of processors, and the time used of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessorLimit {
     /// The group that has it.
@@ -43,8 +42,8 @@ pub struct ProcessorLimit {
 pub struct MemoryLimit {
     /// Bytes that the members of the group may have together.
     pub bytes: u64,
-    /// What they have and cannot be taken from them: all but the pages of files that were not used lately. Nothing
-    /// where the system does not tell.
+    /// Bytes in use that cannot be reclaimed: all but the pages of files that were not used lately. `None` where the
+    /// system does not say.
     pub used: Option<u64>,
 }
 
@@ -53,7 +52,7 @@ impl<'a> ControlGroups<'a> {
     pub fn find(read: Read<'a>) -> Self {
         let own = read(OWN).unwrap_or_default();
         let path = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        // A process whose group is outside of what it sees of them knows only the outermost one.
+        // A process whose group is outside of its view of the groups knows only the outermost one.
         let path = if path.split('/').any(|level| level == "..") { "" } else { path };
         let mut innermost = PathBuf::from(ROOT);
         innermost.extend(path.split('/').filter(|level| !level.is_empty()));
@@ -65,7 +64,7 @@ impl<'a> ControlGroups<'a> {
         (self.read)(folder.join(name).to_str()?)
     }
 
-    /// The tightest limit of processors; nothing where there is none.
+    /// The tightest limit of processors; `None` without a limit.
     pub fn processors(&self) -> Option<ProcessorLimit> {
         let limit = |folder: &PathBuf| {
             let processors = quota(&self.file(folder, "cpu.max")?)?;

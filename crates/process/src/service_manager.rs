@@ -1,7 +1,6 @@
-//! What the service manager is told of this process: systemd's protocol of notifications (`sd_notify(3)`), one datagram
-//! for each change.
+//! Notifications to the service manager: systemd's protocol (`sd_notify(3)`), one datagram for each change.
 //!
-//! Whoever was not started by one finds no address in its environment, and nobody is told.
+//! A process without a service manager finds no address in its environment, and sends nothing.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,14 +20,14 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 /// up.
 const MAX_STATUS: usize = 1_024;
 
-/// How long the manager may leave a datagram waiting. It is told of later changes all the same.
+/// How long the manager may leave a datagram waiting. Later changes are sent all the same.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether the service is up, as far as anybody was told.
+/// True if the service is up, by the last notification.
 static IS_UP: AtomicBool = AtomicBool::new(false);
 
-/// Says that the service is up: to whoever reads its standard output, and to the service manager, in one line. `who` is
-/// for the log.
+/// Reports that the service is up: on its standard output, and to the service manager, in one line. `who` is for the
+/// log.
 pub fn tell_ready(who: &str, line: &str) {
     if let Err(error) = print(line) {
         tracing::warn!(%error, "standard output is closed; the ready line of the {who} was not written");
@@ -37,14 +36,14 @@ pub fn tell_ready(who: &str, line: &str) {
     tell(&format!("READY=1\nSTATUS={}", status(line)));
 }
 
-/// The first line of what is said, as far as it fits: a fleet has a line for each of its brokers.
+/// The first line of a report, as far as it fits: a fleet has a line for each of its brokers.
 fn status(said: &str) -> &str {
     let line = said.lines().next().unwrap_or_default();
     let end = (0..=MAX_STATUS.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
     line.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
-/// Says that the configuration is read anew. Before the service is up that is a part of the start.
+/// Reports that the configuration is read again. Before the service is up that is a part of the start.
 pub fn tell_reloading() {
     if IS_UP.load(Ordering::Relaxed) {
         let now = clock_gettime(ClockId::Monotonic);

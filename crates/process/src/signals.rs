@@ -1,4 +1,4 @@
-//! Signals that stop the broker or have it read its configuration anew.
+//! Signals that stop the broker or make it read its configuration again.
 
 use std::io;
 use std::thread;
@@ -32,7 +32,7 @@ pub enum Insisted {
     Stop,
     /// It belongs to the first.
     Same,
-    /// Whoever asks does not want to wait: end at once.
+    /// A second request: end at once.
     AtOnce,
 }
 
@@ -50,23 +50,23 @@ impl Insistence {
     }
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// A graceful stop, by the signal of this name.
     Stop(&'static str),
-    /// To read the configuration anew (SIGHUP).
+    /// To read the configuration again (SIGHUP).
     Reload,
 }
 
 /// Waits for signals.
 pub struct BrokerSignals {
     signals: Signals,
-    /// Those that come while the process stops.
+    /// Signals that come while the process stops.
     further: Option<Signals>,
     /// One that stops, and has not been given out.
     early: Option<i32>,
-    /// Whether the configuration was to be read anew when one was given out last.
+    /// True if the last signal given out was a request to read the configuration again.
     reloading: bool,
 }
 
@@ -80,16 +80,16 @@ impl BrokerSignals {
         Ok(Self { signals, further, early: None, reloading: false })
     }
 
-    /// Whether one has come that stops the broker. [`Self::wait`] gives it out all the same; one that asks to read the
-    /// configuration anew is forgotten, since that is about to be used.
+    /// True if a signal has come that stops the broker. [`Self::wait`] still gives it out. A request to read the
+    /// configuration again is forgotten, since the configuration is about to be read.
     pub fn stop_is_asked(&mut self) -> bool {
         self.early = self.early.or_else(|| self.signals.pending().find(|signal| *signal != SIGHUP));
         self.early.is_some()
     }
 
-    /// Sleeps until one comes, and says what it asks for. After one that stops, another one that
-    /// comes a second later or more ends the process at once.
-    /// Whoever waits has done what the last one asked for, and the service manager hears so.
+    /// Sleeps until a signal comes, and returns its request. After one that stops, another one that comes a second
+    /// later or more ends the process at once. A further call means that the last request is done, and the service
+    /// manager is notified.
     pub fn wait(&mut self) -> Asked {
         if std::mem::take(&mut self.reloading) {
             service_manager::tell_reloaded();

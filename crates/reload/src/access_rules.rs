@@ -33,7 +33,7 @@ struct NewRules {
     running: Arc<Mutex<Option<Arc<Rules>>>>,
 }
 
-/// Rules that are told in full; of more it is said how many there are.
+/// Rules that are written in full; further ones are only counted.
 const TOLD: usize = 10;
 
 /// The rules of both that the other has not, each with its place.
@@ -63,7 +63,7 @@ fn rules_of(rules: Option<&Rules>) -> impl Iterator<Item = &tidegate_acl::RuleRe
     rules.into_iter().flat_map(|rules| (0..).map(RuleId).map_while(|id| rules.rule(id)))
 }
 
-/// How often each rule stands there: one that has only moved is none that is new.
+/// The number of times each rule is there: a moved rule is not a new one.
 fn texts(rules: Option<&Rules>) -> BTreeMap<&str, usize> {
     let mut texts = BTreeMap::new();
     for rule in rules_of(rules) {
@@ -92,7 +92,7 @@ impl Prepared for NewRules {
     fn commit(self: Box<Self>) -> Vec<String> {
         let factory = self.rules.clone().map(|rules| access::factory(rules, self.names.clone()));
         if let Err(error) = self.node.set_access(factory.as_ref()) {
-            // The request stands in its inbox all the same, before everything that comes later.
+            // The request is in its inbox all the same, before later ones.
             tracing::warn!(%error, "new access rules apply on that shard later");
         }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use tidegate_config::path::KeyPath;
 
 use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
-/// The section `admission`, for whoever comes from then on.
+/// The section `admission`, for new connections.
 pub struct AdmissionRules {
     node: NodeHandle,
 }

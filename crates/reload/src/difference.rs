@@ -1,4 +1,4 @@
-//! What a new configuration changes.
+//! The changes of a new configuration.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tidegate_config::credentials::without_credentials;
 use tidegate_config::path::KeyPath;
 use tidegate_config::sections::SECTIONS;
 
-/// What stands for a key of a section that is not there.
+/// The value of a key of an absent section.
 const ABSENT: &str = "(not there)";
 
 /// All keys with their values as TOML.
@@ -41,7 +41,7 @@ impl Shown {
         Self(shown)
     }
 
-    /// Takes over what is in force now.
+    /// Takes over the values in force now.
     pub(crate) fn take_live(&mut self, changes: &[Change]) {
         for change in changes.iter().filter(|change| change.live) {
             if change.new == ABSENT {
@@ -75,7 +75,7 @@ pub(crate) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool
 }
 
 impl Change {
-    /// The old and the new value, without what is secret in them.
+    /// The old and the new value, without secrets.
     pub fn values(&self) -> (String, String) {
         if !self.key.holds_credentials() {
             return (self.old.clone(), self.new.clone());

@@ -1,7 +1,7 @@
 //! A new configuration for a broker that runs: read, checked as a whole, and put in force as a whole or not at all.
 //!
 //! Each part that can change while the broker runs is a [`Reloadable`] in a file of its own. First all of them prepare
-//! what is new, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
+//! the new values, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
 
 mod access_rules;
 mod admission;
@@ -32,13 +32,13 @@ use tidegate_identity::access::Tenancy;
 
 use difference::{Shown, compare};
 
-/// Reads the configuration anew, from where it was read at the start.
+/// Reads the configuration again, from its sources at the start.
 pub struct Reloader {
     sources: Sources,
     parts: Vec<Box<dyn Reloadable>>,
     /// Knows the numbers of tenants, which engines and stored keys go by.
     tenancy: Tenancy,
-    /// The values in force. Keys that wait for a restart keep those that they had at the start.
+    /// The values in force. Keys that wait for a restart keep their values from the start.
     running: Mutex<Shown>,
 }
 

@@ -8,11 +8,11 @@ use tidegate_config::path::KeyPath;
 
 use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
-/// Keys of `[limits]` that hold for what was made at the start.
+/// Keys of `[limits]` that apply to objects made at the start.
 const LIMITS_AT_START: &[&str] = &["max_connections", "shard_link_bytes"];
 const QUEUE: &[&str] = &["max_messages", "max_bytes", "keep_qos0_offline"];
 const RETAINED: &[&str] = &["max_messages", "max_bytes"];
-/// Keys of a listener that clients are not told, and of which nothing is made at the start.
+/// Keys of a listener that are not announced to clients and make no objects at the start.
 const LISTENER: &[&str] = &[
     "max_connections",
     "max_message_rate",
@@ -23,7 +23,7 @@ const LISTENER: &[&str] = &[
     "max_total_byte_rate",
 ];
 
-/// The limits of engines. What is beyond a lower one already stays.
+/// The limits of engines. Objects beyond a lower one already stay.
 pub struct LimitKeys {
     node: NodeHandle,
 }

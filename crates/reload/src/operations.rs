@@ -16,11 +16,11 @@ pub struct BrokerOperations {
 impl BrokerOperations {
     /// The broker is ready.
     pub fn ready(&self, reloader: Reloader) {
-        // It is set once, by whoever starts the broker.
+        // It is set once, at the start of the broker.
         let _ = self.reloader.set(reloader);
     }
 
-    /// Reads the configuration anew, as SIGHUP asks for.
+    /// Reads the configuration again, as SIGHUP requests.
     pub fn reload_and_log(&self) {
         if let Some(reloader) = self.reloader.get() {
             reloader.reload().log();

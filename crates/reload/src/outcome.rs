@@ -1,4 +1,4 @@
-//! What came of a reload: for the log, for people and for scripts.
+//! The outcome of a reload: for the log, for people and for scripts.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use tidegate_admin::Reloaded;
 
 use crate::difference::Change;
 
-/// What came of a reload.
+/// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The new configuration is in force.
     Applied {
         /// The parts that have read their files again.
         parts: Vec<&'static str>,
-        /// What is different in files, a line for each thing.
+        /// The differences in files, a line for each.
         files: Vec<String>,
         /// The keys that have changed.
         changes: Vec<Change>,

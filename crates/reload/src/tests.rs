@@ -1,4 +1,4 @@
-//! All or nothing, and what is said about it.
+//! All or nothing, and the reports.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tidegate_config::reload::{PrepareError, Prepared};
 
 use super::*;
 
-/// A part that counts what it does.
+/// A part that counts its calls.
 #[derive(Clone, Default)]
 struct Part {
     refuses: bool,
-    /// What it says of its files.
+    /// Its report about its files.
     tells: &'static [&'static str],
     prepared: Arc<AtomicU32>,
     committed: Arc<AtomicU32>,
@@ -122,7 +122,7 @@ fn a_listener_that_comes_or_goes_needs_a_restart() {
 }
 
 #[test]
-fn what_is_different_in_files_is_told_as_well() {
+fn differences_in_files_are_reported_as_well() {
     let file = File::new("");
     let part = Part { tells: &["users removed: 4"], ..Part::default() };
     let outcome = file.reloader(&[&part]).reload();

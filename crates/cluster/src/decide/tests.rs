@@ -65,7 +65,7 @@ fn shares_follow_the_weights_of_nodes_with_few_moves() {
             assert!(parts(table, seen).iter().all(is_near), "seed {seed}: {:?}", parts(table, seen));
         };
         let (first, moved) = settle(Table::default(), &mut seen);
-        assert_eq!(moved, 0, "seed {seed}: what is placed at once stays");
+        assert_eq!(moved, 0, "seed {seed}: partitions placed at once stay");
         near(&first, &seen);
         // A node gets another weight: only the differences move.
         seen.adverts.get_mut(&names[0]).unwrap().weight = Weight(400);

@@ -2,7 +2,7 @@
 
 use crate::{Home, PARTITIONS};
 
-/// Stands for no home.
+/// The place of a partition without a home.
 const NONE: u16 = u16::MAX;
 
 /// The home of each partition.
@@ -72,17 +72,17 @@ impl Homes {
     pub fn partitions(&self, wanted: impl Fn(Option<&Home>) -> bool) -> Vec<u16> {
         let is_wanted: Vec<bool> =
             self.shared.iter().map(|shared| shared.count > 0 && wanted(Some(&shared.home))).collect();
-        let is_none_wanted = wanted(None);
-        if !is_none_wanted && !is_wanted.contains(&true) {
+        let wants_homeless = wanted(None);
+        if !wants_homeless && !is_wanted.contains(&true) {
             return Vec::new();
         }
         let all = (0..).zip(&self.at);
-        all.filter(|(_, place)| is_wanted.get(usize::from(**place)).copied().unwrap_or(is_none_wanted))
+        all.filter(|(_, place)| is_wanted.get(usize::from(**place)).copied().unwrap_or(wants_homeless))
             .map(|(partition, _)| partition)
             .collect()
     }
 
-    /// Gives a partition a home, or takes it away; what is no partition is passed over.
+    /// Gives a partition a home, or takes it away; an invalid partition is ignored.
     pub fn set(&mut self, partition: u16, home: Option<Home>) {
         let Some(place) = self.at.get(usize::from(partition)).copied() else { return };
         if self.shared_at(place) == home.as_ref() {

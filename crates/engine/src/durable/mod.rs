@@ -1,6 +1,6 @@
 //! State that outlives the process, as operations on keys and values.
 //!
-//! The engine writes changes into a [`Journal`] while it works a packet off; the shell takes what was gathered as
+//! The engine writes changes into a [`Journal`] while it works a packet off; the shell takes the gathered changes as
 //! one batch ([`Engine::take_journal`](crate::Engine::take_journal)) and gives it to a store, *before* it hands
 //! anything to other shards. An output that promises something is held back at its place until the batch that holds the
 //! promise is committed ([`Engine::handle_committed`](crate::Engine::handle_committed)).

@@ -1,4 +1,4 @@
-//! What shards tell each other about who deals for the shared groups of which partitions.
+//! Messages between shards about the dealers of the shared groups' partitions.
 
 use crate::ids::Partitions;
 use crate::link::exchange_word::ExchangeName;
@@ -18,7 +18,7 @@ pub(crate) enum DealingWord {
     Seats { partitions: Partitions, round: u32, all: bool },
     /// All shards have given their members seats at the sender, which deals for these partitions from now on.
     Ready { partitions: Partitions, round: u32 },
-    /// The sender has dealt the message of this name to groups of these partitions, of which the receiver is the next
+    /// The sender has dealt the message of this name to groups of these partitions; the receiver is their next home.
     /// home.
     Dealt { name: ExchangeName, partitions: Partitions },
 }

@@ -7,9 +7,9 @@ use crate::wire::{WireError, WireReader, WireWrite};
 /// The layout in the store, in front of it. Two sets behind it are 2 bytes and whole series of 6, or more than 128
 /// bytes: so its length is never that of sets of earlier versions.
 const STORED: u8 = 2;
-/// Bytes of what the first versions stored.
+/// Bytes of a record of the first versions.
 const ONE_EARLIER_SET: usize = 8;
-/// Bytes of what later ones stored, with 64 partitions.
+/// Bytes of a record of later ones, with 64 partitions.
 const TWO_EARLIER_SETS: usize = 16;
 
 /// Where a message has been. Sessions and groups of one partition are looked at apart: while homes change, a shard may
@@ -23,7 +23,7 @@ pub(crate) struct Got {
 }
 
 impl Got {
-    /// Nobody has.
+    /// No partition.
     pub(crate) const NOBODY: Self = Self { sessions: Partitions::NONE, groups: Partitions::NONE };
 
     /// These and those.
@@ -38,7 +38,7 @@ impl Got {
         Self { sessions: self.sessions.without(partitions), ..self }
     }
 
-    /// Those of some partitions.
+    /// The part in some partitions.
     #[must_use]
     pub(crate) fn among(self, partitions: Partitions) -> Self {
         Self { sessions: self.sessions.among(partitions), groups: self.groups.among(partitions) }
@@ -63,7 +63,8 @@ impl Got {
         self.write(out);
     }
 
-    /// Reads what is stored, to the end. Earlier versions had fewer partitions, and the first of them did not tell
+    /// Reads a stored record, to the end. Earlier versions had fewer partitions, and the first of them did not separate
+    /// groups from sessions.
     /// groups from sessions.
     pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         match reader.remaining() {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_in_each_layout() {
+    fn a_stored_record_is_read_in_each_layout() {
         let of = |earlier: &[u16]| earlier.iter().flat_map(|it| PartitionId::of_earlier(*it)).collect::<Partitions>();
         let read = |bytes: &[u8]| Got::read_stored(&mut WireReader::new(bytes)).unwrap();
         let first = [1, 0, 0, 0, 0, 0, 0, 0x80];

@@ -42,17 +42,17 @@ pub(crate) struct MemberOptions {
 pub(crate) enum Record<'a> {
     /// An application message to deliver, to retain, or both.
     Publish(Envelope<'a>),
-    /// What the ticket stands for is done at the sender, or was refused there.
+    /// The request of the ticket is done at the sender, or was refused there.
     ///
     /// `promises` says whether something was written into a journal for it.
     Confirm { ticket: Ticket, refused: Option<Reason>, promises: bool },
     /// The sender has (or no longer has) subscribers for a filter.
     Interest { tenant: TenantId, filter: &'a str, present: bool, ticket: Option<Ticket> },
-    /// Asks to be told when everything sent before has been noted.
+    /// Asks for a report when everything sent before has been noted.
     InterestBarrier { ticket: Ticket },
     /// The sender has taken note of an interest.
     InterestSeen { ticket: Ticket },
-    /// No broker of the fleet takes a filter that the ticket stands for.
+    /// No broker of the fleet takes a filter of the ticket's request.
     InterestRefused { ticket: Ticket, filter: &'a str, code: ReasonCode },
     /// Asks for retained messages behind `after` that match the filter.
     RetainedQuery { fetch: u32, tenant: TenantId, filter: &'a str, after: &'a str },
@@ -83,11 +83,12 @@ pub(crate) enum Record<'a> {
     /// `id`; 0 for none. `client` is the hash of the client id of the only member that may get it, since it may have it
     /// already; 0 for any.
     Return { group: GroupName<'a>, not_to: u32, of: u64, id: u64, client: u64, envelope: Envelope<'a> },
-    /// Nobody has to keep this message of a group any more: the sender has, or it has come to its end.
+    /// No shard has to keep this message of a group any more: the sender has it, or it has ended.
     Dealt { id: u64 },
     /// A queue is full: the receiver's connection shall wait with publishing.
     Park { connection: ConnectionKey },
-    /// Asks for room for a message at all who reject what they have no room for; `waits` cannot be told, and waits.
+    /// Asks all queues with the policy `reject` for room for a message; `waits` has no negative acknowledgement, and
+    /// waits.
     Reserve { number: u32, tenant: TenantId, topic: &'a str, qos: QoS, cost: u64, waits: Option<ConnectionKey> },
     /// So many queues had no room; where that is 0, room is kept.
     Reserved { number: u32, full: u32 },
@@ -107,17 +108,17 @@ pub(crate) enum Record<'a> {
     Credit { bytes: u64 },
     /// The message before was written down under this number until it arrives.
     Crossing { number: u64 },
-    /// It has arrived, and what became of it is written.
+    /// It has arrived, and its outcome is written.
     Crossed { number: u64 },
     /// The sender has delivered what an earlier process left on its way.
     Replayed,
     /// About the brokers of a fleet.
     Fleet(FleetWord<'a>),
-    /// Asks to be told when everything sent before has arrived.
+    /// Asks for a report when everything sent before has arrived.
     Mark { number: u64 },
     /// Everything sent before this mark has arrived.
     Marked { number: u64 },
-    /// What became of a message at the nodes of the sender, for the shard where it entered.
+    /// The outcomes of a message at the nodes of the sender, for the shard where it entered.
     Counted { number: u64, counts: Counts },
     /// Partitions move between nodes. Words with sets of partitions are boxed: a set has 128 bytes, and every record
     /// would have its size.
@@ -141,7 +142,7 @@ fn read_code(reader: &mut WireReader<'_>) -> Result<ReasonCode, WireError> {
     ReasonCode::from_byte(reader.u8("a reason code")?).ok_or(WireError { reading: "a reason code" })
 }
 
-/// Stands for no reason.
+/// The code for no reason.
 const NOT_REFUSED: u8 = u8::MAX;
 
 fn read_refused(reader: &mut WireReader<'_>) -> Result<Option<Reason>, WireError> {

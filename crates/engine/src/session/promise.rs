@@ -17,7 +17,7 @@ pub(crate) struct Promise {
 }
 
 impl Promise {
-    /// The message goes back to the shard that keeps it. The shard hears nothing else.
+    /// The message returns to the shard that keeps it, without another notice.
     pub(crate) fn withdraw(mut self) {
         self.id = 0;
     }

@@ -249,7 +249,7 @@ pub enum UplinkError {
         /// How many.
         owed: u64,
     },
-    /// Nobody else could take its messages.
+    /// No other broker could take its messages.
     #[error("the broker {0:?} is the last active one; add another one first")]
     Last(String),
     /// This engine has no uplinks.

@@ -143,11 +143,11 @@ reasons! {
     QueueReplaced = 52, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
     /// The store has no room for more.
     StoreFull = 53, "store_full", QuotaExceeded, "the disk of the store is full";
-    /// What a client has proven holds no longer.
+    /// The proof of a client's identity has expired.
     ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
-    /// A subscriber that rejects had no room, so nobody got the message.
+    /// A subscriber that rejects had no room, so no subscriber got the message.
     QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; no subscriber got the message";
-    /// A publisher that cannot be told of a rejected message waited too long for room.
+    /// A publisher without a negative acknowledgement waited too long for room.
     RejectedTooLong = 56, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
     /// A topic name with more bytes than allowed.
     TopicTooLong = 57, "topic_too_long", TopicNameInvalid, "the topic is longer than the limit";

@@ -55,14 +55,14 @@ pub(crate) struct Net {
     /// Sockets whose server's end is not gone.
     live: BTreeSet<SocketId>,
     by_key: Vec<BTreeMap<ConnectionKey, SocketId>>,
-    /// What waits for each shard, in the order in which it was sent, and by whom.
+    /// The batches for each shard with their senders, in the order in which they were sent.
     inboxes: Vec<VecDeque<(usize, Batch)>>,
-    /// Whether a shard takes what waits for it in that order. Otherwise only the order of each sender holds, which is
-    /// less than the shell promises.
+    /// True if a shard takes its batches in that order. Otherwise only the order of each sender holds, which is less
+    /// than the shell promises.
     causal: bool,
     /// Shards that have done something since they took their batches.
     unshipped: Vec<bool>,
-    /// Shards that are taking their batches, and for whom the next one is.
+    /// Shards that are taking their batches, each with the receiver of the next one.
     shipping: Vec<Option<usize>>,
     pub held: BTreeSet<(usize, usize)>,
     /// Batches for other nodes that wait for the store, and how much of it.
@@ -78,7 +78,7 @@ pub(crate) struct Net {
     pub challenged: VecDeque<(usize, ConnectionKey, Vec<u8>)>,
     /// The brokers of a fleet.
     pub brokers: BTreeMap<String, FakeBroker>,
-    /// What the engines were told of them.
+    /// The configured brokers.
     pub configured: BTreeMap<String, UplinkOptions>,
     /// Brokers that are to be dialed.
     pub dialing: VecDeque<(String, DialAttempt)>,

@@ -12,9 +12,9 @@ pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Keys and values that survive, and what does not yet: of one process, or of each node of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    /// Those of the process, or of the first node.
+    /// Pairs of the process, or of the first node.
     pub pairs: Pairs,
-    /// Those of the other nodes.
+    /// Pairs of the other nodes.
     others: BTreeMap<usize, Pairs>,
     /// Batches of each node that were handed in so far, and how many of them were committed, or lost.
     counts: BTreeMap<usize, (u64, u64)>,
@@ -80,7 +80,7 @@ impl Store {
         std::mem::take(self.pairs_of_mut(node))
     }
 
-    /// What is somebody's, in the order of the keys.
+    /// The pairs with an owner, in the order of the keys.
     pub(crate) fn swept(&self) -> Pairs {
         let mut sweep = Sweep::default();
         let pairs = self.pairs.iter().filter(|(key, value)| sweep.keep(key, value));

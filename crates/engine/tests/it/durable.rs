@@ -1,4 +1,4 @@
-//! What is promised when, and what is there after the process has died.
+//! The time of each promise, and the state after the process has died.
 
 use tidegate_engine::{Durability, Owed, PARTITIONS, PartitionId, Settings};
 
@@ -18,7 +18,7 @@ mod tail;
 /// From how many shards to how many.
 const RESTARTS: [(u16, u16); 5] = [(1, 1), (1, 2), (2, 3), (3, 1), (3, 3)];
 
-/// A broker that promises what it says.
+/// A broker that keeps its promises over a crash.
 fn stored(shards: u16) -> World {
     stored_with(shards, |_| {})
 }
@@ -39,7 +39,7 @@ fn owed(world: &World) -> Vec<Owed> {
     (0..PARTITIONS).map(owed).collect()
 }
 
-/// Plays `before`, lets the process die after so many milliseconds, and plays `after` with what `before` returned.
+/// Plays `before`, lets the process die after so many milliseconds, and plays `after` with the result of `before`.
 fn restarted<S>(away: u64, before: impl Fn(&World) -> S, after: impl Fn(&World, S)) {
     for (from, to) in RESTARTS {
         for swept in [false, true] {

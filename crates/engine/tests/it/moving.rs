@@ -48,7 +48,7 @@ fn owed(world: &World, partition: u16) -> Owed {
     world.engine(world.home_of_partition(partition), |engine, _| engine.questions().owed(PartitionId(partition)))
 }
 
-/// Moves everything; what was owed before is owed after.
+/// Moves everything; debts before the move remain after it.
 fn move_all(from: &World, to: &World) {
     from.run();
     for partition in 0..PARTITIONS {
@@ -64,7 +64,7 @@ fn move_all(from: &World, to: &World) {
     assert_eq!((left.subscriptions, left.shared_subscriptions, left.queued_bytes), (0, 0, 0));
 }
 
-/// Plays `before`, moves everything so many milliseconds long, and plays `after` with what `before` returned.
+/// Plays `before`, moves everything so many milliseconds long, and plays `after` with the result of `before`.
 fn moved<S>(way: u64, before: impl Fn(&World) -> S, after: impl Fn(&World, S)) {
     for (from, to) in MOVES {
         let here = World::with(from, |settings| {
@@ -105,7 +105,7 @@ fn messages_that_wait_move_with_their_session() {
 }
 
 #[test]
-fn what_is_in_flight_goes_on_in_each_state_under_the_same_packet_ids() {
+fn messages_in_flight_keep_state_and_packet_id() {
     moved(
         millis(1),
         |here| {
@@ -148,7 +148,7 @@ fn what_is_in_flight_goes_on_in_each_state_under_the_same_packet_ids() {
 }
 
 #[test]
-fn a_qos_2_message_is_taken_once_although_its_publisher_was_moved_in_between() {
+fn a_qos_2_message_of_a_moved_publisher_is_taken_once() {
     moved(
         millis(1),
         |here| {
@@ -247,7 +247,7 @@ fn members_of_a_shared_group_meet_again() {
 }
 
 #[test]
-fn rules_of_the_new_place_are_asked_for_what_was_subscribed_in_the_old() {
+fn rules_of_the_new_place_check_earlier_subscriptions() {
     #[derive(Debug)]
     struct NothingSecret;
     impl tidegate_engine::Access for NothingSecret {

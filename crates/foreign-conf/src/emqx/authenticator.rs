@@ -47,7 +47,7 @@ impl Authenticator {
         self.find(key).map(|part| part.entry.value.as_str())
     }
 
-    /// The setting that says what it is, for a remark about all of it.
+    /// The setting with its kind, for a remark about all of it.
     pub(super) fn first(&self) -> usize {
         let found = self.find("backend").or(self.find("mechanism")).or(self.settings.first());
         found.map_or(0, |part| part.index)
@@ -62,7 +62,7 @@ impl Authenticator {
         enabled
     }
 
-    /// Closes the result for each setting that is not known; a name with `.**` stands for all below it. `false` when there is one.
+    /// Closes the result for each setting that is not known; a name with `.**` matches all below it. `false` when there is an unknown one.
     pub(super) fn knows(&self, draft: &mut Draft, known: &[&str]) -> bool {
         let is_known = |key: &str| {
             known.iter().any(|name| match name.strip_suffix("**") {

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_message_says_beside_its_payload_goes_both_ways() {
+    fn annotations_of_a_message_are_kept_both_ways() {
         let annotations = Annotations {
             content_type: Some("text/plain".to_owned()),
             is_text: true,

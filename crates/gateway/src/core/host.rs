@@ -38,7 +38,7 @@ pub(super) struct NodeHost {
     prefix: String,
     topics: ContextTopics,
     reports: Reports,
-    /// What has come and was not asked for yet.
+    /// Contexts that have come and were not taken yet.
     contexts: VecDeque<NodeContext>,
     advertisements: VecDeque<ClientAdvertisement>,
     pongs: Pongs,

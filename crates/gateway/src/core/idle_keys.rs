@@ -10,8 +10,8 @@ const HANDOVERS: [&str; 3] = ["balance", "handover_cooldown", "handovers_per_cyc
 const MANAGER: [&str; 7] =
     ["ranking", "weights", "score", "balance", "handover_cooldown", "handovers_per_cycle", "list_period"];
 
-/// The keys that somebody has set and that change nothing here, each with why. `manages` says whether this process runs
-/// the manager of points of access.
+/// The configured keys without effect here, each with the reason. `manages` says whether this process runs the manager
+/// of points of access.
 pub(super) fn idle_keys(config: &Config, manages: bool) -> Vec<(&'static str, &'static str)> {
     let context = &config.context;
     let mut idle = Vec::new();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_effect_are_told() {
+    fn keys_without_effect_are_reported() {
         assert_eq!(idle("", true), Vec::<&str>::new());
         assert_eq!(idle("score = '1.0'\n", true), ["score"]);
         assert_eq!(idle("score = '1.0'\nranking = 'expression'\n", true), Vec::<&str>::new());

@@ -10,7 +10,7 @@ use tidegate_process::control_groups::{ControlGroups, Read, system};
 pub(super) struct Processors {
     busy: u64,
     total: u64,
-    /// What was used of a limit when it was looked last: whose, how much, and when.
+    /// The limit at the last look: its group, the used time, and the time of the look.
     of_limit: Option<(PathBuf, u64, Instant)>,
 }
 
@@ -20,8 +20,8 @@ impl Processors {
         self.look(Instant::now(), &system)
     }
 
-    /// Where a limit is, the share of what may be used; of the machine's processors where that is more: what is busy
-    /// already is not to be had.
+    /// With a limit, the busy share of it; or of the machine's processors where that is more: busy processors are not
+    /// available.
     fn look(&mut self, now: Instant, read: Read<'_>) -> f64 {
         self.of_machine(read).max(self.of_limit(now, read))
     }
@@ -65,8 +65,7 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((total - idle, total))
 }
 
-/// Bytes of memory: all, and what is free for use; 0 where the system does not tell. Where there are limits, what they
-/// leave of it.
+/// Bytes of memory: all, and the free ones; 0 where the system does not say. With limits, the part within them.
 pub(super) fn memory() -> (u64, u64) {
     memory_in(&system)
 }
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_of_a_container_is_that_of_what_it_may_use() {
+    fn the_load_of_a_container_is_relative_to_its_limit() {
         let (mut files, mut processors, start) = (Files::default(), Processors::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         files.put("/proc/self/cgroup", "0::/\n");
@@ -137,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn a_container_has_what_it_may_have() {
+    fn the_memory_of_a_container_is_its_limit() {
         let mut files = Files::default();
         files.put("/proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 600 kB\n");
         assert_eq!(memory_in(&files.read()), (1_024_000, 614_400));
         files.put("/sys/fs/cgroup/memory.max", "400000\n");
-        assert_eq!(memory_in(&files.read()), (400_000, 400_000), "nobody tells what is used");
+        assert_eq!(memory_in(&files.read()), (400_000, 400_000), "the usage is unknown");
         files.put("/sys/fs/cgroup/memory.current", "150000\n");
         files.put("/sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 50000\nactive_file 8\n");
         assert_eq!(memory_in(&files.read()), (400_000, 300_000));
@@ -151,7 +150,7 @@ mod tests {
         files.put("/sys/fs/cgroup/memory.current", "550000\n");
         assert_eq!(memory_in(&files.read()), (400_000, 0));
         files.put("/sys/fs/cgroup/memory.max", "9000000\n");
-        assert_eq!(memory_in(&files.read()), (1_024_000, 204_800), "a limit that is none");
+        assert_eq!(memory_in(&files.read()), (1_024_000, 204_800), "an unlimited group");
     }
 
     #[test]

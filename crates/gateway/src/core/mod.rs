@@ -183,7 +183,7 @@ fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &C
 }
 
 fn services(context: &Context, member: &str, courier: &Courier, which: &[Service]) -> Result<Vec<Running>, CoreError> {
-    // Before anything runs, so that a mistake is told at once.
+    // Before anything runs, so that a mistake is reported at once.
     let definitions = if which.contains(&Service::Groups) { read_definitions(context)? } else { Vec::new() };
     let mut running = Vec::new();
     if which.contains(&Service::Points) {

@@ -18,7 +18,7 @@ impl Transfers {
         leaving.map(|leaving| leaving.uncut).all(|uncut| uncut == Shards::default())
     }
 
-    /// What comes from a shard from now on is for the new home.
+    /// From now on, records of a shard are for the new home.
     pub(crate) fn note_cut(&mut self, from: ShardId, id: u64, partitions: Partitions) {
         for partition in partitions.iter() {
             if let Some(leaving) = self.leaving.get_mut(&partition).filter(|it| it.id == id) {
@@ -31,7 +31,7 @@ impl Transfers {
         self.settle_transfers();
     }
 
-    /// A shard of another node is new: it is told what the others know, and asked like them.
+    /// A shard of another node is new: it receives the known cuts, and is asked like the others.
     pub(crate) fn tell_of_transfers(&mut self, links: &mut Links, peer: ShardId) {
         for cut in self.cuts.clone() {
             links.send_transfer(peer, TransferWord::Cut { id: cut.id, partitions: cut.partitions });
@@ -49,7 +49,8 @@ impl Transfers {
         }
     }
 
-    /// A shard of another node is no more. What it has sent to the old home while it could not reach this one is not known here.
+    /// A shard of another node is gone. Its messages to the old home, sent while it could not reach this one, are
+    /// unknown here.
     pub(crate) fn end_transfers_of(&mut self, peer: ShardId) {
         let gone = Shards::of(peer);
         self.moved_from.retain(|_, from| *from != peer);
@@ -68,7 +69,7 @@ impl Transfers {
     }
 
     /// A table has come. Where the new home has become the home, the cut has done its work. Nothing else ends it here: while there is no session
-    /// with the old home, this shard takes its place, and the move goes on.
+    /// with the old home, this shard takes its place, and the move continues.
     pub(crate) fn end_cuts(&mut self, roster: &Roster, old: &Roster) {
         for cut in &mut self.cuts {
             let arrived = |at: &PartitionId| roster.home_of(*at) == cut.to && old.home_of(*at) != cut.to;
@@ -77,14 +78,14 @@ impl Transfers {
         self.cuts.retain(|cut| !cut.partitions.is_empty());
     }
 
-    /// A table has come: it may say how moves have ended whose new homes are gone. Returns the partitions of those, whoever is their home now.
+    /// A table has come: it may decide moves whose new homes are gone. Returns the partitions of those moves.
     pub(crate) fn settle_undecided(&mut self, roster: &Roster) -> Partitions {
         let before = self.undecided();
         self.undecided.retain(|cut| !roster.has_decided(cut.id));
         before.without(self.undecided())
     }
 
-    /// What comes late of a shard that has not cut yet is not for those who have come, also when they are served already.
+    /// Late messages of a shard that has not cut yet are not for arrived sessions, even if these are served already.
     pub(crate) fn settle_transfers(&mut self) {
         let coming = &mut self.coming;
         coming.retain(|_, coming| coming.stage < Stage::Served || coming.uncut != Shards::default());

@@ -9,7 +9,7 @@ use std::fmt;
 pub enum ImageError {
     /// The bytes are no image.
     Malformed(WireError),
-    /// The bytes are not those that were given out.
+    /// The bytes differ from the exported ones.
     Damaged,
     /// The image is of another version of the layout.
     Version(u8),
@@ -19,9 +19,9 @@ pub enum ImageError {
     SessionExists(String),
     /// It holds more than may be moved at once.
     TooLarge {
-        /// What it holds, bytes.
+        /// Its size, bytes.
         bytes: u64,
-        /// What it may.
+        /// The limit.
         max_bytes: u64,
     },
     /// A part of a queue is in the store alone, and has to be read before it can move.

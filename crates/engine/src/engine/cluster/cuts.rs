@@ -27,8 +27,9 @@ impl MoveCalls<'_> {
         }
     }
 
-    /// Asks all shards to send what is for these partitions here, in the turn in which their images were taken in. What they send from their
-    /// cuts on is set aside until [`MoveCalls::finish_transfer`](crate::MoveCalls::finish_transfer).
+    /// Asks all shards to send messages for these partitions here, in the turn in which their images were taken in.
+    /// Messages from their cuts on are set aside until
+    /// [`MoveCalls::finish_transfer`](crate::MoveCalls::finish_transfer).
     pub fn begin_coming(&mut self, now: Now, id: u64, partitions: Partitions) {
         self.engine.state.journal.now = now;
         let uncut = self.engine.links.roster.all();

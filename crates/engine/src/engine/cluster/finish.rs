@@ -10,8 +10,8 @@ use crate::image::{begin as begin_image, open as open_image, seal as seal_image}
 use crate::now::Now;
 
 impl MoveCalls<'_> {
-    /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked
-    /// for when [`ShardQuestions::is_cut`](crate::ShardQuestions::is_cut); from then on nothing is noted.
+    /// The messages that have come here alone for the partitions of a move since their images were taken. Asked for
+    /// when [`ShardQuestions::is_cut`](crate::ShardQuestions::is_cut); from then on no message is noted.
     ///
     /// # Errors
     /// When it was more than is kept, or the link to a shard was lost before it had cut.
@@ -28,8 +28,8 @@ impl MoveCalls<'_> {
         Ok(seal_image(rest))
     }
 
-    /// Delivers the rests of all shards of the old home to those who are at home on this shard, and then what was set
-    /// aside here. Says how many messages there were. The partitions stay held until they are released.
+    /// Delivers the rests of all shards of the old home to the sessions of this shard, and then the messages set aside
+    /// here. Returns the number of messages. The partitions stay held until they are released.
     ///
     /// # Errors
     /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions

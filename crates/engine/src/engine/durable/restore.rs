@@ -66,8 +66,8 @@ pub fn session_of_queue(key: &[u8]) -> Option<u64> {
 }
 
 impl StoreCalls<'_> {
-    /// Restores one pair of a store. Pairs come in the order of their keys, only those that
-    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard;
+    /// Restores one pair of a store. Pairs come in the order of their keys;
+    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names the shards of each.
     /// [`StoreCalls::finish_restore`](crate::StoreCalls::finish_restore) follows the last one.
     ///
     /// # Errors

@@ -19,8 +19,8 @@ use crate::telling::reason::Reason;
 use std::sync::Arc;
 
 impl SessionEnding<'_> {
-    /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
-    /// way of what any session was owed.
+    /// The session of a node has ended, and messages to its address stay. Its other messages are dropped as with any
+    /// session.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let Some(addresses) = &self.settings.addresses else { return };
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
@@ -53,8 +53,8 @@ impl Reading<'_> {
 }
 
 impl Dealing<'_> {
-    /// Keeps of what a session was owed what is addressed to its client: first what was sent and not acknowledged, then
-    /// what waited, in their orders.
+    /// Keeps the messages of a session to its client's address: first the sent and unacknowledged ones, then the queued
+    /// ones, in their orders.
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
         self.state.sessions.end_exchanges(&mut self.state.exchanges, key);
@@ -66,7 +66,7 @@ impl Dealing<'_> {
         let Some(mut flow) = session.flow.take() else { return };
         self.state.to_unpark.append(&mut flow.blocking);
         self.state.blockers.remove(&key.0);
-        begin_anew(&mut flow, stored, &mut self.state.journal);
+        reset_packet_ids(&mut flow, stored, &mut self.state.journal);
         self.state.memory.held -= std::mem::take(&mut flow.inflight_bytes);
         let settings = Arc::clone(&self.state.settings);
         let addresses = settings.addresses.as_ref();
@@ -133,8 +133,8 @@ fn is_kept(addresses: Option<&AddressSettings>, session: Option<&Session>, deliv
     delivery.group.is_none() && session.is_some_and(is_for)
 }
 
-/// Forgets what is known of packet ids: the next connection of the client begins anew.
-fn begin_anew(flow: &mut Flow, stored: Option<StoredSession>, journal: &mut Journal) {
+/// Forgets all packet ids: the next connection of the client starts with new ones.
+fn reset_packet_ids(flow: &mut Flow, stored: Option<StoredSession>, journal: &mut Journal) {
     if let Some(stored) = stored {
         for id in flow.received.iter() {
             journal.delete(Key::Received(stored, id));
@@ -146,7 +146,7 @@ fn begin_anew(flow: &mut Flow, stored: Option<StoredSession>, journal: &mut Jour
 }
 
 impl Nodes {
-    /// Whether what is addressed to the client of a session stays when that ends.
+    /// True if messages to the address of a session's client stay when the session ends.
     pub(crate) fn keeps_mailbox(&self, state: &ShardState, key: SessionKey) -> bool {
         let Some(addresses) = &state.settings.addresses else { return false };
         let standing = state.sessions.get(key.0).map(|session| session.standing);

@@ -1,4 +1,4 @@
-//! What a publisher sends again, since it was not answered.
+//! Messages that a publisher sends again, since it was not answered.
 
 use crate::connection::Answer;
 use crate::flows::connection::parking::parking;
@@ -25,8 +25,8 @@ use crate::topics::{Route, RouteSlot};
 use tidegate_mqtt::{PacketId, ReasonCode};
 
 impl Deciding<'_> {
-    /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for
-    /// what they say, since one that dies first may not have got it. Says whether there is somebody to wait for.
+    /// A publisher has come back before all nodes have confirmed its message. It waits for their confirmations, since a
+    /// node that dies first may not have got the message. Returns true if there is a confirmation to wait for.
     #[cold]
     pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: &Exchange) -> bool {
         let heir = self.state.connections.next_ticket(it.key);
@@ -40,7 +40,7 @@ impl Deciding<'_> {
         true
     }
 
-    /// Sends a message whose exchange is in doubt to those who have not got it.
+    /// Sends a message whose exchange is in doubt to the partitions that lack it.
     #[cold]
     pub(crate) fn publish_again(&mut self, exchange: &Exchange, it: &Inbound<'_>) -> Step {
         let Inbound { now, key, session, slot, raw, .. } = *it;
@@ -67,7 +67,7 @@ impl Deciding<'_> {
 }
 
 impl Publishing<'_> {
-    /// Sends a message to those who have not got it. Returns what is known of its exchange from now on, how many shards
+    /// Sends a message to the partitions that lack it. Returns the state of its exchange from now on, how many shards
     /// have to confirm it, and why its value was not retained here.
     pub(crate) fn send_exchange_again(
         &mut self,
@@ -174,8 +174,8 @@ impl Reach<'_> {
         self.deliver_some(now, route, publication, source, is_new, |partition| !known.groups.has(partition));
     }
 
-    /// Delivers to those sessions of this shard whose partitions have not got the message yet, and deals to those of
-    /// its groups.
+    /// Delivers to the sessions of this shard whose partitions lack the message, and deals to the groups of such
+    /// partitions.
     pub(crate) fn deliver_some(
         &mut self,
         now: Now,

@@ -39,7 +39,7 @@ impl Moving<'_> {
         self.state.transfers.note_cut(self.place.shard, id, partitions);
     }
 
-    /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.
+    /// The moves of these partitions have ended: arrived partitions are served, leaving ones stay.
     pub(crate) fn release_transfers(&mut self, now: Now, partitions: Partitions) {
         let transfers = &mut self.state.transfers;
         let stay: Partitions =
@@ -57,7 +57,7 @@ impl Moving<'_> {
         self.groups.announce_members_that_stay(self.state, self.links, stay);
     }
 
-    /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.
+    /// Forgets these partitions here. Returns the messages set aside, for `give_back_aside`.
     #[must_use]
     pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
         self.state.transfers.end_leaving(partitions);

@@ -6,7 +6,7 @@ use crate::ids::Partitions;
 use crate::link::got::Got;
 
 impl Deciding<'_> {
-    /// Takes note of it, and tells those who are the homes of the groups by now.
+    /// Notes it, and reports it to the present homes of the groups.
     pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
         let left = Partitions::that(|partition| !self.links.is_taken_over_elsewhere(partition));
         for (name, groups) in all {

@@ -52,7 +52,7 @@ impl Moving<'_> {
         }
     }
 
-    /// Delivers what was set aside.
+    /// Delivers the messages set aside.
     pub(crate) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
         for aside in all {
             if self.state.sessions.is_named(aside.to, aside.client) {
@@ -63,7 +63,7 @@ impl Moving<'_> {
 
     fn deliver_late(&mut self, now: Now, to: SessionKey, delivery: &Delivery) {
         let mut publication = delivery.message.publication();
-        // What is stored with the session is the group's no longer, which hears of it when the last promise is gone.
+        // A message stored with the session is the group's no longer, which learns that when the last promise is gone.
         let stored = self.state.sessions.get(to.0).filter(|session| session.stored.is_some());
         let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
         let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();

@@ -35,7 +35,7 @@ impl Exchanges {
         Got { sessions: self.here(), groups: groups.dealers.all_dealt_for(from) }
     }
 
-    /// Notes that these have got a message. What nobody has got is noted as long as this process lives.
+    /// Notes the receivers of a message. A mark without receivers is noted as long as this process lives.
     pub(crate) fn put_mark(&mut self, place: Place, journal: &mut Journal, name: ExchangeName, by: Got) {
         let own = 1 << place.shard.0;
         let stored = if journal.is_on() && !by.is_nobody() { own } else { 0 };
@@ -45,9 +45,9 @@ impl Exchanges {
         }
     }
 
-    /// Notes that a message was taken that a group keeps under an id: its receiver's session, which is in the store, or
-    /// its group goes along with a partition. What is kept for the case that it did not arrive is given again when a
-    /// link comes back, by another node that goes on with what a dead one kept, or to another node that does.
+    /// Notes that a message kept by a group under an id was taken: its receiver's session, which is in the store, or
+    /// its group goes along with a partition. A kept message is given again when a link comes back, or by the successor
+    /// of a dead keeper, or to the successor of a dead receiver.
     pub(crate) fn note_taken(
         &mut self,
         place: Place,
@@ -71,7 +71,7 @@ impl Exchanges {
         }
     }
 
-    /// A message goes back to whoever keeps it: it may be given to this shard again.
+    /// A message returns to its keeper: it may be given to this shard again.
     pub(crate) fn give_up_deal(&mut self, place: Place, journal: &mut Journal, id: u64) {
         if id != 0 {
             let stored = self.marks.give_up_deal(id);

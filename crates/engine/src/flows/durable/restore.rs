@@ -125,7 +125,7 @@ impl Restoration {
 }
 
 impl Restoration {
-    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
+    /// All parts of a session have come: its queue is put together, unless some parts come later.
     pub(crate) fn close_restored(&mut self, state: &mut ShardState) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
         if restoring.is_wanted_again() {
@@ -165,7 +165,7 @@ impl Restoration {
         }
     }
 
-    /// Puts together what a session is owed; returns how many messages are missing.
+    /// Puts the queue of a session together; returns how many messages are missing.
     pub(crate) fn restore_queue(&mut self, state: &mut ShardState, stored: StoredSession, restoring: Restoring) -> u64 {
         let mut missing = 0;
         let mut sent = Vec::new();

@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_that_ends_early_is_none(fields in fields(), cut: prop::sample::Index) {
+    fn a_record_that_ends_early_is_refused(fields in fields(), cut: prop::sample::Index) {
         let (mut out, mut shared) = (Vec::new(), Vec::new());
         fields.record(0).write(HEAD, &mut out, &mut shared);
         let mut reader = WireReader::new(&out[..cut.index(out.len())]);

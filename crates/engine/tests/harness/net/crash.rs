@@ -24,7 +24,7 @@ pub(crate) struct Crash {
     pub away: u64,
     /// By how much the wall clock was set in between, beyond that, milliseconds.
     pub stepped: i64,
-    /// Whether the store has thrown away what is nobody's.
+    /// True if the store has deleted records without an owner.
     pub swept: bool,
 }
 
@@ -35,7 +35,7 @@ impl Crash {
     }
 }
 
-/// Engines that have taken in what a store holds.
+/// Engines that have restored the state of a store.
 pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result<(), RestoreError> {
     let mut route = RestoreRoute::new(engines.len() as u16);
     for (key, value) in pairs {
@@ -63,7 +63,7 @@ pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result
 }
 
 impl Net {
-    /// The process dies and another one goes on with what the store holds. Clients see their connections break.
+    /// The process dies and another one continues with the state of the store. Clients see their connections break.
     pub(crate) fn crash(&mut self, crash: Crash) {
         let kept = crash.kept.min(self.store.waiting.len());
         self.trace.note(format!("crash: {crash:?}, {kept} of {} batches survive", self.store.waiting.len()));
@@ -86,7 +86,7 @@ impl Net {
             self.store.pairs = self.store.swept();
         }
         self.now = Now {
-            // The monotonic clock begins anew with the machine, wherever it stood.
+            // The monotonic clock starts again with the machine, at any value.
             monotonic: Millis(1_000 + 77_777 * (self.crashes % 7)),
             unix: (self.now.unix + crash.away).saturating_add_signed(crash.stepped),
         };
@@ -122,7 +122,7 @@ impl Net {
         self.configure_fleet();
     }
 
-    /// Nobody is served before all shards know of each other.
+    /// No client is served before all shards know of each other.
     fn settle(&mut self) {
         while !self.engines.iter().all(|engine| engine.questions().is_settled()) {
             let between = |step: &Step| matches!(step, Step::Ship(_) | Step::Deliver { .. } | Step::Timers(_));

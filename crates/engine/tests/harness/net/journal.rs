@@ -1,4 +1,4 @@
-//! What is on its way to the store and back.
+//! Batches on their way to the store and back.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::Net;
 use super::steps::Schedule;
 
 impl Net {
-    /// Hands in what a shard has written for the store.
+    /// Hands in a shard's records for the store.
     pub(super) fn write_journal(&mut self, shard: usize) {
         if let Some(batch) = self.engines[shard].store().take_journal() {
             self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
@@ -16,7 +16,7 @@ impl Net {
         }
     }
 
-    /// All of what waits, or a part of it; in a cluster of what one of its stores is given.
+    /// Commits all waiting batches, or a part of them; in a cluster those of one of its stores.
     pub(super) fn commit_some(&mut self) {
         let nodes = self.nodes;
         let first = |net: &Self, at: usize| net.store.waiting.get(at).map(|(shard, _)| nodes.node_of(*shard));
@@ -72,7 +72,7 @@ impl Net {
         }
         self.trace.note(format!("shard {shard}: reads {} messages of {}", entries.len(), wanted.client_id));
         let (tenant, client_id, session) = (wanted.tenant, wanted.client_id, wanted.session);
-        // What it has seen is on its way while other things happen, commits among them.
+        // The loaded messages are on their way while other things happen, commits among them.
         self.brought.push_back((shard, LoadedQueue { tenant, client_id, session, entries }));
     }
 

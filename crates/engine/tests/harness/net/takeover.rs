@@ -1,4 +1,4 @@
-//! Nodes whose stores are on the bus: others go on with what a dead one had, or it comes back with it.
+//! Nodes with stores on the bus: others take over the state of a dead one, or it comes back with it.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::tables::Order;
 use crate::harness::store::Pairs;
 
 impl Net {
-    /// A node dies with a part of what it has not committed, and others will go on with what it has. Of what was under
-    /// way from it only so many batches of each shard still arrive.
+    /// A node dies with a part of its uncommitted batches, and others will take over. Only so many of its batches to
+    /// each shard still arrive.
     pub(crate) fn fall(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
@@ -30,7 +30,7 @@ impl Net {
         self.lose_node(node);
     }
 
-    /// A table says who is to go on with what a node had that has fallen.
+    /// A table names the successors of a fallen node.
     pub(crate) fn bury(&mut self, node: usize) {
         self.trace.note(format!("node {node} is taken for dead"));
         self.call_off_moves_of(node);
@@ -38,13 +38,13 @@ impl Net {
         self.publish_table(&[]);
     }
 
-    /// A table says that those who have taken in what a dead node had serve it.
+    /// A table says that the nodes that have taken in a dead node's state serve it.
     pub(crate) fn serve_by_table(&mut self) {
         let taken = self.nodes.end_absence();
         self.publish_table(&[Order::Serve(taken)]);
     }
 
-    /// Those who are to work what a dead node did fetch what its store holds and take it in.
+    /// The successors of a dead node fetch the state of its store and take it in.
     pub(crate) fn fetch_of(&mut self, node: usize) {
         self.read_all_tables();
         let awaited = self.nodes.absent();
@@ -56,7 +56,7 @@ impl Net {
             self.trace.note(format!("node {taker} takes in {} partitions of node {node}", images.len()));
             for engine in nodes.engines_of(taker) {
                 self.with_engine(engine, |engine, now| engine.moves().arrive(now, &images)).expect("images of a store");
-                // It is served when this is committed, which is asked of what was handed in.
+                // It is served when these batches are committed.
                 self.write_journal(engine);
             }
         }
@@ -73,7 +73,7 @@ impl Net {
         }
     }
 
-    /// A node that has died comes back with what its store holds, before anybody has taken its place.
+    /// A dead node comes back with the state of its store, before it is replaced.
     pub(crate) fn revive(&mut self, node: usize) {
         self.trace.note(format!("node {node} comes back with its data"));
         let mut pairs = self.store.pairs_of_mut(node).clone();
@@ -96,13 +96,13 @@ impl Net {
         self.call_off_moves_of(node);
         self.read_all_tables();
         self.nodes.begin(node);
-        // What has left for others while it was away, or has never come as a whole.
+        // Partitions that left for others while it was away, or that never came as a whole.
         let its = self.nodes.at_home(node);
         self.forget_at(node, (0..PARTITIONS).map(PartitionId).filter(|partition| !its.has(*partition)).collect());
         self.introduce_all();
     }
 
-    /// Gives half of what the first node works to another one.
+    /// Gives half of the first node's partitions to another one.
     pub(crate) fn give_some(&mut self, node: usize) {
         let half = self.nodes.at_home(0).iter().step_by(2).collect();
         self.nodes.give(half, node);

@@ -1,11 +1,11 @@
-//! What is kept for nodes that are away.
+//! Messages kept for nodes that are away.
 
 use tidegate_engine::{Durability, Reason};
 use tidegate_mqtt::{Packet, PacketId, PacketType, PubRec};
 
 use super::*;
 
-/// What a node is owed, with the digits at the end of each payload.
+/// The digits at the end of each payload of a node's messages.
 fn numbers(messages: &[Delivered]) -> Vec<usize> {
     messages.iter().map(|got| got.text().trim_start_matches(char::is_alphabetic).parse().unwrap()).collect()
 }
@@ -55,7 +55,7 @@ fn a_burst_that_is_cut_loses_nothing() {
 }
 
 #[test]
-fn what_comes_while_a_node_is_away_is_kept_in_order_whatever_its_qos() {
+fn messages_to_an_offline_node_are_kept_in_order() {
     everywhere_with(open, |world| {
         let sender = world.connect(v5("sender"));
         for node in ways("n") {
@@ -110,7 +110,7 @@ fn messages_sent_again_stay_before_new_ones_of_qos_0() {
 }
 
 #[test]
-fn a_clean_start_takes_what_is_addressed_and_gives_up_the_rest() {
+fn a_clean_start_keeps_only_addressed_messages() {
     everywhere_with(open, |world| {
         let sender = world.connect(v5("sender"));
         let node = world.connect(v5("n").lasting());
@@ -247,7 +247,7 @@ fn a_will_of_a_node_is_published_when_its_session_ends() {
 }
 
 #[test]
-fn what_is_kept_survives_the_process() {
+fn kept_messages_survive_the_process() {
     for (from, to) in [(1, 1), (1, 3), (3, 2)] {
         for swept in [false, true] {
             let durable = |settings: &mut Settings| {
@@ -294,7 +294,7 @@ fn what_is_kept_survives_the_process() {
 }
 
 #[test]
-fn what_waits_in_the_store_alone_is_sorted_out_when_it_is_read() {
+fn a_stored_tail_is_sorted_out_when_it_is_read() {
     let world = World::with(1, |settings| {
         open(settings);
         settings.durability = Durability::Commit;
@@ -330,7 +330,7 @@ fn what_waits_in_the_store_alone_is_sorted_out_when_it_is_read() {
 
 /// A client that has taken a QoS 2 message and comes back without its session is not sent it again.
 #[test]
-fn what_a_node_has_taken_over_is_not_sent_again() {
+fn messages_taken_over_by_a_node_are_not_sent_again() {
     everywhere_with(open, |world| {
         let sender = world.connect(v5("sender"));
         let node = world.connect(v311("n").manual());
@@ -345,7 +345,7 @@ fn what_a_node_has_taken_over_is_not_sent_again() {
 }
 
 #[test]
-fn what_a_mailbox_is_kept_of_has_no_subscriptions_after_a_restart() {
+fn a_mailbox_has_no_subscriptions_after_a_restart() {
     let world = World::with(1, |settings| {
         open(settings);
         settings.durability = Durability::Commit;
@@ -364,7 +364,7 @@ fn what_a_mailbox_is_kept_of_has_no_subscriptions_after_a_restart() {
 }
 
 #[test]
-fn a_subscription_of_the_same_text_as_a_group_is_another_thing_in_the_store() {
+fn a_filter_and_a_group_of_one_text_are_stored_apart() {
     let world = World::with(1, |settings| {
         open(settings);
         settings.durability = Durability::Commit;

@@ -51,7 +51,7 @@ fn messages_come_whole_and_in_their_order() {
 }
 
 #[test]
-fn what_is_in_flight_goes_on_in_each_state_under_the_same_packet_ids() {
+fn messages_in_flight_keep_state_and_packet_id() {
     restarted(
         0,
         |world| {

@@ -170,7 +170,7 @@ impl Links {
 const FOUND: [u64; 2] = [192, 248];
 
 #[test]
-fn groups_take_messages_once_while_links_break_and_homes_move() {
+fn a_group_takes_each_message_once_despite_breaks_and_moves() {
     let found = FOUND.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(seeds()) {
         Links::new(seed).play();

@@ -359,7 +359,7 @@ fn with_another(world: &World, topic: &str) -> Client {
     other
 }
 
-/// The message has come to the member, once, and to no other.
+/// The message has come to the member, once, and to no other client.
 fn comes_to_member_alone(world: &World, member: Connecting, other: &Client) {
     let client = world.connect(member);
     assert_eq!(client.payloads(), ["x"]);
@@ -369,7 +369,7 @@ fn comes_to_member_alone(world: &World, member: Connecting, other: &Client) {
 }
 
 #[test]
-fn a_message_stays_with_a_member_whose_move_is_called_off() {
+fn a_message_on_a_lost_link_stays_if_a_move_is_cancelled() {
     // It has come to the session before the link was lost, or it has not.
     for arrives in [true, false] {
         let world = four();
@@ -396,7 +396,7 @@ fn a_message_stays_with_a_member_whose_move_is_called_off() {
 }
 
 #[test]
-fn a_message_for_a_member_that_does_not_come_waits() {
+fn a_message_waits_for_a_member_that_has_not_come() {
     for arrives in [true, false] {
         let world = four();
         let (topic, member, publisher) = with_member_elsewhere(&world);
@@ -452,7 +452,7 @@ fn a_message_is_not_for_a_session_whose_rest_was_given_out() {
 }
 
 #[test]
-fn a_group_keeps_a_message_at_another_shard_of_its_node() {
+fn a_group_keeps_a_message_for_another_shard_of_its_node() {
     for arrives in [true, false] {
         let world = World::cluster(2, 2, |settings| settings.durability = Durability::Commit);
         let topic = group_at(&world, 2);

@@ -123,7 +123,7 @@ fn a_dealt_message_that_comes_twice_is_delivered_once() {
 
 /// A shard reads its clock once a turn: its neighbour's reading may be a later one.
 #[test]
-fn a_message_that_was_stamped_later_than_it_is_read_does_not_live_longer() {
+fn a_message_stamped_in_the_future_does_not_live_longer() {
     let (mut here, key, mut there) = pair();
     let late = Now { monotonic: NOW.monotonic.plus(8), unix: NOW.unix + 8 };
     let expires_at = late.monotonic.plus_seconds(100);
