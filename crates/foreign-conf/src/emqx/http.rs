@@ -59,7 +59,7 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
     if !asks_the_same(draft, one) {
         return;
     }
-    let Some(authorities) = one.authorities(draft, &url.entry.value) else { return };
+    let Ok(authorities) = one.authorities(draft, &url.entry.value) else { return };
     let mut settings = vec![
         Setting::new("kind", Value::Text("http".to_owned()), one.first()),
         Setting::new("url", Value::Text(url.entry.value.clone()), url.index),
@@ -71,6 +71,14 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
         // EMQX asks the next one when this server does not answer.
         settings.push(Setting::new("unreachable", Value::Text("ignore".to_owned()), one.first()));
     }
+    settings.extend(bounds(draft, one));
+    let token = token(draft, one);
+    draft.providers.push(Provider::Other(settings, token));
+}
+
+/// Requests at once and the time for an answer.
+fn bounds(draft: &mut Draft, one: &Authenticator) -> Vec<Setting> {
+    let mut settings = Vec::new();
     for part in one.parts() {
         match part.key.as_str() {
             "pool_size" => match keys::number(&part.entry, 1, MAX_CONCURRENCY) {
@@ -97,8 +105,7 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
             _ => {}
         }
     }
-    let token = token(draft, one);
-    draft.providers.push(Provider::Other(settings, token));
+    settings
 }
 
 /// Whether the body has fields that our question has too, and the password among them; else the result is closed.

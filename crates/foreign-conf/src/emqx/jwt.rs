@@ -103,13 +103,11 @@ fn secret(draft: &mut Draft, one: &Authenticator) -> Option<ProviderFile> {
     };
     let is_base64 = one.find("secret_base64_encoded").is_some_and(|part| part.entry.truth() == Some(true));
     let mut content = if is_base64 {
-        match data_encoding::BASE64.decode(part.entry.value.as_bytes()) {
-            Ok(content) => content,
-            Err(_) => {
-                draft.closed_by(part.index, "the secret is not Base64");
-                return None;
-            }
-        }
+        let Ok(content) = data_encoding::BASE64.decode(part.entry.value.as_bytes()) else {
+            draft.closed_by(part.index, "the secret is not Base64");
+            return None;
+        };
+        content
     } else {
         part.entry.value.clone().into_bytes()
     };
@@ -147,7 +145,7 @@ fn from_server(draft: &mut Draft, one: &Authenticator) -> Option<Vec<Setting>> {
         draft.closed_by(one.first(), "it names no server of keys");
         return None;
     };
-    let authorities = one.authorities(draft, &url.entry.value)?;
+    let authorities = one.authorities(draft, &url.entry.value).ok()?;
     let mut settings = vec![Setting::new("jwks_url", Value::Text(url.entry.value.clone()), url.index)];
     settings.extend(authorities.map(|(index, path)| Setting::new("ca_file", Value::Text(path), index)));
     for part in one.parts() {
