@@ -12,6 +12,7 @@ use tidegate_config::load::{LoadError, read_file};
 use tidegate_config::path::{holder, known_key, known_section};
 use tidegate_config::show::{Which, show};
 use tidegate_config::store::check_directory;
+use tidegate_config::tls_files;
 use tidegate_config::value::Problem;
 use tidegate_config::{Config, Inputs, reference};
 use tidegate_engine::Durability;
@@ -47,6 +48,8 @@ pub enum ConfigCommand {
     /// 0 where all was carried over or is done in another way, 3 where something was left out, and 2 where the file is
     /// no configuration of any of them.
     Convert(convert::ConvertArgs),
+    /// Print each key of another broker with its outcome in `config convert`, as Markdown
+    Keys(convert::KeysArgs),
     /// Print the reference of all keys, as Markdown
     Reference,
 }
@@ -58,6 +61,7 @@ pub fn run(command: &ConfigCommand) -> Exit {
         ConfigCommand::Show { effective, sources } => show_config(*effective, sources),
         ConfigCommand::Explain { key } => explain(key.as_deref()),
         ConfigCommand::Convert(args) => convert::run(args),
+        ConfigCommand::Keys(args) => convert::keys(args),
         ConfigCommand::Reference => print_and_exit(&reference::page(), Exit::Ok),
     }
 }
@@ -85,7 +89,7 @@ fn check(path: &Path) -> Exit {
             return Exit::Failure;
         }
     };
-    let listeners = config.as_ref().map_or(Ok(()), Config::check_tls_files);
+    let listeners = config.as_ref().map_or(Ok(()), |config| tls_files::check(&config.listeners, &config.origins));
     if problems.is_empty() && listeners.is_ok() {
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
     }
@@ -105,9 +109,9 @@ fn problems_of_files(config: &Config) -> Vec<String> {
     note(access::load(config).err().map(|error| error.to_string()));
     note(authentication::check_files(config).err().map(|error| error.to_string()));
     note(read_definitions(&config.context).err().map(|error| error.to_string()));
-    let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+    let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
     note(directory.and_then(|directory| check_directory(directory).err()).map(|error| error.to_string()));
-    for checked in tidegate_config::bridges::check_files(config) {
+    for checked in tidegate_config::bridges::check_files(&config.bridges) {
         note(checked.err().map(|error| error.to_string()));
     }
     problems

@@ -20,9 +20,10 @@ mod rabbitmq;
 mod rule;
 mod vernemq;
 
+use std::borrow::Cow;
 use std::io;
 
-use tidegate_conversion::{Conversion, File};
+use tidegate_conversion::{Conversion, File, KeyRow, key_page};
 
 pub use keys::Key;
 pub use provider::KeyFile;
@@ -82,6 +83,17 @@ impl Broker {
             Self::RabbitMq => rabbitmq::KEYS,
             Self::VerneMq => vernemq::KEYS,
         }
+    }
+
+    /// The page of its keys, as Markdown: each with its outcome.
+    pub fn key_page(self) -> String {
+        let rows = self.keys().iter().map(|key| KeyRow {
+            name: Cow::Borrowed(key.pattern),
+            outcome: key.outcome(),
+            restricts: key.restricts,
+            how: key.how,
+        });
+        key_page(self.name(), rows)
     }
 }
 
