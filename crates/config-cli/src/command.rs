@@ -102,7 +102,7 @@ fn check(path: &Path) -> Exit {
     Exit::Failure
 }
 
-/// What is wrong with the files that a configuration names, but for those of listeners.
+/// The faults of the files that a configuration names, without the files of listeners.
 fn problems_of_files(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     let mut note = |problem: Option<String>| problems.extend(problem);

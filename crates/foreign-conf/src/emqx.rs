@@ -303,7 +303,7 @@ fn take_names(draft: &mut Draft) {
     }
 }
 
-/// Who may connect: all clients without an authenticator, else those that one of them accepts.
+/// Who may connect: all clients without an authenticator, else the clients that one of them accepts.
 fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     let mut of: Vec<Vec<usize>> = Vec::new();
     for (index, entry) in draft.report.entries.iter().enumerate().filter(|(_, entry)| !entry.replaced) {
@@ -332,7 +332,7 @@ fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
         (last.is_last, last.is_only) = (true, is_only);
     }
     for one in &asked {
-        authenticator::take(draft, one, read);
+        authenticator::take(one, draft, read);
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum Provider {
     Other(Vec<Setting>, Option<ProviderFile>),
 }
 
-/// A file with a secret or a key that stands in the configuration of the other broker.
+/// A file with a secret or a key from the configuration of the other broker.
 pub(crate) struct ProviderFile {
     /// The key of ours that names the file.
     pub(crate) key: &'static str,

@@ -51,7 +51,7 @@ impl Authenticator {
         self.find(key).map(|part| part.entry.value.as_str())
     }
 
-    /// The setting that says what it is, for a remark about all of it.
+    /// The setting with its kind, for a remark about the whole authenticator.
     pub(super) fn first(&self) -> usize {
         let found = self.find("backend").or(self.find("mechanism")).or(self.settings.first());
         found.map_or(0, |part| part.index)
@@ -66,7 +66,7 @@ impl Authenticator {
         enabled
     }
 
-    /// Closes the result for each setting that is not known; a name with `.**` stands for all below it. `false` when there is one.
+    /// Closes the result for each setting that is not known; a name with `.**` means all below it. `false` when there is one.
     pub(super) fn knows(&self, draft: &mut Draft, known: &[&str]) -> bool {
         let is_known = |key: &str| {
             known.iter().any(|name| match name.strip_suffix("**") {
@@ -118,12 +118,12 @@ impl Authenticator {
 }
 
 /// Takes an authenticator that is enabled.
-pub(super) fn take(draft: &mut Draft, one: &Authenticator, read: &dyn Fn(&str) -> io::Result<String>) {
+pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     match (one.value("mechanism"), one.value("backend")) {
-        (Some("password_based"), Some("built_in_database")) => users::take(draft, one, read),
-        (Some("password_based"), Some("http")) => http::take(draft, one),
-        (Some("jwt"), None | Some("jwt")) => jwt::take(draft, one),
-        (Some("scram"), Some("built_in_database")) => scram::take(draft, one),
+        (Some("password_based"), Some("built_in_database")) => users::take(one, draft, read),
+        (Some("password_based"), Some("http")) => http::take(one, draft),
+        (Some("jwt"), None | Some("jwt")) => jwt::take(one, draft),
+        (Some("scram"), Some("built_in_database")) => scram::take(one, draft),
         _ => draft.closed_by(
             one.first(),
             "this provider is not carried: write an [[auth]] by hand, see docs/authentication.md",

@@ -43,7 +43,7 @@ const FIELDS: [(&str, &str); 6] = [
 const MAX_CONCURRENCY: u64 = 64;
 const TIMEOUT_MS: (u64, u64) = (10, 60_000);
 
-pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
+pub(super) fn take(one: &Authenticator, draft: &mut Draft) {
     if !one.knows(draft, &KNOWN) {
         return;
     }
@@ -56,7 +56,7 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
     if url.entry.value.contains("${") {
         return draft.closed_by(url.index, "the URL of ours is the same for all clients");
     }
-    if !asks_the_same(draft, one) {
+    if !asks_the_same(one, draft) {
         return;
     }
     let Ok(authorities) = one.authorities(draft, &url.entry.value) else { return };
@@ -71,13 +71,13 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
         // EMQX asks the next one when this server does not answer.
         settings.push(Setting::new("unreachable", Value::Text("ignore".to_owned()), one.first()));
     }
-    settings.extend(bounds(draft, one));
-    let token = token(draft, one);
+    settings.extend(bounds(one, draft));
+    let token = token(one, draft);
     draft.providers.push(Provider::Other(settings, token));
 }
 
 /// Requests at once and the time for an answer.
-fn bounds(draft: &mut Draft, one: &Authenticator) -> Vec<Setting> {
+fn bounds(one: &Authenticator, draft: &mut Draft) -> Vec<Setting> {
     let mut settings = Vec::new();
     for part in one.parts() {
         match part.key.as_str() {
@@ -109,7 +109,7 @@ fn bounds(draft: &mut Draft, one: &Authenticator) -> Vec<Setting> {
 }
 
 /// Whether the body has fields that our question has too, and the password among them; else the result is closed.
-fn asks_the_same(draft: &mut Draft, one: &Authenticator) -> bool {
+fn asks_the_same(one: &Authenticator, draft: &mut Draft) -> bool {
     let body = |part: &&Part| part.key.starts_with("body.");
     for part in one.parts().iter().filter(body) {
         let name = &part.key["body.".len()..];
@@ -129,7 +129,7 @@ fn asks_the_same(draft: &mut Draft, one: &Authenticator) -> bool {
 }
 
 /// The token of the header `authorization`. Other headers are not sent.
-fn token(draft: &mut Draft, one: &Authenticator) -> Option<ProviderFile> {
+fn token(one: &Authenticator, draft: &mut Draft) -> Option<ProviderFile> {
     let mut token = None;
     for part in one.parts() {
         let Some(name) = part.key.strip_prefix("headers.") else { continue };
