@@ -467,7 +467,7 @@ mod tests {
         for (id, partitions, uncut) in [(7, first, own), (8, second, other)] {
             transfers.noted.begin(id);
             for partition in partitions.iter() {
-                let leaving = Leaving { id, uncut: Shards::of(uncut), link_lost: false };
+                let leaving = Leaving { id, uncut: Shards::of(uncut), link_lost: false, is_given: false };
                 transfers.leaving.insert(partition, leaving);
             }
         }
