@@ -12,6 +12,7 @@ use tidegate_config::load::{LoadError, read_file};
 use tidegate_config::path::{holder, known_key, known_section};
 use tidegate_config::show::{Which, show};
 use tidegate_config::store::check_directory;
+use tidegate_config::tls_files;
 use tidegate_config::value::Problem;
 use tidegate_config::{Config, Inputs, reference};
 use tidegate_engine::Durability;
@@ -88,7 +89,7 @@ fn check(path: &Path) -> Exit {
             return Exit::Failure;
         }
     };
-    let listeners = config.as_ref().map_or(Ok(()), Config::check_tls_files);
+    let listeners = config.as_ref().map_or(Ok(()), |config| tls_files::check(&config.listeners, &config.origins));
     if problems.is_empty() && listeners.is_ok() {
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
     }

@@ -35,7 +35,7 @@ pub mod sections;
 pub mod show;
 pub mod source;
 pub mod store;
-mod tls_files;
+pub mod tls_files;
 pub mod tls_settings;
 pub mod value;
 mod waiting_settings;

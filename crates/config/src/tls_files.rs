@@ -2,28 +2,26 @@
 
 use std::path::Path;
 
-use super::Config;
 use super::finding::Findings;
+use super::origins::Origins;
 use super::path::KeyPath;
 use super::sections::Listener;
-use super::tls_settings;
+use super::tls_settings::of_listeners;
 use super::value::Problem;
 
-impl Config {
-    /// Reads the files of all TLS listeners.
-    ///
-    /// # Errors
-    /// The fault of each listener, at the key that names the file.
-    pub fn check_tls_files(&self) -> Result<(), Findings> {
-        let mut findings = Findings::about(self.origins.file().cloned());
-        for (index, settings) in tls_settings::of_listeners(&self.listeners) {
-            let Some((listener, error)) = self.listeners.get(index).zip(settings.check().err()) else { continue };
-            let key = error.file().map_or("certificate", |file| key_of(listener, file));
-            let source = self.origins.source(&KeyPath { section: "listener", index, key }).clone();
-            findings.push(Problem::new(format!("listener `{}`: {error}", listener.name)), source);
-        }
-        if findings.is_empty() { Ok(()) } else { Err(findings) }
+/// Reads the files of all TLS listeners of a configuration.
+///
+/// # Errors
+/// The fault of each listener, at the key that names the file.
+pub fn check(listeners: &[Listener], origins: &Origins) -> Result<(), Findings> {
+    let mut findings = Findings::about(origins.file().cloned());
+    for (index, settings) in of_listeners(listeners) {
+        let Some((listener, error)) = listeners.get(index).zip(settings.check().err()) else { continue };
+        let key = error.file().map_or("certificate", |file| key_of(listener, file));
+        let source = origins.source(&KeyPath { section: "listener", index, key }).clone();
+        findings.push(Problem::new(format!("listener `{}`: {error}", listener.name)), source);
     }
+    if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
 /// The key that names a file.
@@ -49,7 +47,7 @@ mod tests {
         let text = "[[listener]]\naddress = \"mqtts://127.0.0.1:8883\"\ncertificate = \"/dev/null\"\nkey = \"/nowhere/key.pem\"\n";
         let file = Some(FileText::new("t.toml", text));
         let config = Config::load(Inputs { file, ..Inputs::default() }).unwrap();
-        let findings = config.check_tls_files().unwrap_err().to_string();
+        let findings = super::check(&config.listeners, &config.origins).unwrap_err().to_string();
         assert_eq!(
             findings,
             "error: listener `tls-8883`: /dev/null has no certificate: it needs a block `-----BEGIN CERTIFICATE-----`\n \

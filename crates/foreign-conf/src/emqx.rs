@@ -332,7 +332,7 @@ fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
         (last.is_last, last.is_only) = (true, is_only);
     }
     for one in &asked {
-        authenticator::take(draft, one, read);
+        authenticator::take(one, draft, read);
     }
 }
 

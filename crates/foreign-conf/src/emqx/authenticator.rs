@@ -25,6 +25,10 @@ pub(super) struct Part {
     pub(super) entry: Entry,
 }
 
+/// All listeners are left out; the report has the reason.
+#[derive(Debug)]
+pub(super) struct Closed;
+
 impl Authenticator {
     /// The authenticator whose settings have these indexes.
     pub(super) fn of(draft: &Draft, indexes: &[usize]) -> Self {
@@ -78,13 +82,16 @@ impl Authenticator {
         all
     }
 
-    /// The file of authorities for requests to a server, where one is named and used. `None` closes the result.
-    pub(super) fn authorities(&self, draft: &mut Draft, url: &str) -> Option<Option<(usize, String)>> {
+    /// The file of authorities for requests to a server, where one is named and used.
+    ///
+    /// # Errors
+    /// When the result is closed.
+    pub(super) fn authorities(&self, draft: &mut Draft, url: &str) -> Result<Option<(usize, String)>, Closed> {
         let secure = url.starts_with("https://");
         let enabled = self.find("ssl.enable");
         if let Some(part) = enabled.filter(|part| part.entry.truth() != Some(secure)) {
             draft.closed_by(part.index, "the scheme of the URL says otherwise");
-            return None;
+            return Err(Closed);
         }
         let verifies = self.value("ssl.verify") == Some("verify_peer");
         let mut authorities = None;
@@ -106,17 +113,17 @@ impl Authenticator {
                 _ => draft.report.changed(part.index, TLS),
             }
         }
-        Some(authorities)
+        Ok(authorities)
     }
 }
 
 /// Takes an authenticator that is enabled.
-pub(super) fn take(draft: &mut Draft, one: &Authenticator, read: &dyn Fn(&str) -> io::Result<String>) {
+pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     match (one.value("mechanism"), one.value("backend")) {
-        (Some("password_based"), Some("built_in_database")) => users::take(draft, one, read),
-        (Some("password_based"), Some("http")) => http::take(draft, one),
-        (Some("jwt"), None | Some("jwt")) => jwt::take(draft, one),
-        (Some("scram"), Some("built_in_database")) => scram::take(draft, one),
+        (Some("password_based"), Some("built_in_database")) => users::take(one, draft, read),
+        (Some("password_based"), Some("http")) => http::take(one, draft),
+        (Some("jwt"), None | Some("jwt")) => jwt::take(one, draft),
+        (Some("scram"), Some("built_in_database")) => scram::take(one, draft),
         _ => draft.closed_by(
             one.first(),
             "this provider is not carried: write an [[auth]] by hand, see docs/authentication.md",

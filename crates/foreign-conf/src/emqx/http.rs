@@ -43,7 +43,7 @@ const FIELDS: [(&str, &str); 6] = [
 const MAX_CONCURRENCY: u64 = 64;
 const TIMEOUT_MS: (u64, u64) = (10, 60_000);
 
-pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
+pub(super) fn take(one: &Authenticator, draft: &mut Draft) {
     if !one.knows(draft, &KNOWN) {
         return;
     }
@@ -56,10 +56,10 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
     if url.entry.value.contains("${") {
         return draft.closed_by(url.index, "the URL of ours is the same for all clients");
     }
-    if !asks_the_same(draft, one) {
+    if !asks_the_same(one, draft) {
         return;
     }
-    let Some(authorities) = one.authorities(draft, &url.entry.value) else { return };
+    let Ok(authorities) = one.authorities(draft, &url.entry.value) else { return };
     let mut settings = vec![
         Setting::new("kind", Value::Text("http".to_owned()), one.first()),
         Setting::new("url", Value::Text(url.entry.value.clone()), url.index),
@@ -71,6 +71,14 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
         // EMQX asks the next one when this server does not answer.
         settings.push(Setting::new("unreachable", Value::Text("ignore".to_owned()), one.first()));
     }
+    settings.extend(bounds(one, draft));
+    let token = token(one, draft);
+    draft.providers.push(Provider::Other(settings, token));
+}
+
+/// Requests at once and the time for an answer.
+fn bounds(one: &Authenticator, draft: &mut Draft) -> Vec<Setting> {
+    let mut settings = Vec::new();
     for part in one.parts() {
         match part.key.as_str() {
             "pool_size" => match keys::number(&part.entry, 1, MAX_CONCURRENCY) {
@@ -97,12 +105,11 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
             _ => {}
         }
     }
-    let token = token(draft, one);
-    draft.providers.push(Provider::Other(settings, token));
+    settings
 }
 
 /// Whether the body has fields that our question has too, and the password among them; else the result is closed.
-fn asks_the_same(draft: &mut Draft, one: &Authenticator) -> bool {
+fn asks_the_same(one: &Authenticator, draft: &mut Draft) -> bool {
     let body = |part: &&Part| part.key.starts_with("body.");
     for part in one.parts().iter().filter(body) {
         let name = &part.key["body.".len()..];
@@ -122,7 +129,7 @@ fn asks_the_same(draft: &mut Draft, one: &Authenticator) -> bool {
 }
 
 /// The token of the header `authorization`. Other headers are not sent.
-fn token(draft: &mut Draft, one: &Authenticator) -> Option<ProviderFile> {
+fn token(one: &Authenticator, draft: &mut Draft) -> Option<ProviderFile> {
     let mut token = None;
     for part in one.parts() {
         let Some(name) = part.key.strip_prefix("headers.") else { continue };

@@ -36,7 +36,7 @@ const MIN_SECRET_LEN: usize = 32;
 /// Shortest and longest age of keys of a server, milliseconds.
 const REFRESH_MS: (u64, u64) = (1_000, 7 * 24 * 3_600_000);
 
-pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
+pub(super) fn take(one: &Authenticator, draft: &mut Draft) {
     let known: Vec<&str> = KNOWN.into_iter().chain([ACL_CLAIM]).collect();
     if !one.knows(draft, &known) {
         return;
@@ -51,9 +51,9 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
         }
         Some(part) => return draft.closed_by(part.index, "it is neither password nor username"),
     }
-    let Some((key, file)) = keys_of(draft, one) else { return };
+    let Some((key, file)) = keys_of(one, draft) else { return };
     settings.extend(key);
-    let Some(claims) = claims(draft, one) else { return };
+    let Some(claims) = claims(one, draft) else { return };
     settings.extend(claims);
     // EMQX takes tokens without `exp`, and allows no difference of clocks.
     settings.push(Setting { key: "require_expiry", value: Value::Truth(false), line: None });
@@ -74,9 +74,9 @@ pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
 }
 
 /// The keys with which tokens are verified. `None` closes the result.
-fn keys_of(draft: &mut Draft, one: &Authenticator) -> Option<(Vec<Setting>, Option<ProviderFile>)> {
+fn keys_of(one: &Authenticator, draft: &mut Draft) -> Option<(Vec<Setting>, Option<ProviderFile>)> {
     if one.find("use_jwks").is_some_and(|part| part.entry.truth() == Some(true)) {
-        return from_server(draft, one).map(|settings| (settings, None));
+        return from_server(one, draft).map(|settings| (settings, None));
     }
     for part in one.parts().iter().filter(|part| {
         ["endpoint", "refresh_interval", "pool_size"].contains(&part.key.as_str())
@@ -86,8 +86,8 @@ fn keys_of(draft: &mut Draft, one: &Authenticator) -> Option<(Vec<Setting>, Opti
         draft.report.changed(part.index, "says nothing without `use_jwks = true`");
     }
     match one.value("algorithm") {
-        Some("hmac-based") => secret(draft, one).map(|file| (Vec::new(), Some(file))),
-        Some("public-key") => public_key(draft, one),
+        Some("hmac-based") => secret(one, draft).map(|file| (Vec::new(), Some(file))),
+        Some("public-key") => public_key(one, draft),
         _ => {
             let at = one.find("algorithm").map_or(one.first(), |part| part.index);
             draft.closed_by(at, "this kind of keys is not known");
@@ -96,20 +96,18 @@ fn keys_of(draft: &mut Draft, one: &Authenticator) -> Option<(Vec<Setting>, Opti
     }
 }
 
-fn secret(draft: &mut Draft, one: &Authenticator) -> Option<ProviderFile> {
+fn secret(one: &Authenticator, draft: &mut Draft) -> Option<ProviderFile> {
     let Some(part) = one.find("secret") else {
         draft.closed_by(one.first(), "it has no secret");
         return None;
     };
     let is_base64 = one.find("secret_base64_encoded").is_some_and(|part| part.entry.truth() == Some(true));
     let mut content = if is_base64 {
-        match data_encoding::BASE64.decode(part.entry.value.as_bytes()) {
-            Ok(content) => content,
-            Err(_) => {
-                draft.closed_by(part.index, "the secret is not Base64");
-                return None;
-            }
-        }
+        let Ok(content) = data_encoding::BASE64.decode(part.entry.value.as_bytes()) else {
+            draft.closed_by(part.index, "the secret is not Base64");
+            return None;
+        };
+        content
     } else {
         part.entry.value.clone().into_bytes()
     };
@@ -127,7 +125,7 @@ fn secret(draft: &mut Draft, one: &Authenticator) -> Option<ProviderFile> {
     Some(ProviderFile { key: "secret_file", ending: "jwt-secret", content, line: part.index })
 }
 
-fn public_key(draft: &mut Draft, one: &Authenticator) -> Option<(Vec<Setting>, Option<ProviderFile>)> {
+fn public_key(one: &Authenticator, draft: &mut Draft) -> Option<(Vec<Setting>, Option<ProviderFile>)> {
     const KEY: &str = "public_key_file";
     let Some(part) = one.find("public_key") else {
         draft.closed_by(one.first(), "it has no public key");
@@ -142,12 +140,12 @@ fn public_key(draft: &mut Draft, one: &Authenticator) -> Option<(Vec<Setting>, O
     Some((vec![Setting::new(KEY, Value::Text(path), part.index)], None))
 }
 
-fn from_server(draft: &mut Draft, one: &Authenticator) -> Option<Vec<Setting>> {
+fn from_server(one: &Authenticator, draft: &mut Draft) -> Option<Vec<Setting>> {
     let Some(url) = one.find("endpoint") else {
         draft.closed_by(one.first(), "it names no server of keys");
         return None;
     };
-    let authorities = one.authorities(draft, &url.entry.value)?;
+    let authorities = one.authorities(draft, &url.entry.value).ok()?;
     let mut settings = vec![Setting::new("jwks_url", Value::Text(url.entry.value.clone()), url.index)];
     settings.extend(authorities.map(|(index, path)| Setting::new("ca_file", Value::Text(path), index)));
     for part in one.parts() {
@@ -177,7 +175,7 @@ fn from_server(draft: &mut Draft, one: &Authenticator) -> Option<Vec<Setting>> {
 }
 
 /// The claims that a token must have. `None` closes the result.
-fn claims(draft: &mut Draft, one: &Authenticator) -> Option<Vec<Setting>> {
+fn claims(one: &Authenticator, draft: &mut Draft) -> Option<Vec<Setting>> {
     let mut user_claim = None;
     let mut settings: Vec<Setting> = Vec::new();
     for (part, claim, value) in named_claims(one) {

@@ -9,7 +9,7 @@ use super::authenticator::Authenticator;
 
 const KNOWN: [&str; 5] = ["mechanism", "backend", "enable", "algorithm", "iteration_count"];
 
-pub(super) fn take(draft: &mut Draft, one: &Authenticator) {
+pub(super) fn take(one: &Authenticator, draft: &mut Draft) {
     if !one.knows(draft, &KNOWN) {
         return;
     }

@@ -30,7 +30,7 @@ const KEYS: [&str; 13] = [
 ];
 
 /// Takes the users of the bootstrap file.
-pub(super) fn take(draft: &mut Draft, one: &Authenticator, read: &dyn Fn(&str) -> io::Result<String>) {
+pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     if !one.knows(draft, &KEYS) {
         return;
     }

@@ -295,7 +295,7 @@ fn start_node(
     let node = match node {
         // A file with a fault is shown with the line that names it.
         Err(error @ tidegate_node::StartError::Tls(_)) => {
-            config.check_tls_files()?;
+            tidegate_config::tls_files::check(&config.listeners, &config.origins)?;
             return Err(error.into());
         }
         node => node?,
