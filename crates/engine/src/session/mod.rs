@@ -143,6 +143,11 @@ pub(crate) struct InFlight {
     pub numbers: Numbers,
 }
 
+/// Whether a message of QoS 0 is kept as one of QoS 1.
+fn is_kept_qos0(delivery: &Delivery) -> bool {
+    delivery.message.qos < delivery.qos
+}
+
 impl Flow {
     /// A number for something that is stored, greater than all before.
     #[inline]
@@ -165,10 +170,15 @@ impl Flow {
 
     /// The queue was taken in from a store or another shard.
     pub(crate) fn note_taken_in(&mut self) {
-        let is_kept = |delivery: &Delivery| delivery.message.qos < delivery.qos;
-        let sent = self.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         // What is in a tail is not known before it is read.
-        self.keeps_qos0 = self.tail.is_some() || self.queue.iter().chain(sent).any(is_kept);
+        self.keeps_qos0 = self.tail.is_some() || self.queue.iter().any(is_kept_qos0);
+        self.note_kept_in_flight();
+    }
+
+    /// Messages of QoS 0 that were sent as ones of QoS 1 are about to be sent again: later ones follow them.
+    pub(crate) fn note_kept_in_flight(&mut self) {
+        let mut sent = self.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
+        self.keeps_qos0 |= sent.any(is_kept_qos0);
     }
 
     /// Whether nothing at all is owed or remembered.

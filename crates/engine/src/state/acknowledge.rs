@@ -76,6 +76,7 @@ impl ShardState {
     pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
         if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             flow.to_resend = flow.inflight.len();
+            flow.note_kept_in_flight();
             flow.received_before = flow.received.len();
             flow.waiting_since = now;
         }
