@@ -23,7 +23,7 @@ mod settle;
 mod table;
 mod watch;
 
-pub use advert::{Addresses, Advert};
+pub use advert::{Addresses, Advert, MemberKind};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{Seen, Sighting, decide, deputy};
 pub use doubt::{DOUBT_LIMIT, Doubts, Sign};

@@ -52,20 +52,12 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
 
 /// Checks that an orchestrator reaches all nodes: messages to nodes do not go by way of brokers.
 fn check_orchestrator(findings: &mut Findings, config: &Config) {
-    let mut find = |problem: &str, hint: &str| {
-        findings.push(Problem::new(problem).hint(hint), config.source_of("addresses", "enabled").clone());
-    };
-    if !config.cluster.name.is_empty() {
-        find(
-            "orchestrators of a cluster have no addresses: messages to nodes do not go to brokers, and members exchange no messages without brokers",
-            "leave `addresses.enabled` out, run one orchestrator without `cluster.name`, or run nodes of a cluster without `orchestrator.enabled`",
-        );
-    }
     if config.passes_clients_through() {
-        find(
+        let problem = Problem::new(
             "does not go with `orchestrator.identity = \"client\"`: clients of different users share only messages from brokers",
-            "leave `addresses.enabled` out, or set `orchestrator.identity = \"own\"`",
         );
+        let hint = "leave `addresses.enabled` out, or set `orchestrator.identity = \"own\"`";
+        findings.push(problem.hint(hint), config.source_of("addresses", "enabled").clone());
     }
 }
 
@@ -100,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn one_orchestrator_with_its_own_identity_has_addresses() {
+    fn orchestrators_with_their_own_identity_have_addresses() {
         let alone = "[addresses]\nenabled = true\n[context]\nenabled = true\n[orchestrator]\nenabled = true\nbrokers = 'mqtt://localhost:1884'\n";
         assert!(load(alone).unwrap().address_settings(1).is_some());
-        let said = load(&format!("{alone}[cluster]\nname = 'a'\nbus = 'nats://127.0.0.1'\n")).unwrap_err();
-        assert!(said.contains("orchestrators of a cluster have no addresses"), "{said}");
+        let member = load(&format!("{alone}[cluster]\nname = 'a'\nbus = 'nats://127.0.0.1'\n")).unwrap();
+        assert!(member.address_settings(1).is_some());
         let said = load(&format!("{alone}identity = 'client'\n")).unwrap_err();
         assert!(said.contains("share only messages from brokers"), "{said}");
     }

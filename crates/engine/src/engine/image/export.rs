@@ -47,7 +47,7 @@ impl MoveCalls<'_> {
         }
         self.engine.retained.take_retained(&mut self.engine.state, &mut out, now, partition);
         self.engine.state.exchanges.put_marks(&mut out, partition);
-        self.engine.groups.put_kept(&self.engine.links.roster, &mut out, now, Partitions::of(partition));
+        self.engine.groups.put_kept(&self.engine.links.group_roster, &mut out, now, Partitions::of(partition));
         self.engine.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
         self.engine.outgoing.put_outgoing(&mut out, now, partition);
         self.engine.outgoing.forget_outgoing(&mut self.engine.state, Partitions::of(partition));

@@ -127,7 +127,7 @@ impl Publishing<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) -> (Exchange, u32) {
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let groups = self.groups.dealers.dealt_by_process(&self.links.group_roster);
         let exchange =
             self.state.exchanges.begin(source.ticket, groups, self.state.transfers.cut_away(&self.links.roster));
         self.state.exchanges.mark_in_transit(

@@ -12,7 +12,7 @@ use crate::now::Now;
 impl Peering<'_> {
     /// All members of this shard have taken their seats.
     pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
-        for shard in self.links.roster.others() {
+        for shard in self.links.group_roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             if std::mem::take(&mut other.telling) {
                 let (partitions, round) = (other.told_seats, other.told_round);
@@ -58,7 +58,7 @@ impl Peering<'_> {
 
     /// Tells those who wait for it that this shard knows all members of groups.
     fn become_ready(&mut self, now: Now) -> bool {
-        let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
+        let (roster, dealers) = (&self.links.group_roster, &self.groups.dealers);
         let has_all = |partition| {
             let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
             roster.home_of(partition) == dealers.own
@@ -67,7 +67,7 @@ impl Peering<'_> {
         };
         let complete = Partitions::that(has_all);
         let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
-        for shard in self.links.roster.others() {
+        for shard in self.links.group_roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             let partitions = complete.among(other.seated).without(other.answered);
             if !partitions.is_empty() {
@@ -85,7 +85,7 @@ impl Peering<'_> {
 
     /// The home of partitions knows all members: it deals what is published here from now on.
     fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) -> bool {
-        let roster = &self.links.roster;
+        let roster = &self.links.group_roster;
         let dealers = &mut self.groups.dealers;
         let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
         let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
@@ -107,7 +107,7 @@ impl Peering<'_> {
 impl Subscribing<'_> {
     /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
     fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
-        let dropped = self.groups.dealers.dealt_by_others(&self.links.roster);
+        let dropped = self.groups.dealers.dealt_by_others(&self.links.group_roster);
         let groups = self.groups.dealt.iter();
         let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
         let names: Vec<(TenantId, Box<str>, Box<str>)> =

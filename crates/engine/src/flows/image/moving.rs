@@ -24,7 +24,7 @@ impl Imaging<'_> {
         }
         self.retained.put_retained(&mut out, now, partition);
         self.state.exchanges.put_marks(&mut out, partition);
-        self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
+        self.groups.put_kept(&self.links.group_roster, &mut out, now, others.with(Partitions::of(partition)));
         self.state.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
         self.retained.put_removed(&mut out, partition);

@@ -70,7 +70,7 @@ impl Links {
     /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its
     /// groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
-        self.roster.misses(partition) && !self.roster.stands_in(partition)
+        self.group_roster.misses(partition) && !self.group_roster.stands_in(partition)
     }
 }
 
