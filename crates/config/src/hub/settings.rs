@@ -19,6 +19,7 @@ use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::BrokerAddress;
 use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::tenant::Tenant;
 
 /// Longest file of a password, a secret or a header, bytes.
 const MAX_SECRET_FILE: u64 = 64 << 10;
@@ -202,35 +203,35 @@ impl Config {
         };
         self.pipelines.iter().map(one).collect()
     }
+}
 
-    /// The topics of all pipelines, with the tenants that they are in.
-    pub fn hub_filters(&self) -> Vec<(TenantId, String)> {
-        let of = |pipeline: &Pipeline| {
-            let place = self.tenants.iter().position(|tenant| tenant.name == pipeline.tenant_name());
-            let number = place.and_then(|place| u16::try_from(place + 1).ok());
-            let tenant = number.map_or(TenantId::DEFAULT, TenantId);
-            pipeline.filters().into_iter().map(move |filter| (tenant, filter)).collect::<Vec<_>>()
-        };
-        of_topics(&self.pipelines).flat_map(of).collect()
-    }
+/// The topics of all pipelines, with the tenants that they are in.
+pub(crate) fn filters(pipelines: &[Pipeline], tenants: &[Tenant]) -> Vec<(TenantId, String)> {
+    let of = |pipeline: &Pipeline| {
+        let place = tenants.iter().position(|tenant| tenant.name == pipeline.tenant_name());
+        let number = place.and_then(|place| u16::try_from(place + 1).ok());
+        let tenant = number.map_or(TenantId::DEFAULT, TenantId);
+        pipeline.filters().into_iter().map(move |filter| (tenant, filter)).collect::<Vec<_>>()
+    };
+    of_topics(pipelines).flat_map(of).collect()
+}
 
-    /// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
-    /// are not looked at.
-    pub fn hub_overflow_rules(&self) -> impl Iterator<Item = OverflowRule> + '_ {
-        let rules = |pipeline: &Pipeline| {
-            let clients = format!("{CLIENT_PREFIX}{}", pipeline.name);
-            let (policy, max_bytes) = (pipeline.on_full, pipeline.max_bytes.0);
-            let rule = move |filter| OverflowRule {
-                clients: clients.clone(),
-                filter: Some(filter),
-                policy,
-                max_messages: Some(u32::MAX),
-                max_bytes: Some(max_bytes),
-            };
-            pipeline.filters().into_iter().map(rule)
+/// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
+/// are not looked at.
+pub(crate) fn overflow_rules(pipelines: &[Pipeline]) -> impl Iterator<Item = OverflowRule> + '_ {
+    let rules = |pipeline: &Pipeline| {
+        let clients = format!("{CLIENT_PREFIX}{}", pipeline.name);
+        let (policy, max_bytes) = (pipeline.on_full, pipeline.max_bytes.0);
+        let rule = move |filter| OverflowRule {
+            clients: clients.clone(),
+            filter: Some(filter),
+            policy,
+            max_messages: Some(u32::MAX),
+            max_bytes: Some(max_bytes),
         };
-        of_topics(&self.pipelines).flat_map(rules)
-    }
+        pipeline.filters().into_iter().map(rule)
+    };
+    of_topics(pipelines).flat_map(rules)
 }
 
 /// The histories that pipelines of a tenant write: their folders, and the age of their messages.

@@ -53,10 +53,10 @@ pub(crate) struct World(pub(super) Rc<RefCell<Net>>);
 
 impl World {
     fn build(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
-        Self::of_nodes(Nodes::one(shards), settings, schedule, causal, title)
+        Self::of_nodes(&Nodes::one(shards), settings, schedule, causal, title)
     }
 
-    fn of_nodes(nodes: Nodes, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
+    fn of_nodes(nodes: &Nodes, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
         Self(Rc::new(RefCell::new(Net::new(nodes, settings, schedule, causal, title.to_owned()))))
     }
 
@@ -65,13 +65,13 @@ impl World {
         let mut settings = Settings::default();
         change(&mut settings);
         let title = format!("{nodes} nodes of {shards} shards in turn");
-        Self::of_nodes(Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
+        Self::of_nodes(&Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
     }
 
     /// A cluster of so many orchestrators with so many shards each, which have addresses. Only the first has brokers.
     pub(crate) fn orchestrators(members: u16, shards: u16) -> Self {
         let title = format!("{members} orchestrators of {shards} shards in turn");
-        Self::of_nodes(Nodes::orchestrators(members, shards), addressed(), Schedule::InTurn, false, &title)
+        Self::of_nodes(&Nodes::orchestrators(members, shards), addressed(), Schedule::InTurn, false, &title)
     }
 
     /// The same, in which the seed decides what happens next.
@@ -85,7 +85,7 @@ impl World {
         let mut settings = addressed();
         change(&mut settings);
         let schedule = Schedule::Seeded(Random::salted(seed, 1));
-        Self::of_nodes(Nodes::orchestrators(members, shards), settings, schedule, false, title)
+        Self::of_nodes(&Nodes::orchestrators(members, shards), settings, schedule, false, title)
     }
 
     /// A cluster of nodes in which the seed decides what happens next.
@@ -99,7 +99,7 @@ impl World {
         let mut settings = Settings::default();
         change(&mut settings);
         let schedule = Schedule::Seeded(Random::salted(seed, 1));
-        Self::of_nodes(Nodes::new(nodes, shards), settings, schedule, false, title)
+        Self::of_nodes(&Nodes::new(nodes, shards), settings, schedule, false, title)
     }
 
     /// A world of so many shards with default settings.
