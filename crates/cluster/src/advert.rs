@@ -84,6 +84,10 @@ pub struct Advert {
     /// It is an orchestrator: its messages cross by brokers. All nodes of a cluster are, or none.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub orchestrator: bool,
+    /// The prefix of the topics that this orchestrator exchanges with the others over links: that of its addresses. All
+    /// orchestrators of a cluster have the same one, or none has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address_prefix: Option<String>,
     /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Box<Table>>,
@@ -99,7 +103,16 @@ pub struct Advert {
     pub restored: BTreeMap<u16, u64>,
 }
 
+/// Whether the messages of a node cross by brokers, and which topics do not ([`Advert::address_prefix`]). The members of a
+/// cluster are of one kind.
+pub type MemberKind<'a> = (bool, Option<&'a str>);
+
 impl Advert {
+    /// The kind of the node.
+    pub fn kind(&self) -> MemberKind<'_> {
+        (self.orchestrator, self.address_prefix.as_deref())
+    }
+
     /// Whether the process is about to end.
     pub(crate) fn ends(&self) -> bool {
         self.leaving && !self.stays

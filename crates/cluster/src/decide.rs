@@ -5,7 +5,7 @@ mod ended;
 use std::collections::BTreeMap;
 
 use crate::table::is_at;
-use crate::{Advert, Home, Table, Weight, balance};
+use crate::{Advert, Home, MemberKind, Table, Weight, balance};
 
 use ended::Reports;
 pub use ended::deputy;
@@ -131,17 +131,17 @@ fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
         // A node that was not in the table has served nothing.
         let is_new = !before.contains_key(name) && next.given_up.get(name) != Some(&member.life);
         let Some(advert) = seen.present(name).filter(|advert| is_new && !advert.ends()) else { continue };
-        if *kind.get_or_insert(advert.orchestrator) == advert.orchestrator {
+        if *kind.get_or_insert(advert.kind()) == advert.kind() {
             next.lives.insert(name.clone(), member.life);
         }
     }
 }
 
-/// Whether the members are orchestrators; `None` while no member has an advert. All members are, or none is: messages of
-/// orchestrators cross by brokers, messages of other nodes by links.
-fn kind_of(table: &Table, seen: &Seen) -> Option<bool> {
+/// The kind of the members; `None` while no member has an advert. All members are orchestrators with the same prefix of
+/// addresses, or none is: messages of orchestrators cross by brokers, messages of other nodes by links.
+fn kind_of<'a>(table: &Table, seen: &'a Seen) -> Option<MemberKind<'a>> {
     let is_member = |(name, advert): &(&String, &Advert)| table.lives.get(*name) == Some(&advert.life);
-    seen.adverts.iter().find(is_member).map(|(_, advert)| advert.orchestrator)
+    seen.adverts.iter().find(is_member).map(|(_, advert)| advert.kind())
 }
 
 /// A move ends when one of its nodes is another than at its beginning, or cannot go on.

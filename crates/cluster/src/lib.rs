@@ -23,7 +23,7 @@ mod settle;
 mod table;
 mod watch;
 
-pub use advert::{Addresses, Advert, Weight};
+pub use advert::{Addresses, Advert, MemberKind, Weight};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{Seen, Sighting, decide, deputy};
 pub use doubt::{DOUBT_LIMIT, Doubts, Sign};

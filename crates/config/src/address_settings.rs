@@ -9,7 +9,6 @@ use super::engine_settings::seconds;
 use super::finding::Findings;
 use super::origins::Origins;
 use super::sections::address::Addresses;
-use super::sections::cluster::Cluster;
 use super::sections::orchestrator::Orchestrator;
 use super::value::{Lifetime, Problem};
 
@@ -42,39 +41,25 @@ fn is_prefix(text: &str) -> bool {
 }
 
 /// Checks what addresses begin with, and who has them.
-pub(super) fn check(
-    addresses: &Addresses,
-    orchestrator: &Orchestrator,
-    cluster: &Cluster,
-    origins: &Origins,
-    findings: &mut Findings,
-) {
+pub(super) fn check(addresses: &Addresses, orchestrator: &Orchestrator, origins: &Origins, findings: &mut Findings) {
     if !is_prefix(&addresses.prefix) {
         let problem = Problem::new(format!("`addresses.prefix` must be levels of a topic, not {:?}", addresses.prefix));
         let hint = "levels are separated by `/`, none is empty, none has `+` or `#`, and the first has no `$`";
         findings.push(problem.hint(hint), origins.source_of("addresses", "prefix").clone());
     }
     if addresses.enabled && orchestrator.enabled {
-        check_orchestrator(orchestrator, cluster, origins, findings);
+        check_orchestrator(orchestrator, origins, findings);
     }
 }
 
 /// Checks that an orchestrator reaches all nodes: messages to nodes do not go by way of brokers.
-fn check_orchestrator(orchestrator: &Orchestrator, cluster: &Cluster, origins: &Origins, findings: &mut Findings) {
-    let mut find = |problem: &str, hint: &str| {
-        findings.push(Problem::new(problem).hint(hint), origins.source_of("addresses", "enabled").clone());
-    };
-    if !cluster.name.is_empty() {
-        find(
-            "orchestrators of a cluster have no addresses: messages to nodes do not go to brokers, and members exchange no messages without brokers",
-            "leave `addresses.enabled` out, run one orchestrator without `cluster.name`, or run nodes of a cluster without `orchestrator.enabled`",
-        );
-    }
+fn check_orchestrator(orchestrator: &Orchestrator, origins: &Origins, findings: &mut Findings) {
     if orchestrator.passes_clients_through() {
-        find(
+        let problem = Problem::new(
             "does not go with `orchestrator.identity = \"client\"`: clients of different users share only messages from brokers",
-            "leave `addresses.enabled` out, or set `orchestrator.identity = \"own\"`",
         );
+        let hint = "leave `addresses.enabled` out, or set `orchestrator.identity = \"own\"`";
+        findings.push(problem.hint(hint), origins.source_of("addresses", "enabled").clone());
     }
 }
 
@@ -109,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn one_orchestrator_with_its_own_identity_has_addresses() {
+    fn orchestrators_with_their_own_identity_have_addresses() {
         let alone = "[addresses]\nenabled = true\n[context]\nenabled = true\n[orchestrator]\nenabled = true\nbrokers = 'mqtt://localhost:1884'\n";
         assert!(load(alone).unwrap().address_settings(1).is_some());
-        let said = load(&format!("{alone}[cluster]\nname = 'a'\nbus = 'nats://127.0.0.1'\n")).unwrap_err();
-        assert!(said.contains("orchestrators of a cluster have no addresses"), "{said}");
+        let member = load(&format!("{alone}[cluster]\nname = 'a'\nbus = 'nats://127.0.0.1'\n")).unwrap();
+        assert!(member.address_settings(1).is_some());
         let said = load(&format!("{alone}identity = 'client'\n")).unwrap_err();
         assert!(said.contains("share only messages from brokers"), "{said}");
     }

@@ -46,7 +46,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     }
     crate::access::check(config, findings);
     waiting_settings::check(&config.overflow, &config.priority, &config.dead_letter, origins, findings);
-    address_settings::check(&config.addresses, orchestrator, &config.cluster, origins, findings);
+    address_settings::check(&config.addresses, orchestrator, origins, findings);
     crate::context::check(&config.context, &config.addresses, origins, findings);
     crate::authentication::check(&config.auths, listeners, orchestrator, origins, findings);
     crate::bridges::check(&config.bridges, listeners, origins, findings);

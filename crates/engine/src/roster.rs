@@ -5,6 +5,7 @@
 
 use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::topics::is_own_topic;
+use std::sync::Arc;
 
 /// The shards of a cluster and what each of them works, as one process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Roster {
     open_moves: Vec<u64>,
     /// Whether there are nodes in the table to which this process has no link.
     lacks_nodes: bool,
+    /// What the topics that cross to other nodes begin with; `None` if all cross.
+    below: Option<Arc<str>>,
 }
 
 const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a number");
@@ -44,6 +47,7 @@ impl Roster {
             moves_begun: u64::MAX,
             open_moves: Vec::new(),
             lacks_nodes: false,
+            below: None,
         }
     }
 
@@ -97,6 +101,40 @@ impl Roster {
     pub fn with_nodes_lacking(mut self) -> Self {
         self.lacks_nodes = true;
         self
+    }
+
+    /// Says that only topics at or below this prefix cross to other nodes, as between orchestrators: all other topics
+    /// and all shared groups stay in the process.
+    #[must_use]
+    pub fn with_topics_below(mut self, prefix: &str) -> Self {
+        self.below = Some(Arc::from(prefix));
+        self
+    }
+
+    /// Whether a topic crosses to other nodes.
+    #[inline]
+    pub(crate) fn crosses(&self, topic: &str) -> bool {
+        !is_own_topic(topic) && self.below.as_deref().is_none_or(|prefix| is_at_or_below(prefix, topic))
+    }
+
+    /// Whether topics of a filter can cross to other nodes.
+    pub(crate) fn may_cross(&self, filter: &str) -> bool {
+        !is_own_topic(filter) && self.below.as_deref().is_none_or(|prefix| can_match_below(prefix, filter))
+    }
+
+    /// Whether shared groups and topics without a prefix stay in the process.
+    pub(crate) fn keeps_groups(&self) -> bool {
+        self.below.is_some()
+    }
+
+    /// The roster by which shared groups are dealt.
+    #[must_use]
+    pub(crate) fn of_groups(&self) -> Self {
+        if self.keeps_groups() {
+            Self::alone(self.place).with_moves(self.moves_begun, &self.open_moves)
+        } else {
+            self.clone()
+        }
     }
 
     /// Whether there are nodes in the table to which this process has no link.
@@ -153,11 +191,11 @@ impl Roster {
         Partitions::that(|partition| self.home_of(partition) == shard)
     }
 
-    /// The home of a topic's retained message. What a node tells of itself stays its own.
+    /// The home of a topic's retained message. It is in this process where the topic does not cross.
     #[inline]
     pub(crate) fn home_of_topic(&self, tenant: TenantId, topic: &str) -> ShardId {
         let partition = partition_of(tenant, topic);
-        if is_own_topic(topic) { self.place.home_of(partition) } else { self.home_of(partition) }
+        if self.crosses(topic) { self.home_of(partition) } else { self.place.home_of(partition) }
     }
 
     /// Whether there is no other shard.
@@ -188,17 +226,22 @@ impl Roster {
         Shards(self.live & !(1 << self.place.shard.0))
     }
 
-    /// The other shards that are told who is interested in a filter: all, but none of another node about what each
-    /// tells of itself.
+    /// The other shards that are told of the interest in a filter. Shards of other nodes are told only if topics of the
+    /// filter can cross; messages on their way to brokers never do.
     #[inline]
-    pub(crate) fn others_for(&self, filter: &str) -> Shards {
+    pub(crate) fn others_for(&self, tenant: TenantId, filter: &str) -> Shards {
         let others = self.others();
-        if is_own_topic(filter) { Shards(others.0 & !self.peers().0) } else { others }
+        if tenant != TenantId::UPLINK && self.may_cross(filter) { others } else { others.without(self.peers()) }
     }
 
     /// All shards of a filter with wildcards: where its retained messages can be.
-    pub(crate) fn homes_for(&self, filter: &str) -> Shards {
-        Shards(self.others_for(filter).0 | 1 << self.place.shard.0)
+    pub(crate) fn homes_for(&self, tenant: TenantId, filter: &str) -> Shards {
+        Shards(self.others_for(tenant, filter).0 | 1 << self.place.shard.0)
+    }
+
+    /// The shards of this process.
+    pub(crate) fn of_process(&self) -> Shards {
+        Shards(self.live).without(self.peers())
     }
 
     /// Those of some shards, one bit each, that live.
@@ -212,6 +255,25 @@ impl Roster {
     pub(crate) fn peers(&self) -> Shards {
         Shards(self.live & !(u64::MAX >> (u64::BITS - u32::from(self.place.shards))))
     }
+}
+
+/// Whether a topic is the prefix, or below it.
+#[inline]
+fn is_at_or_below(prefix: &str, topic: &str) -> bool {
+    topic.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a filter matches the prefix or a topic below it.
+fn can_match_below(prefix: &str, filter: &str) -> bool {
+    let mut levels = filter.split('/');
+    for own in prefix.split('/') {
+        match levels.next() {
+            Some("#") => return true,
+            Some(level) if level == "+" || level == own => {}
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Some shards, in order.
@@ -264,5 +326,32 @@ impl Iterator for ShardsInOrder {
         let shard = ShardId(self.0.trailing_zeros() as u16);
         self.0 &= self.0 - 1;
         Some(shard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_topics_below_a_prefix_cross_where_there_is_one() {
+        let place = Place { shard: ShardId(0), shards: 1 };
+        let all = Roster::alone(place).with_peer(ShardId(1));
+        let some = all.clone().with_topics_below("a/ctx");
+        for crossing in ["a/ctx", "a/ctx/x"] {
+            assert!(all.crosses(crossing) && some.crosses(crossing), "{crossing}");
+        }
+        for other in ["a", "a/ctxt", "x/a/ctx"] {
+            assert!(all.crosses(other) && !some.crosses(other), "{other}");
+        }
+        for filter in ["#", "+/#", "a/#", "a/+/x", "+/ctx", "a/ctx", "a/ctx/#"] {
+            assert!(some.may_cross(filter), "{filter}");
+        }
+        for filter in ["a", "+", "a/x", "a/ctxt/#", "b/#", "+/x/#"] {
+            assert!(all.may_cross(filter) && !some.may_cross(filter), "{filter}");
+        }
+        assert!(!all.may_cross("$SYS/#") && !some.may_cross("$SYS/#"));
+        let told = |roster: &Roster, tenant, filter| roster.others_for(tenant, filter).has(ShardId(1));
+        assert!(told(&some, TenantId::DEFAULT, "#") && !told(&some, TenantId::UPLINK, "#"));
     }
 }

@@ -65,7 +65,7 @@ pub use admission::{
 };
 pub use clock::Clock;
 pub use cluster::{
-    AskError, ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState,
+    AskError, Carried, ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState,
     MAX_NODE_NAME, MAX_QUESTION_BYTES, MIN_SECRET_BYTES, NodeName, NodeNameError, PeerAnswer, PeerEvent, PeerNode,
     PeerQuestion, PeerStatus, Secret, SecretTooShort,
 };

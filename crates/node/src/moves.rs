@@ -54,6 +54,8 @@ pub(crate) enum Collecting {
     FromNodes(u64),
     /// Messages from brokers, in pieces, by the id of the move.
     InPieces(u64),
+    /// Both: messages on topics of addresses come from other orchestrators.
+    FromBoth(u64),
 }
 
 type SnapshotAnswer = Result<Snapshot, ImageError>;
@@ -334,11 +336,13 @@ impl PeerCalls<'_> {
                 let partitions = images.iter().map(|image| image.partition).collect();
                 match (&arrived, collecting) {
                     (Ok(_), Collecting::FromNodes(id)) => engine.moves().begin_coming(now, id, partitions),
-                    (Ok(_), Collecting::InPieces(id)) => {
+                    (Ok(_), Collecting::InPieces(id) | Collecting::FromBoth(id)) => {
                         let begun = OrchestratorMoves::of(engine).begin_awaiting(now, id, partitions, had.as_deref());
                         if let Err(error) = begun {
                             engine.moves().forget_partitions(now, partitions);
                             arrived = Err(error);
+                        } else if matches!(collecting, Collecting::FromBoth(_)) {
+                            engine.moves().begin_coming(now, id, partitions);
                         }
                     }
                     (Err(_), _) => {}
@@ -402,6 +406,10 @@ fn take_snapshot(
         (Snapshot::Taken(_), Collecting::FromNodes(id)) => engine.moves().begin_leaving(id, partitions),
         (Snapshot::Taken(_), Collecting::InPieces(id)) => {
             OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
+        }
+        (Snapshot::Taken(_), Collecting::FromBoth(id)) => {
+            OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
+            engine.moves().begin_leaving(id, partitions);
         }
         (Snapshot::Loading, _) => {}
     }

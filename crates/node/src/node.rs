@@ -484,6 +484,6 @@ impl Drop for Alarm {
 /// How brokers are connected to. Another member of the cluster may work off the connections of this one's last life: a
 /// member asks before it connects.
 fn dialer_of(settings: &NodeSettings) -> Dialer {
-    let is_member = settings.cluster.as_ref().is_some_and(|cluster| !cluster.carries_messages);
+    let is_member = settings.cluster.as_ref().is_some_and(|cluster| cluster.carried != crate::cluster::Carried::All);
     if is_member { Dialer::held() } else { Dialer::default() }
 }

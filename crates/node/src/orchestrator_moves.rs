@@ -41,6 +41,20 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
     }
 
+    /// The same where orchestrators exchange messages on topics of addresses: those that arrive later are collected for
+    /// [`NodeMoves::take_transfer_rest`](crate::NodeMoves::take_transfer_rest).
+    ///
+    /// # Errors
+    /// When they are too large, or a shard does not answer.
+    pub fn snapshot_with_addresses(
+        &self,
+        partitions: Partitions,
+        max_bytes: u64,
+        transfer: u64,
+    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
+        self.node.moves().snapshot(partitions, max_bytes, Collecting::FromBoth(transfer))
+    }
+
     /// The messages that brokers have delivered for the partitions of a move since the last piece; `None` if there are
     /// none. The brokers keep them until [`OrchestratorMoves::confirm_forwarded`]. `served_there` says that the new home serves the partitions.
     ///
@@ -206,6 +220,20 @@ impl<'n> OrchestratorMoves<'n> {
         transfer: u64,
     ) -> Result<Arrived, MoveError> {
         self.node.moves().take_in(images, had, Collecting::InPieces(transfer))
+    }
+
+    /// The same where orchestrators exchange messages on topics of addresses: all are asked to send those for these
+    /// partitions here. They are collected until [`NodeMoves::finish_transfer`](crate::NodeMoves::finish_transfer).
+    ///
+    /// # Errors
+    /// When an image is refused, or a shard does not answer.
+    pub fn arrive_with_addresses(
+        &self,
+        images: Vec<PartitionImage>,
+        had: Option<Vec<u8>>,
+        transfer: u64,
+    ) -> Result<Arrived, MoveError> {
+        self.node.moves().take_in(images, had, Collecting::FromBoth(transfer))
     }
 
     /// Whether a broker of this name is in the fleet.

@@ -107,6 +107,7 @@ impl Control {
             addresses: setup.addresses.clone(),
             kept: setup.kept,
             orchestrator: setup.orchestrator,
+            address_prefix: setup.address_prefix.clone(),
             weight: setup.weight,
             ..Advert::default()
         };

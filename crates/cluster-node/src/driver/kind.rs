@@ -1,5 +1,5 @@
-//! All nodes of a cluster are orchestrators, or none is: messages of orchestrators cross by brokers, messages of other nodes
-//! by links.
+//! All nodes of a cluster are orchestrators with the same prefix of addresses, or none is: messages of orchestrators cross
+//! by brokers, those on topics of addresses and messages of other nodes by links.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,32 @@ pub(super) fn check(
     }
     let is_other = |(name, life): &(&String, &u64)| {
         let advert = adverts.get(*name).filter(|advert| advert.life == **life);
-        advert.is_some_and(|advert| advert.orchestrator != own.orchestrator)
+        advert.is_some_and(|advert| advert.kind() != own.kind())
     };
     let Some((other, _)) = table.lives.iter().find(is_other) else { return };
-    let kinds = ["is no orchestrator", "is an orchestrator"];
-    let [own_kind, other_kind] = [own.orchestrator, !own.orchestrator].map(|is_one| kinds[usize::from(is_one)]);
+    let Some(member) = adverts.get(other) else { return };
     let name = shared.name();
-    let why = format!(
-        "node `{name}` {own_kind}, and `{other}`, a member of the cluster, {other_kind}: give one of them another cluster.prefix"
-    );
+    let why = if member.orchestrator == own.orchestrator {
+        let [own, member] = [own, member].map(described);
+        format!(
+            "orchestrator `{name}` has {own}, and `{other}`, a member of the cluster, has {member}: give all members the same, and start all of them anew"
+        )
+    } else {
+        let kinds = ["is no orchestrator", "is an orchestrator"];
+        let [own, member] = [own, member].map(|advert| kinds[usize::from(advert.orchestrator)]);
+        format!(
+            "node `{name}` {own}, and `{other}`, a member of the cluster, {member}: give one of them another cluster.prefix"
+        )
+    };
     if shared.ends_for(why) {
         watch::end();
+    }
+}
+
+/// The addresses of an orchestrator.
+fn described(advert: &Advert) -> String {
+    match &advert.address_prefix {
+        Some(prefix) => format!("addresses below `{prefix}`"),
+        None => "no addresses".to_owned(),
     }
 }

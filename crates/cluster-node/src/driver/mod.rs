@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_cluster::{Addresses, Weight};
 use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
-use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
+use tidegate_node::{Carried, ClusterSettings, Node, NodeHomes, NodeName, Secret};
 
 use self::control::{Control, Event};
 pub use self::error::NodeError;
@@ -39,7 +39,7 @@ pub use self::logs::settings as bus_settings;
 use self::memory::MemoryFile;
 use self::restore::Restorer;
 pub use self::status::ClusterApi;
-use self::status::Shared;
+use self::status::{NodeKind, Shared};
 use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
@@ -88,6 +88,8 @@ struct Setup {
     kept: bool,
     /// Whether messages cross by brokers, and not by links.
     orchestrator: bool,
+    /// The prefix of an orchestrator's messages that cross by links all the same.
+    address_prefix: Option<String>,
     weight: Weight,
 }
 
@@ -132,7 +134,11 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
-    settings.carries_messages = !config.orchestrator.enabled;
+    settings.carried = match address_prefix(config) {
+        _ if !config.orchestrator.enabled => Carried::All,
+        Some(prefix) => Carried::Below(prefix),
+        None => Carried::Nothing,
+    };
     settings.tls = encryption::link_tls(config, listen)?;
     let redirect = config.cluster.redirect;
     Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
@@ -203,7 +209,9 @@ impl Joining {
         }
         let addresses: Addresses = tidegate_config::cluster::advertised(&config.cluster, node, admin)?;
         let (lease, patience) = (logs::lease(config), config.cluster.patience);
-        let shared = Shared::new(name.as_str(), node.handle(), lease, patience, is_orchestrator);
+        let address_prefix = address_prefix(config);
+        let kind = NodeKind { is_orchestrator, exchanges_addresses: address_prefix.is_some() };
+        let shared = Shared::new(name.as_str(), node.handle(), lease, patience, kind);
         let shared = Arc::new(shared);
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.node.shards());
@@ -211,8 +219,9 @@ impl Joining {
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
         let (settle, weight) = (config.cluster.settle, Weight(config.cluster.weight));
-        let orchestrator = is_orchestrator;
-        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator, weight };
+        let (orchestrator, address_prefix) = (is_orchestrator, address_prefix);
+        let setup =
+            Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator, address_prefix, weight };
         shared.want_share(config.cluster.share == Share::AtOnce);
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
@@ -293,6 +302,11 @@ impl ClusterNode {
             let _ = thread.join();
         }
     }
+}
+
+/// The prefix of the topics that an orchestrator exchanges with the others over links.
+fn address_prefix(config: &Config) -> Option<String> {
+    (config.orchestrator.enabled && config.addresses.enabled).then(|| config.addresses.prefix.clone())
 }
 
 /// How to keep the store of a node when it dies.

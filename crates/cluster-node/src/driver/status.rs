@@ -130,6 +130,15 @@ struct State {
 }
 
 /// What both threads and the console share.
+/// The kind of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeKind {
+    /// Its messages cross by brokers.
+    pub(super) is_orchestrator: bool,
+    /// It is an orchestrator that exchanges messages on topics of addresses with others over links.
+    pub(super) exchanges_addresses: bool,
+}
+
 pub(super) struct Shared {
     name: String,
     node: NodeHandle,
@@ -137,6 +146,8 @@ pub(super) struct Shared {
     lease: Duration,
     /// Whether messages cross by brokers, and not by links.
     pub(super) is_orchestrator: bool,
+    /// Whether it is an orchestrator that exchanges messages on topics of addresses with others over links.
+    pub(super) exchanges_addresses: bool,
     /// How long clients wait for the bus, milliseconds.
     pub(super) patience_ms: u64,
     pub(super) counters: Counters,
@@ -162,13 +173,7 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn new(
-        name: &str,
-        node: NodeHandle,
-        lease: Duration,
-        patience: Duration,
-        is_orchestrator: bool,
-    ) -> Self {
+    pub(super) fn new(name: &str, node: NodeHandle, lease: Duration, patience: Duration, kind: NodeKind) -> Self {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());
         let receiving = SharedReceiving::default();
@@ -176,7 +181,8 @@ impl Shared {
             name,
             node,
             lease,
-            is_orchestrator,
+            is_orchestrator: kind.is_orchestrator,
+            exchanges_addresses: kind.exchanges_addresses,
             patience_ms,
             counters,
             receiving,

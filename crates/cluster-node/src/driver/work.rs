@@ -307,8 +307,8 @@ impl Worker {
     fn forget(&mut self, partitions: Partitions) {
         self.end_moves_of(partitions);
         let forgotten = self.node.moves().forget_partitions(partitions).and_then(|owed| {
-            // Each orchestrator keeps the retained messages that its clients subscribe to.
-            if !self.shared.is_orchestrator {
+            // Each orchestrator keeps the retained messages of brokers that its clients subscribe to.
+            if !self.shared.is_orchestrator || self.shared.exchanges_addresses {
                 self.node.moves().forget_retained(partitions)?;
             }
             Ok(owed)

@@ -240,3 +240,17 @@ fn nodes_and_orchestrators_never_share_a_table() {
     let (third, _) = settle(second, &mut all);
     assert!(!third.lives.contains_key("d"), "the members are orchestrators");
 }
+
+#[test]
+fn orchestrators_of_a_table_have_one_prefix_of_addresses() {
+    let mut all = seen(&[("a", 1), ("b", 2), ("c", 3)]);
+    for (name, prefix) in [("a", Some("ctx")), ("b", None), ("c", Some("ctx"))] {
+        let advert = all.adverts.get_mut(name).unwrap();
+        (advert.orchestrator, advert.address_prefix) = (true, prefix.map(str::to_owned));
+    }
+    let (first, _) = settle(Table::default(), &mut all);
+    assert_eq!(first.lives.keys().collect::<Vec<_>>(), ["a", "c"]);
+    all.adverts.get_mut("b").unwrap().address_prefix = Some("ctx".to_owned());
+    let (second, _) = settle(first, &mut all);
+    assert_eq!(counts(&second).len(), 3);
+}

@@ -18,7 +18,7 @@ impl Groups {
     /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one
     /// hears of the group by this one.
     pub(crate) fn tell_home_of_new(&mut self, links: &mut Links, group: GroupName<'_>) {
-        let home = links.roster.home_of(group_partition(group.tenant, group.share, group.filter));
+        let home = links.group_roster.home_of(group_partition(group.tenant, group.share, group.filter));
         if home != links.place.shard && self.find(group).is_none() {
             links.send(home, Record::GroupExists { group });
         }
@@ -28,7 +28,7 @@ impl Groups {
     /// have their seats.
     pub(crate) fn tell_homes_of_groups(&mut self, links: &mut Links, old: &Roster) {
         for (_, dealt) in self.dealt.iter() {
-            let home = links.roster.home_of(dealt.partition);
+            let home = links.group_roster.home_of(dealt.partition);
             if home != links.place.shard && home != old.home_of(dealt.partition) {
                 let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };
                 links.send(home, Record::GroupExists { group });

@@ -325,8 +325,8 @@ impl Groups {
         publication: &mut Publication<'_>,
     ) {
         let leave = self.members(key).next().is_some();
-        let told = self.partition_of(key).is_some_and(|it| self.dealers.is_told_all(&links.roster, it));
-        let awaits = leave || !told || links.roster.misses_any() || self.dealers.miss_any();
+        let told = self.partition_of(key).is_some_and(|it| self.dealers.is_told_all(&links.group_roster, it));
+        let awaits = leave || !told || links.group_roster.misses_any() || self.dealers.miss_any();
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
             Some((share, filter)) => self.kept.wait_for_member(now, state, (&share, &filter), publication),
@@ -349,7 +349,7 @@ impl Groups {
         for (home, id) in done {
             if home == links.place.shard {
                 self.kept.forget_deal(state, id);
-            } else if links.roster.has(home) {
+            } else if links.group_roster.has(home) {
                 links.answer(home, Promised::Dealt { id }, batch);
             }
         }

@@ -17,7 +17,7 @@ impl RetainedStore {
         message: MessageRef,
     ) {
         let (tenant, topic) = (message.tenant, message.topic().to_owned());
-        let is_old = if homes.keep_versions(config, &topic) {
+        let is_old = if homes.keep_versions(config, &state.settings, &topic) {
             self.has_as_new(now, tenant, &topic, message.publisher)
         } else {
             self.values.get(tenant, &topic, now.monotonic).is_some()

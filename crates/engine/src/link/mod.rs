@@ -116,6 +116,8 @@ pub(crate) struct Links {
     pub(crate) place: Place,
     /// All shards that there are, and what each of them works.
     pub(crate) roster: Roster,
+    /// The same for shared groups, which may stay in the process.
+    pub(crate) group_roster: Roster,
     /// The shards of other nodes that a link is open to.
     peers: Shards,
     by_shard: Vec<Link>,
@@ -139,6 +141,7 @@ impl Links {
         Self {
             place,
             roster: Roster::alone(place),
+            group_roster: Roster::alone(place),
             peers: Shards::default(),
             by_shard,
             limit,

@@ -165,7 +165,8 @@ impl Fetches {
         let wildcard = request.filter.contains(['+', '#']);
         let home = roster.home_of_topic(tenant, &request.filter);
         let (wanted, again) = absent::wanted_at_first(roster, &request.filter);
-        let shards = if wildcard { roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
+        let shards =
+            if wildcard { roster.homes_for(tenant, &request.filter).into_iter().collect() } else { vec![home] };
         self.end_fetch_of(sessions, session, &request.filter);
         let id = self.add(Fetch {
             session,
@@ -303,7 +304,11 @@ impl RetainedStore {
         let transfers = &state.transfers;
         let budget = state.settings.retained.step;
         let end = self.values.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
-            if transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
+            let crosses = links.roster.crosses(message.topic());
+            if crosses && transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
+                return;
+            }
+            if !crosses && !links.roster.is_own(from) {
                 return;
             }
             let envelope = Envelope {

@@ -41,7 +41,7 @@ impl RetainedStore {
         config: &FleetConfig,
         publication: &mut Publication<'_>,
     ) -> Option<Reason> {
-        if homes.keep_versions(config, publication.topic) {
+        if homes.keep_versions(config, &state.settings, publication.topic) {
             return self.keep_newest(now, roster, state, publication);
         }
         let stored = state.journal.is_on() && !is_own_topic(publication.topic);

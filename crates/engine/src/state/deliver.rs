@@ -134,8 +134,8 @@ impl ShardState {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
-        if !self.transfers.are_none()
-            && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
+        let is_of_transfer = self.transfers.concern(&self.settings, publication.topic);
+        if is_of_transfer && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
         {
             return;
         }
@@ -148,7 +148,7 @@ impl ShardState {
             }
         }
         let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
-        if away && (self.transfers.are_none() || !self.sessions.is_told_elsewhere(&self.transfers, to)) {
+        if away && (!is_of_transfer || !self.sessions.is_told_elsewhere(&self.transfers, to)) {
             self.reports().tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {

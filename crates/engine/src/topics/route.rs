@@ -134,6 +134,11 @@ impl Route {
         self.remote |= shards;
     }
 
+    /// Leaves out all other shards but these.
+    pub(crate) fn keep_remote(&mut self, shards: u64) {
+        self.remote &= shards;
+    }
+
     /// Fills an empty route from the entries that match.
     pub(super) fn fill(&mut self, entries: &Slab<Entry>, matched: &[u32]) {
         let mut with_subscribers = 0;

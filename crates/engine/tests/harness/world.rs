@@ -11,13 +11,14 @@ mod verdicts;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tidegate_engine::{Engine, ListenerId, Millis, Now, Reason, Settings};
+use tidegate_engine::{AddressSettings, Engine, ListenerId, Millis, Now, Reason, RoutingPolicy, Settings};
 
 pub(crate) use self::books::principal;
 pub(crate) use self::everywhere::{
     everywhere, everywhere_in_memory, everywhere_with, in_one_process, in_one_process_with,
 };
 use super::client::Client;
+use super::fleet::fleet_settings;
 use super::net::nodes::Nodes;
 use super::net::{Net, Schedule};
 use super::side::Side;
@@ -36,6 +37,14 @@ pub(crate) const fn seconds(count: u64) -> u64 {
 /// Minutes in milliseconds.
 pub(crate) const fn minutes(count: u64) -> u64 {
     count * 60_000
+}
+
+/// The settings of an orchestrator with addresses.
+fn addressed() -> Settings {
+    let mut settings = Settings::default();
+    fleet_settings(&mut settings, RoutingPolicy::TopicHash);
+    settings.addresses = Some(AddressSettings { guarded: false, ..AddressSettings::default() });
+    settings
 }
 
 /// Engines, clients, links and a clock.
@@ -59,7 +68,27 @@ impl World {
         Self::of_nodes(&Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
     }
 
+    /// A cluster of so many orchestrators with so many shards each, which have addresses. Only the first has brokers.
+    pub(crate) fn orchestrators(members: u16, shards: u16) -> Self {
+        let title = format!("{members} orchestrators of {shards} shards in turn");
+        Self::of_nodes(&Nodes::orchestrators(members, shards), addressed(), Schedule::InTurn, false, &title)
+    }
+
     /// The same, in which the seed decides what happens next.
+    pub(crate) fn seeded_orchestrators(
+        members: u16,
+        shards: u16,
+        seed: u64,
+        title: &str,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut settings = addressed();
+        change(&mut settings);
+        let schedule = Schedule::Seeded(Random::salted(seed, 1));
+        Self::of_nodes(&Nodes::orchestrators(members, shards), settings, schedule, false, title)
+    }
+
+    /// A cluster of nodes in which the seed decides what happens next.
     pub(crate) fn seeded_cluster(
         nodes: u16,
         shards: u16,

@@ -9,6 +9,7 @@ mod forwarding;
 mod hazards;
 mod lies;
 mod life;
+mod linked_members;
 mod loss;
 mod members;
 mod order;

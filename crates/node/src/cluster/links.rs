@@ -14,7 +14,7 @@ use super::peer::Peer;
 use super::questions::Questions;
 use super::rosters::Rosters;
 use super::session::{Farewell, Phase, Session, after};
-use super::settings::LinkLimits;
+use super::settings::{Carried, LinkLimits};
 use super::slots::{SessionId, Slots};
 use super::table::{LinkTable, MAX_STRANGERS};
 use super::thread::{LISTENER, ToLinks, WAKER};
@@ -44,8 +44,8 @@ pub(super) struct Links {
     /// Somebody may wait to be accepted.
     knocking: bool,
     pub(super) oneself: Oneself,
-    /// Whether shards exchange messages with shards of other nodes.
-    pub(super) carries_messages: bool,
+    /// The messages that shards exchange with shards of other nodes.
+    pub(super) carried: Carried,
     tls: Option<LinkTls>,
     pub(super) limits: LinkLimits,
     pub(super) clock: Clock,
@@ -75,7 +75,7 @@ impl Links {
     ) -> Self {
         let own = shards.len() as u16;
         let slots = Slots::new(own);
-        let ClusterSettings { name, incarnation, secret, tls, limits, carries_messages, .. } = settings;
+        let ClusterSettings { name, incarnation, secret, tls, limits, carried, .. } = settings;
         Self {
             poll,
             now: clock.now(),
@@ -84,7 +84,7 @@ impl Links {
             listener,
             knocking: false,
             oneself: Oneself { name, incarnation, shards: own, most_shards: slots.len(), secret },
-            carries_messages,
+            carried,
             tls,
             limits,
             clock,

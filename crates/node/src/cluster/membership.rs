@@ -12,6 +12,7 @@ use super::outbox::Outbox;
 use super::peer::Peer;
 use super::seating::roster;
 use super::session::{Farewell, Open, Phase, Session, after};
+use super::settings::Carried;
 use super::shard::{PeerNews, PeerSeat, RosterOrder};
 use super::slots::{NoSlots, SessionId};
 use super::status::{ClusterStatus, LinkState};
@@ -158,10 +159,13 @@ impl Links {
         let of_all: Arc<[PeerSeat]> = of_all.into();
         let number = self.rosters.next();
         for (shard, inbox) in (0..).map(ShardId).zip(&self.shards) {
-            let roster = if self.carries_messages {
-                roster(self.place(shard), &self.view, &self.oneself.name, &seats)
-            } else {
-                Roster::alone(self.place(shard)).with_moves(self.view.moves_begun, &self.view.open_moves)
+            let place = self.place(shard);
+            let roster = match &self.carried {
+                Carried::All => roster(place, &self.view, &self.oneself.name, &seats),
+                Carried::Below(prefix) => {
+                    roster(place, &self.view, &self.oneself.name, &seats).with_topics_below(prefix)
+                }
+                Carried::Nothing => Roster::alone(place).with_moves(self.view.moves_begun, &self.view.open_moves),
             };
             let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
             inbox.send(ToShard::Admin(Admin::Roster(Box::new(order))));

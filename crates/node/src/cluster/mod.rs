@@ -40,7 +40,7 @@ pub use prepared::LinkBindError;
 pub(crate) use prepared::PreparedLinks;
 pub use questions::{AskError, MAX_QUESTION_BYTES, PeerAnswer, PeerEvent, PeerQuestion};
 pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
-pub use settings::{ClusterSettings, LinkLimits};
+pub use settings::{Carried, ClusterSettings, LinkLimits};
 pub(crate) use shard::{ClusterShard, PeerNews, RosterOrder};
 pub use status::{ClusterStatus, LinkCounters, LinkState, PeerStatus};
 pub(crate) use thread::{LinksSender, LinksThread};

@@ -18,8 +18,8 @@ pub struct ClusterSettings {
     pub listen: SocketAddr,
     /// What all nodes of the cluster know.
     pub secret: Secret,
-    /// Whether the nodes exchange messages over their links. Orchestrators do not: their messages cross by brokers.
-    pub carries_messages: bool,
+    /// The messages that the nodes exchange over their links.
+    pub carried: Carried,
     /// How links are encrypted; without it they are not. All nodes need the same.
     pub tls: Option<LinkTls>,
     /// How much others may keep it waiting.
@@ -29,8 +29,20 @@ pub struct ClusterSettings {
 impl ClusterSettings {
     /// Settings with defaults for the limits.
     pub fn new(name: NodeName, incarnation: u64, listen: SocketAddr, secret: Secret) -> Self {
-        Self { name, incarnation, listen, secret, carries_messages: true, tls: None, limits: LinkLimits::default() }
+        Self { name, incarnation, listen, secret, carried: Carried::All, tls: None, limits: LinkLimits::default() }
     }
+}
+
+/// The messages that nodes of a cluster exchange over their links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// All: between nodes.
+    All,
+    /// Those on topics at or below this prefix, which no broker gets: between orchestrators with addresses. All other
+    /// messages cross by brokers.
+    Below(String),
+    /// None: between orchestrators without addresses.
+    Nothing,
 }
 
 /// Bounds of the links to other nodes.

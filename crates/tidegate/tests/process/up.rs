@@ -9,8 +9,7 @@ use crate::broker::{Broker, Ended, run};
 
 mod fleet;
 
-use fleet::kill;
-pub(crate) use fleet::{Fleet, lives, pids};
+pub(crate) use fleet::{Fleet, kill, lives, pids};
 
 /// Time after which something that should happen counts as missing. Nothing waits this long when all is well.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -309,7 +308,7 @@ fn a_client_has_one_home_in_a_fleet_of_two_orchestrators() {
 }
 
 /// The first address that a DNS server names for `fleet.example`.
-fn resolve(server: &str) -> [u8; 4] {
+pub(crate) fn resolve(server: &str) -> [u8; 4] {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     // A query for A with the number 7 and one question.

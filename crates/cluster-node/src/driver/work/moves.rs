@@ -12,6 +12,7 @@ use crate::driver::logs::Logs;
 use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
+use crate::driver::status::Shared;
 use tidegate_node::{NodeHandle, OrchestratorMoves};
 
 /// How long queues may take that are read from the store.
@@ -73,7 +74,7 @@ impl Worker {
         if self.receiving.keeps_back(partitions) || self.shared.inheriting.keeps_back(partitions) {
             return Err(PartitionMoveError::StillForwarded);
         }
-        let images = images(&self.node, self.shared.is_orchestrator, id, partitions)?;
+        let images = images(&self.node, &self.shared, id, partitions)?;
         if self.shared.is_orchestrator {
             // A restart has to know of it before the new home can serve the partitions.
             self.begin_passing(id, partitions)?;
@@ -86,7 +87,7 @@ impl Worker {
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
         let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
-        if self.shared.is_orchestrator {
+        if self.has_no_rest() {
             self.shared.counters.note_out(named.len());
         } else {
             self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
@@ -94,6 +95,11 @@ impl Worker {
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
+    }
+
+    /// Whether a move ends with the images: all later messages come from brokers, and are forwarded.
+    fn has_no_rest(&self) -> bool {
+        self.shared.is_orchestrator && !self.shared.exchanges_addresses
     }
 
     /// Sends the messages that came for leaving partitions, where all nodes send to the new home by now.
@@ -139,10 +145,10 @@ impl Worker {
             Kind::Rest if !taken_in => return,
             Kind::Rest => complete(&self.node, id, parcel),
         };
-        let is_last = kind == Kind::Rest || self.shared.is_orchestrator;
+        let is_last = kind == Kind::Rest || self.has_no_rest();
         let outcome = outcome.and_then(|()| if is_last { self.remember_arrival(id, expected) } else { Ok(()) });
         match (outcome, kind) {
-            (Ok(()), Kind::Images) if !self.shared.is_orchestrator => {
+            (Ok(()), Kind::Images) if !self.has_no_rest() => {
                 if let Some(arriving) = self.arriving.get_mut(&id) {
                     arriving.taken_in = true;
                 }
@@ -183,7 +189,12 @@ impl Worker {
         let arrived = if self.shared.is_orchestrator {
             let from = parcel.head.get("from").and_then(Value::as_str).unwrap_or_default();
             self.receiving.begin(id, expected, from, self.members.lives.get(from).copied().unwrap_or_default());
-            OrchestratorMoves::of(&self.node).arrive(images.collect(), had, id)?
+            let moves = OrchestratorMoves::of(&self.node);
+            if self.shared.exchanges_addresses {
+                moves.arrive_with_addresses(images.collect(), had, id)?
+            } else {
+                moves.arrive(images.collect(), had, id)?
+            }
         } else {
             self.node.moves().arrive_from_node(images.collect(), id)?
         };
@@ -213,17 +224,18 @@ fn send_parcel(logs: &Logs, id: u64, kind: Kind, parcel: &Parcel) -> Result<usiz
 /// Images of held partitions, once all of their queues are in memory.
 fn images(
     node: &NodeHandle,
-    is_orchestrator: bool,
+    shared: &Shared,
     id: u64,
     partitions: Partitions,
 ) -> Result<Vec<PartitionImage>, PartitionMoveError> {
     let deadline = Instant::now() + LOAD_TIMEOUT;
     loop {
         let max_bytes = parts::MAX_BYTES as u64;
-        let images = if is_orchestrator {
-            OrchestratorMoves::of(node).snapshot(partitions, max_bytes, id)
-        } else {
-            node.moves().snapshot_for_node(partitions, max_bytes, id)
+        let moves = OrchestratorMoves::of(node);
+        let images = match (shared.is_orchestrator, shared.exchanges_addresses) {
+            (false, _) => node.moves().snapshot_for_node(partitions, max_bytes, id),
+            (true, false) => moves.snapshot(partitions, max_bytes, id),
+            (true, true) => moves.snapshot_with_addresses(partitions, max_bytes, id),
         };
         if let Some(images) = images? {
             return Ok(images);

@@ -26,6 +26,7 @@ use crate::roster::Shards;
 use crate::session::Delivery;
 use crate::session::table::Sessions;
 use crate::session::terms::Terms;
+use crate::settings::Settings;
 use crate::wire::WireWrite;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +54,8 @@ pub(crate) struct Transfers {
     pub(crate) dealer: Option<ShardId>,
     /// Whether what is being delivered was noted or set aside.
     pub(crate) late: bool,
+    /// Whether only topics of addresses cross to other nodes. The old home forwards all others by another way.
+    of_addresses_only: bool,
     pub(crate) leaving: BTreeMap<PartitionId, Leaving>,
     pub(crate) coming: BTreeMap<PartitionId, Coming>,
     /// What was noted for partitions that leave.
@@ -192,6 +195,7 @@ impl Transfers {
             source: own,
             dealer: None,
             late: false,
+            of_addresses_only: false,
             leaving: BTreeMap::new(),
             coming: BTreeMap::new(),
             noted: NotedByMove::default(),
@@ -200,6 +204,17 @@ impl Transfers {
             undecided: Vec::new(),
             moved_from: BTreeMap::new(),
         }
+    }
+
+    /// A table has come: notes which topics cross to other nodes.
+    pub(crate) fn note_scope(&mut self, roster: &Roster) {
+        self.of_addresses_only = roster.keeps_groups();
+    }
+
+    /// Whether messages of a topic are part of a transfer.
+    #[inline]
+    pub(crate) fn concern(&self, settings: &Settings, topic: &str) -> bool {
+        !self.are_none() && (!self.of_addresses_only || settings.is_of_addresses(topic.as_bytes()))
     }
 
     /// Whether nothing leaves or comes.

@@ -14,13 +14,13 @@ use crate::flows::groups::dealing::dealing;
 use crate::flows::publish::answering::answering;
 use crate::flows::publish::deciding::deciding;
 use crate::flows::subscribe::subscribing::subscribing;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, ShardId};
 use crate::link::envelope::OUTGOING_INDEX;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::roster::Roster;
 use crate::roster::Shards;
-use crate::session::BlockedPublisher;
+use crate::session::{BlockedPublisher, Standing};
 use crate::telling::reason::Reason;
 
 impl ClusterCalls<'_> {
@@ -45,7 +45,9 @@ impl ClusterCalls<'_> {
         }
         self.engine.state.exchanges.set_roster(self.engine.place, &roster);
         let unsettled = self.engine.state.transfers.unsettled(&self.engine.links.roster);
+        let groups_before = std::mem::replace(&mut self.engine.links.group_roster, roster.of_groups());
         let old = std::mem::replace(&mut self.engine.links.roster, roster);
+        self.engine.state.transfers.note_scope(&self.engine.links.roster);
         self.engine.fetches.follow_moved(&self.engine.links.roster, &mut self.engine.state.transfers, &old, unsettled);
         self.engine.state.transfers.end_cuts(&self.engine.links.roster, &old);
         let decided = self.engine.state.transfers.settle_undecided(&self.engine.links.roster);
@@ -63,9 +65,12 @@ impl ClusterCalls<'_> {
                 peer,
             );
         }
-        self.engine.groups.begin_dealing_anew(&self.engine.state, &mut self.engine.links, &old, decided);
-        subscribing!(self.engine).reseat_members(now, &old);
-        self.engine.groups.tell_homes_of_groups(&mut self.engine.links, &old);
+        self.forget_nodes_that_left(now);
+        // Groups that stay in the process are not concerned by moves between nodes.
+        let decided = if self.engine.links.roster.keeps_groups() { Partitions::NONE } else { decided };
+        self.engine.groups.begin_dealing_anew(&self.engine.state, &mut self.engine.links, &groups_before, decided);
+        subscribing!(self.engine).reseat_members(now, &groups_before);
+        self.engine.groups.tell_homes_of_groups(&mut self.engine.links, &groups_before);
         peering!(self.engine).finish_dealing_anew(now);
         self.forget_those_replaced(now);
         for peer in gone {
@@ -119,6 +124,23 @@ impl ShardQuestions<'_> {
 }
 
 impl ClusterCalls<'_> {
+    /// An orchestrator keeps sessions that have left until its brokers deliver nothing more for them. Messages to their
+    /// addresses reach them at the new home alone.
+    fn forget_nodes_that_left(&mut self, now: Now) {
+        let roster = &self.engine.links.roster;
+        if !roster.keeps_groups() {
+            return;
+        }
+        let leaving = self.engine.state.transfers.leaving.keys().copied();
+        let left: Partitions = leaving.filter(|partition| !roster.is_own(roster.home_of(*partition))).collect();
+        if left.is_empty() {
+            return;
+        }
+        for key in self.engine.state.sessions.by_partition(left).all() {
+            subscribing!(self.engine).set_standing(now, *key, Standing::Client);
+        }
+    }
+
     /// A shard of another node is no more. Returns the publishers that have waited for it.
     fn end_peer(&mut self, now: Now, peer: ShardId) -> Vec<ConnectionKey> {
         let mut waiting = self.engine.state.connections.take_asked_by(peer);

@@ -106,7 +106,9 @@ impl ClusterCalls<'_> {
                 if ticket.connection.index == RESTORING_INDEX {
                     self.engine.store().note_restored(now);
                 }
-                if !self.engine.uplinks.wanted.wait_behind(from, ticket) {
+                let waits_for_brokers =
+                    self.engine.links.roster.is_own(from) && self.engine.uplinks.wanted.wait_behind(from, ticket);
+                if !waits_for_brokers {
                     self.engine.links.confirm_interest(from, ticket);
                 }
             }
@@ -263,14 +265,16 @@ impl ClusterCalls<'_> {
         if self.engine.index.set_remote(tenant, filter, from, present) {
             subscribing!(self.engine).note_sys_interest(now, tenant, filter, present);
         }
-        let later = self.engine.uplinks.wanted.note_wanted(
-            &mut self.engine.state,
-            &mut self.engine.uplinks.brokers,
-            (tenant, filter),
-            from,
-            present,
-            ticket,
-        );
+        // Another orchestrator asks its own brokers.
+        let later = self.engine.links.roster.is_own(from)
+            && self.engine.uplinks.wanted.note_wanted(
+                &mut self.engine.state,
+                &mut self.engine.uplinks.brokers,
+                (tenant, filter),
+                from,
+                present,
+                ticket,
+            );
         if let Some(ticket) = ticket.filter(|_| !later) {
             self.engine.links.confirm_interest(from, ticket);
         }

@@ -133,12 +133,14 @@ impl MoveCalls<'_> {
         all
     }
 
-    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on.
+    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on. Those of topics that
+    /// do not cross to other nodes stay.
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
         self.engine.state.journal.now = now;
         let own = self.engine.place.own(partitions);
         let its = self.engine.retained.by_partition(own);
-        let topics: Vec<(TenantId, String)> = its.all().map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
+        let elsewhere = its.all().filter(|(_, topic)| self.engine.links.roster.crosses(topic));
+        let topics: Vec<(TenantId, String)> = elsewhere.map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
         for (tenant, topic) in topics {
             if self.engine.retained.values.clear(tenant, &topic).is_some() {
                 self.engine.state.journal.delete(Key::Retained(tenant, &topic));

@@ -16,7 +16,15 @@ impl Publishing<'_> {
     pub(crate) fn make_route(&mut self, tenant: TenantId, topic: &str) -> RouteSlot {
         let address = self.state.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
         let slot = match address {
-            None => self.cache.fill(self.index, tenant, topic, |_| {}),
+            None => {
+                let roster = &self.links.roster;
+                let keep_here = |route: &mut Route| {
+                    if !roster.crosses(topic) {
+                        route.keep_remote(roster.of_process().0);
+                    }
+                };
+                self.cache.fill(self.index, tenant, topic, keep_here)
+            }
             Some(address) => self.route_to(tenant, topic, &address),
         };
         self.rules.keep_receivers(self.state, self.cache, self.nodes, slot);

@@ -1,7 +1,7 @@
 //! A QoS 2 message of another node is looked up among the exchanges.
 
 use crate::flows::publish::deciding::Deciding;
-use crate::ids::{SessionKey, partition_of};
+use crate::ids::SessionKey;
 use crate::link::envelope::Ticket;
 use crate::link::got::Got;
 use crate::topics::RouteSlot;
@@ -24,8 +24,7 @@ impl Deciding<'_> {
         }
         let Some(tenant) = self.state.sessions.get(session.0).map(|session| session.tenant) else { return };
         let (topic, route) = self.cache.get(slot);
-        let is_home_elsewhere =
-            raw.retain && !self.links.roster.is_own(self.links.roster.home_of(partition_of(tenant, topic)));
+        let is_home_elsewhere = raw.retain && !self.links.roster.is_own(self.links.roster.home_of_topic(tenant, topic));
         if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
             return;
         }

@@ -39,7 +39,7 @@ impl Subscribing<'_> {
         if !self.groups.knows_all_members(
             self.state,
             self.peers,
-            &self.links.roster,
+            &self.links.group_roster,
             group_partition(group.tenant, group.share, group.filter),
         ) {
             self.make_group(now, group, None);
@@ -50,7 +50,7 @@ impl Subscribing<'_> {
     pub(crate) fn remove_forsaken_groups(&mut self, now: Now) {
         let empty = self.groups.dealt.iter().filter(|(_, dealt)| dealt.members.is_empty());
         let forsaken = empty.filter(|(_, dealt)| {
-            self.groups.knows_all_members(self.state, self.peers, &self.links.roster, dealt.partition)
+            self.groups.knows_all_members(self.state, self.peers, &self.links.group_roster, dealt.partition)
         });
         let names: Vec<(TenantId, Box<str>, Box<str>)> =
             forsaken.map(|(_, dealt)| (dealt.tenant, dealt.share.clone(), dealt.filter.clone())).collect();

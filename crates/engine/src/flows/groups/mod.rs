@@ -54,8 +54,8 @@ impl Peering<'_> {
         dealing!(self).deal_waiting_of(now, group);
         let known = if told == 0 { subscribing!(self).wait_for_interest(own, false) } else { told };
         let partition = group_partition(group.tenant, group.share, group.filter);
-        let waits =
-            known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
+        let waits = known
+            + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.group_roster, from, partition, own));
         if waits == 0 {
             if let Some(ticket) = ticket {
                 answering!(self).confirm_to(now, from, ticket, None, false);
@@ -112,7 +112,7 @@ impl Subscribing<'_> {
             }
         }
         let group = GroupName { tenant, share, filter };
-        for table in self.groups.tables_of(&self.links.roster, partition) {
+        for table in self.groups.tables_of(&self.links.group_roster, partition) {
             if table != self.links.place.shard {
                 self.links
                     .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
@@ -121,7 +121,8 @@ impl Subscribing<'_> {
             }
             let seat = Seat { client, member, full: false };
             waits.add_told(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
+            waits.confirmations +=
+                u32::from(self.groups.joins_late(&self.links.group_roster, table, partition, ticket));
             dealing!(self).deal_waiting_of(now, group);
         }
     }
@@ -142,7 +143,7 @@ impl Subscribing<'_> {
     /// Gives a member its seat at the group's home, for now as one that is away.
     fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
         let (group, member) = (membership.group(), membership.member);
-        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
+        for table in self.groups.tables_of(&self.links.group_roster, membership.partition) {
             if table == self.links.place.shard {
                 self.take_seat(now, self.links.place.shard, group, key.0, Seat { client, member, full: false }, None);
                 self.groups.set_online(group, self.links.place.shard, key.0, false);
@@ -187,6 +188,7 @@ impl Dealing<'_> {
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
+        let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
         let of_fleet = dealt.tenant == TenantId::UPLINK;
@@ -199,8 +201,10 @@ impl Dealing<'_> {
         let has_left = |member: &Member<Receiver, Seat>| {
             let (state, session) = (state.borrow(), SessionKey(member.receiver.1));
             // A session that has ended keeps its seat until it is removed.
-            let has_left =
-                || state.sessions.get(session.0).is_none() || state.sessions.has_left(&state.transfers, session, here);
+            let has_left = || {
+                state.sessions.get(session.0).is_none()
+                    || is_of_transfer && state.sessions.has_left(&state.transfers, session, here)
+            };
             member.receiver.0 == here && has_left()
         };
         let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { None };
@@ -269,7 +273,7 @@ impl Dealing<'_> {
             }
             return;
         }
-        let id = if again == 0 && self.links.roster.is_own(shard) && !self.keeps_own_deals() {
+        let id = if again == 0 && self.links.group_roster.is_own(shard) && !self.keeps_own_deals() {
             0
         } else {
             self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again)
@@ -288,7 +292,7 @@ impl Dealing<'_> {
 
     /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
     fn keeps_own_deals(&self) -> bool {
-        self.state.journal.is_on() && !self.links.roster.has_no_peers()
+        self.state.journal.is_on() && !self.links.group_roster.has_no_peers()
     }
 
     /// Delivers a dealt message to a session of this shard; says whether it is a member. `promised` is the shard that hears

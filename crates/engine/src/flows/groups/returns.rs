@@ -23,9 +23,9 @@ impl Dealing<'_> {
         publication: &mut Publication<'_>,
     ) {
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
-        let (group, home) = (membership.group(), self.links.roster.home_of(membership.partition));
+        let (group, home) = (membership.group(), self.links.group_roster.home_of(membership.partition));
         // Whoever keeps it, though it is the home no longer, forgets it and passes it on in one step.
-        let promised = membership.promised().filter(|(keeper, _)| self.links.roster.has(*keeper));
+        let promised = membership.promised().filter(|(keeper, _)| self.links.group_roster.has(*keeper));
         let (home, of) = promised.unwrap_or((home, 0));
         if of != 0 {
             membership.withdraw_promise();
@@ -115,17 +115,17 @@ impl Dealing<'_> {
             }
             // All have left for homes that do not have them any more: the move was called off, and their node has yet
             // to hear of it.
-            Some(_) if publication.qos != QoS::AtMostOnce && !self.links.roster.has_no_peers() => {
+            Some(_) if publication.qos != QoS::AtMostOnce && !self.links.group_roster.has_no_peers() => {
                 self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
             }
             None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
                 let partition = group_partition(group.tenant, group.share, group.filter);
-                let home = self.links.roster.home_of(partition);
+                let home = self.links.group_roster.home_of(partition);
                 if home != self.links.place.shard {
                     // The group is dealt elsewhere by now.
                     let source = Source { hops: source.hops + 1, ..*source };
                     self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0, 0));
-                } else if self.links.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
+                } else if self.links.group_roster.misses_any() || !self.groups.dealers.is_complete(partition) {
                     self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
                 } else {
                     self.state.reports().discard_publication(Reason::NoGroupMember, publication);
@@ -172,14 +172,14 @@ impl Dealing<'_> {
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }
         // Whoever leaves for another node has a seat there by now.
-        let stays = seated && !self.state.sessions.has_left(&self.state.transfers, session, from);
+        let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
+        let stays = seated && !(is_of_transfer && self.state.sessions.has_left(&self.state.transfers, session, from));
         let wants = stays && (insists || self.state.takes_dealt(session, publication));
         self.state.transfers.dealer = Some(from);
         let is_kept = self.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
         // What is set aside for who comes is in no store yet.
-        let stored = is_kept
-            && (self.state.transfers.are_none()
-                || !self.state.sessions.is_told_elsewhere(&self.state.transfers, session));
+        let stored =
+            is_kept && (!is_of_transfer || !self.state.sessions.is_told_elsewhere(&self.state.transfers, session));
         let promised = (id != 0 && !stored).then_some((from, id));
         let delivered = wants && self.deliver_dealt(now, session, group, publication, source, promised);
         self.state.transfers.dealer = None;

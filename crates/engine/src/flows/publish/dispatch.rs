@@ -20,7 +20,7 @@ use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
 use crate::telling::reason::Reason;
-use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
+use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
 use tidegate_mqtt::QoS;
 
 /// The parts of an engine that delivering needs, apart from the cache that holds the route.
@@ -119,7 +119,7 @@ impl Publishing<'_> {
         if publication.tenant == TenantId::UPLINK {
             return self.retain_from_fleet(now, publication).err();
         }
-        if !self.state.transfers.are_none() && !is_own_topic(publication.topic) {
+        if !self.state.transfers.are_none() && self.links.roster.crosses(publication.topic) {
             self.state.transfers.note_retained(now, publication);
         }
         self.retained.keep_retained(
@@ -304,7 +304,7 @@ impl Reach<'_> {
             let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
             let home = self.links.roster.home_of_topic(tenant, topic);
             let partition = partition_of(tenant, topic);
-            let new_home = self.state.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
+            let new_home = self.state.transfers.new_home(partition).filter(|_| self.links.roster.crosses(topic));
             homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
         }
         let mut bits = remote | homes;

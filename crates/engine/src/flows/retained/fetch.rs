@@ -93,7 +93,10 @@ impl Fetching<'_> {
             self.retained.values.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
                 found.push(Rc::clone(message));
             });
-        found.retain(|message| !self.state.transfers.is_incomplete(partition_of(message.tenant, message.topic())));
+        found.retain(|message| {
+            !self.links.roster.crosses(message.topic())
+                || !self.state.transfers.is_incomplete(partition_of(message.tenant, message.topic()))
+        });
         let after = match end {
             ScanEnd::Done => String::new(),
             ScanEnd::More(after) => after.into(),

@@ -191,7 +191,7 @@ impl Subscribing<'_> {
         ticket: Option<Ticket>,
     ) -> u16 {
         let mut told = 0;
-        for shard in self.links.roster.others_for(filter) {
+        for shard in self.links.roster.others_for(tenant, filter) {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
@@ -230,7 +230,7 @@ impl Subscribing<'_> {
         let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
         let mut noted = None;
         self.index.unsubscribe_entry(filter, key, |tenant, filter| {
-            for shard in links.roster.others_for(filter) {
+            for shard in links.roster.others_for(tenant, filter) {
                 links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
             }
             if notes_unwanted || is_own_topic(filter) {

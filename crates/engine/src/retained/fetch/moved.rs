@@ -11,7 +11,6 @@ use crate::cluster::transfer::Transfers;
 use crate::ids::{PartitionId, Partitions, ShardId, partition_of};
 use crate::message::Publication;
 use crate::roster::Roster;
-use crate::topics::is_own_topic;
 
 impl Fetch {
     /// Whether it is for a filter without wildcards, so that one shard has all.
@@ -29,9 +28,9 @@ impl Fetch {
 
 impl Fetches {
     /// A partition has another home.
-    fn follow(&mut self, partition: PartitionId, before: ShardId, home: ShardId) {
+    fn follow(&mut self, roster: &Roster, partition: PartitionId, before: ShardId, home: ShardId) {
         let one = Partitions::of(partition);
-        let those = self.by_id.values_mut().filter(|fetch| !fetch.is_of_one_topic() && !is_own_topic(&fetch.filter));
+        let those = self.by_id.values_mut().filter(|fetch| !fetch.is_of_one_topic() && roster.may_cross(&fetch.filter));
         for fetch in those.filter(|fetch| fetch.wanted.has(partition) && !fetch.again.has(partition)) {
             if !fetch.shards.contains(&before) {
                 // The old home has told all that it had.
@@ -58,7 +57,7 @@ impl Fetches {
             return false;
         }
         let unsettled = transfers.unsettled(roster);
-        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
+        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| roster.may_cross(&fetch.filter)) else {
             return false;
         };
         let waits = if fetch.is_of_one_topic() {
@@ -103,7 +102,7 @@ impl Fetches {
             let (before, home) = (old.home_of(partition), roster.home_of(partition));
             if before != home && !old.stands_in(partition) {
                 transfers.note_moved(partition, before);
-                self.follow(partition, before, home);
+                self.follow(roster, partition, before, home);
             }
         }
         self.wake_moved();
@@ -120,8 +119,11 @@ impl Transfers {
         from: ShardId,
         publication: &Publication<'_>,
     ) -> bool {
-        if roster.has_no_peers() || is_own_topic(publication.topic) {
+        if roster.has_no_peers() {
             return false;
+        }
+        if !roster.crosses(publication.topic) {
+            return !roster.is_own(from);
         }
         let partition = partition_of(publication.tenant, publication.topic);
         let is_stray = roster.home_of(partition) != from;

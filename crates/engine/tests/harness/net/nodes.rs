@@ -41,6 +41,8 @@ pub(crate) struct Nodes {
     /// How often each pair of nodes was linked again.
     sessions: [u8; u64::BITS as usize],
     newest: Table,
+    /// Whether they are orchestrators, which exchange messages on topics of addresses alone.
+    orchestrators: bool,
 }
 
 impl Nodes {
@@ -52,7 +54,13 @@ impl Nodes {
     pub(crate) fn new(nodes: u16, shards: u16) -> Self {
         let given = [NOT_GIVEN; PARTITIONS as usize];
         let newest = Table { dead: 0, absent: Partitions::NONE, moving: Partitions::NONE, moves_begun: 0, given };
-        Self { count: nodes, shards, gone: 0, unlinked: 0, sessions: [0; u64::BITS as usize], newest }
+        let sessions = [0; u64::BITS as usize];
+        Self { count: nodes, shards, gone: 0, unlinked: 0, sessions, newest, orchestrators: false }
+    }
+
+    /// Orchestrators with addresses.
+    pub(crate) fn orchestrators(members: u16, shards: u16) -> Self {
+        Self { orchestrators: true, ..Self::new(members, shards) }
     }
 
     pub(crate) fn are_several(self) -> bool {
@@ -242,7 +250,10 @@ impl Nodes {
                 }
             }
             let open = if table.moving.is_empty() { Vec::new() } else { vec![table.moves_begun] };
-            let roster = roster.with_moves(table.moves_begun, &open);
+            let mut roster = roster.with_moves(table.moves_begun, &open);
+            if self.orchestrators {
+                roster = roster.with_topics_below("ctx");
+            }
             let references = Vec::new();
             let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER, patience_ms: 0 };
             engines[of].cluster().set_roster(now, roster);

@@ -46,3 +46,30 @@ fn messages_to_a_node_come_by_priority_from_every_source() {
         }
     });
 }
+
+#[test]
+fn kept_qos0_messages_in_flight_stay_before_later_ones() {
+    everywhere_with(open, |world| {
+        let node = || v5("n").lasting().receive_maximum(1).manual();
+        world.connect(node()).lose();
+        let sender = world.connect(v5("sender"));
+        for text in ["1", "2"] {
+            sender.publish(message("ctx/to/node/n", text));
+        }
+        // Both are in flight when the connection breaks, and only one may be at the next one.
+        world.connect(node().clean(false).receive_maximum(2)).lose();
+        let back = world.connect(node().clean(false));
+        sender.publish(message("ctx/to/node/n", "3"));
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            world.run();
+            for message in back.messages_among_others() {
+                got.push(message.text());
+                if let Some(id) = message.id {
+                    back.puback(id);
+                }
+            }
+        }
+        assert_eq!(got, ["1", "2", "3"]);
+    });
+}

@@ -1,7 +1,10 @@
 //! Features used together: each scenario starts processes with many of them at once and uses every one. The page
 //! `docs/composition.md` shows each pair with the scenario that covers it.
 
+mod chart;
 mod features;
+mod fleet;
+mod member;
 mod page;
 mod stage;
 
@@ -33,7 +36,7 @@ const BROKER: [Feature; 18] = [
     Feature::Reload,
 ];
 
-/// Of one orchestrator.
+/// Of an orchestrator.
 const ORCHESTRATOR: [Feature; 19] = [
     Feature::Store,
     Feature::Tls,
@@ -56,24 +59,8 @@ const ORCHESTRATOR: [Feature; 19] = [
     Feature::Orchestrator,
 ];
 
-/// Of orchestrators of a cluster, which have no addresses.
-const ORCHESTRATORS: [Feature; 15] = [
-    Feature::Store,
-    Feature::Tls,
-    Feature::Users,
-    Feature::Rules,
-    Feature::Tenants,
-    Feature::Quic,
-    Feature::WebSocket,
-    Feature::Bridges,
-    Feature::Pipelines,
-    Feature::Console,
-    Feature::Why,
-    Feature::Ban,
-    Feature::Clients,
-    Feature::Reload,
-    Feature::Orchestrator,
-];
+/// What a fleet adds.
+const FLEET: [Feature; 2] = [Feature::Manager, Feature::Dns];
 
 #[test]
 fn one_broker_has_everything_at_once() {
@@ -128,7 +115,7 @@ fn an_orchestrator_cluster_has_everything_at_once() {
     stage.use_all();
     stage.note(Feature::Orchestrator);
     stage.note(Feature::Embedded);
-    stage.used_just(&[&ORCHESTRATORS[..], &[Feature::Embedded]].concat());
+    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Embedded]].concat());
 }
 
 #[test]
@@ -138,5 +125,35 @@ fn an_orchestrator_cluster_on_nats_has_everything_at_once() {
     stage.use_all();
     stage.note(Feature::Orchestrator);
     stage.note(Feature::Nats);
-    stage.used_just(&[&ORCHESTRATORS[..], &[Feature::Nats]].concat());
+    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Nats]].concat());
+}
+
+#[test]
+fn a_fleet_has_everything_at_once() {
+    let folder = Folder::new();
+    let mut stage = Stage::fleet(&format!("embedded://{}", folder.file("bus")));
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Embedded);
+    stage.used_just(&[&ORCHESTRATOR[..], &FLEET, &[Feature::Embedded]].concat());
+}
+
+#[test]
+fn a_fleet_on_nats_has_everything_at_once() {
+    let nats = Nats::start();
+    let mut stage = Stage::fleet(&nats.address());
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Nats);
+    stage.used_just(&[&ORCHESTRATOR[..], &FLEET, &[Feature::Nats]].concat());
+}
+
+#[test]
+fn a_chart_on_nats_has_everything_at_once() {
+    let nats = Nats::start();
+    let mut stage = Stage::chart(&nats.address());
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Nats);
+    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Kubernetes, Feature::Nats]].concat());
 }

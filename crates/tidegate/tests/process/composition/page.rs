@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::features::Feature::{self, *};
-use super::{BROKER, ORCHESTRATOR, ORCHESTRATORS};
+use super::{BROKER, FLEET, ORCHESTRATOR};
 
 /// A test, and the features that it uses together.
 type Covered = (&'static str, &'static [Feature]);
@@ -16,14 +16,20 @@ const ELSEWHERE: [Covered; 2] = [
 ];
 
 /// Reasons of pairs that no test uses together: the first that fits counts.
-const REASONS: [(&[Feature], &[Feature], &str); 7] = [
+const REASONS: [(&[Feature], &[Feature], &str); 5] = [
     (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
     (&[Embedded], &[Kubernetes], "processes of one machine share it, and pods run on several machines"),
-    (&[Kafka], &[Orchestrator], "like the embedded bus and NATS, by the same code; not started by this test"),
-    (&[Kubernetes], &Feature::ALL, "rendered and checked by `e2e/test_helm.py`, not started by this test"),
-    (&[Manager], &[Embedded, Nats, Kafka], "a manager starts orchestrators and brokers: not built"),
-    (&[Dns], &Feature::ALL, "names the addresses of orchestrators, whatever they are configured to do"),
-    (&[Manager], &Feature::ALL, "by a template of the fleet file, which gives orchestrators any configuration"),
+    (
+        &[Kubernetes],
+        &[Manager],
+        "a manager of processes starts no pods; that of the manifests does, tried by `e2e/kubernetes/run.sh`",
+    ),
+    (
+        &[Kafka],
+        &[Orchestrator, Manager, Kubernetes, Dns],
+        "like the embedded bus and NATS, by the same code; not started by this test",
+    ),
+    (&[Kubernetes], &[Dns], "a Service of Kubernetes has the name of the pods"),
 ];
 
 /// The scenarios of this test and the others.
@@ -33,10 +39,17 @@ fn tests() -> Vec<(&'static str, Vec<Feature>)> {
         ("an_orchestrator_has_everything_at_once", ORCHESTRATOR.to_vec()),
         ("a_cluster_on_the_embedded_bus_has_everything_at_once", [&BROKER[..], &[Embedded]].concat()),
         ("a_cluster_on_nats_has_everything_at_once", [&BROKER[..], &[Nats]].concat()),
-        ("an_orchestrator_cluster_has_everything_at_once", [&ORCHESTRATORS[..], &[Embedded]].concat()),
-        ("an_orchestrator_cluster_on_nats_has_everything_at_once", [&ORCHESTRATORS[..], &[Nats]].concat()),
+        ("an_orchestrator_cluster_has_everything_at_once", [&ORCHESTRATOR[..], &[Embedded]].concat()),
+        ("an_orchestrator_cluster_on_nats_has_everything_at_once", [&ORCHESTRATOR[..], &[Nats]].concat()),
         ("a_cluster_on_kafka_has_everything_at_once", [&BROKER[..], &[Kafka]].concat()),
     ];
+    let kubernetes = [Kubernetes];
+    let others: [(&str, &[Feature], Feature); 3] = [
+        ("a_fleet_has_everything_at_once", &FLEET, Embedded),
+        ("a_fleet_on_nats_has_everything_at_once", &FLEET, Nats),
+        ("a_chart_on_nats_has_everything_at_once", &kubernetes, Nats),
+    ];
+    tests.extend(others.map(|(name, more, bus)| (name, [&ORCHESTRATOR[..], more, &[bus]].concat())));
     tests.extend(ELSEWHERE.map(|(name, features)| (name, features.to_vec())));
     tests
 }
@@ -95,8 +108,6 @@ fn page() -> String {
     let mut page = String::from(
         "# Composition\n\nWhich features work together, in one process or over all processes of a cluster. A test writes this page:\n\n    \
          UPDATE_DOCS=1 cargo test -p tidegate --test process the_page_of_composition\n\n\
-         Orchestrators of a cluster have no addresses, points of access, groups and applications: these work with one orchestrator, and with\n\
-         nodes of a cluster that are no orchestrators.\n\n\
          A broker with [tenants](tenants.md) has points of access, groups, applications and pipelines for its default tenant.\n\n",
     );
     writeln!(page, "Features: {}.\n", names(&Feature::ALL)).unwrap();

@@ -1,12 +1,15 @@
 //! Processes with many features, and a use of each.
 
 use std::collections::BTreeSet;
-use std::process::{Child, Stdio};
+use std::net::TcpListener;
 use std::time::Instant;
 
 use tidegate_context::Topic;
 
+use super::chart::{Rendered, TOKEN};
 use super::features::Feature;
+use super::fleet::{self, Named};
+use super::member::{Member, ask_to_share};
 use crate::applications::Application;
 use crate::broker::{Broker, Ended, Folder, PATIENCE, command, pause, run};
 use crate::context::GROUPS;
@@ -23,6 +26,8 @@ enum Kind {
     Cluster,
     Orchestrator,
     OrchestratorCluster,
+    Fleet,
+    Chart,
 }
 
 /// Processes of one kind with one configuration, and what of it was used.
@@ -31,8 +36,12 @@ pub(super) struct Stage {
     folder: Folder,
     bus: String,
     /// The other end of the bridge, and the broker of an orchestrator.
-    other: Broker,
-    members: Vec<Option<Broker>>,
+    other: Member,
+    /// The manager of the members, where it is a fleet.
+    fleet: Option<Named>,
+    members: Vec<Option<Member>>,
+    /// Free ports for the admin APIs of pods.
+    ports: [u16; 2],
     used: BTreeSet<Feature>,
 }
 
@@ -57,6 +66,16 @@ impl Stage {
         Self::start(Kind::OrchestratorCluster, bus)
     }
 
+    /// Two such orchestrators that a manager has started with a template of its fleet file, and that have a name.
+    pub(super) fn fleet(bus: &str) -> Self {
+        Self::start(Kind::Fleet, bus)
+    }
+
+    /// Two such orchestrators with the configuration that the Helm chart renders for pods.
+    pub(super) fn chart(bus: &str) -> Self {
+        Self::start(Kind::Chart, bus)
+    }
+
     fn start(kind: Kind, bus: &str) -> Self {
         let folder = Folder::new();
         let made = run(&["cert", "dev", "--out", &folder.file("certs")]);
@@ -68,15 +87,17 @@ impl Stage {
             assert_eq!(ended.code, Some(0), "{}", ended.err);
         }
         folder.write("password", "app\n");
-        let (bus, other) = (bus.to_owned(), Broker::start(&[]));
-        let mut stage = Self { kind, folder, bus, other, members: Vec::new(), used: BTreeSet::new() };
+        let (bus, other) = (bus.to_owned(), Broker::start(&[]).into());
+        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = free.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        drop(free);
+        let (members, used) = (Vec::new(), BTreeSet::new());
+        let mut stage = Self { kind, folder, bus, other, fleet: None, members, ports, used };
         stage.write_rules(true);
-        let text = stage.configuration();
-        stage.folder.write("member.toml", &text);
-        let count = if stage.is_cluster() { NAMES.len() } else { 1 };
-        for which in 0..count {
-            stage.members.push(None);
-            stage.run(which);
+        if kind == Kind::Fleet {
+            stage.start_fleet();
+        } else {
+            stage.start_members();
         }
         if stage.is_cluster() {
             stage.wait_even();
@@ -84,61 +105,128 @@ impl Stage {
         stage
     }
 
+    fn start_members(&mut self) {
+        if self.kind == Kind::Chart {
+            self.folder.write(TOKEN, "token-of-the-admin-api-of-each-pod\n");
+            self.folder.write("secret", "a secret of all members of the test\n");
+            self.used.insert(Feature::Kubernetes);
+        } else {
+            let text = [self.listeners(["127.0.0.1:0"; 4]), self.sections(), self.mobile_sections()].concat();
+            self.folder.write("member.toml", &text);
+        }
+        let count = if self.is_cluster() { NAMES.len() } else { 1 };
+        for which in 0..count {
+            self.members.push(None);
+            self.run(which);
+        }
+    }
+
+    /// Writes the configuration of pods with or without the rule for the secret; returns the variables of each.
+    fn render(&self, secret: bool) -> [Vec<(String, String)>; 2] {
+        let file = |name: &str| self.folder.file(name);
+        let quic = format!(
+            "[[listener]]\naddress = 'quic://127.0.0.1:0'\ncertificate = '{}'\nkey = '{}'\n",
+            file("certs/server.pem"),
+            file("certs/server.key")
+        );
+        let more = [quic, self.shared_sections(), self.mobile_sections()].concat();
+        let rendered = Rendered::new(&self.folder, &self.bus, &rules(secret), &more);
+        for (name, port) in NAMES.into_iter().zip(self.ports) {
+            self.folder.write(&format!("{name}.toml"), &rendered.configuration(&self.folder, name, port));
+        }
+        NAMES.map(|name| rendered.environment(name))
+    }
+
+    fn start_fleet(&mut self) {
+        let ports = ["{host}:{port}", "{host}:{port.tls}", "{host}:{port.web}", "{host}:{port.quic}"];
+        let configuration = [self.listeners(ports), self.sections(), self.mobile_sections()].concat();
+        let named = Named::start(&fleet::file(&configuration, &self.bus));
+        self.members = named.members(0).into_iter().map(Some).collect();
+        self.fleet = Some(named);
+        self.used.extend([Feature::Manager, Feature::Dns]);
+    }
+
     fn is_cluster(&self) -> bool {
-        matches!(self.kind, Kind::Cluster | Kind::OrchestratorCluster)
+        matches!(self.kind, Kind::Cluster | Kind::OrchestratorCluster | Kind::Fleet | Kind::Chart)
     }
 
     fn is_orchestrator(&self) -> bool {
-        matches!(self.kind, Kind::Orchestrator | Kind::OrchestratorCluster)
-    }
-
-    /// Orchestrators of a cluster have no addresses.
-    fn has_mobile_nodes(&self) -> bool {
-        self.kind != Kind::OrchestratorCluster
+        matches!(self.kind, Kind::Orchestrator | Kind::OrchestratorCluster | Kind::Fleet | Kind::Chart)
     }
 
     fn write_rules(&self, secret: bool) {
-        let denied = "[[rule]]\nallow = false\nactions = ['publish']\ntopics = ['secret/#']\n";
-        let all = "[[rule]]\nallow = true\nactions = ['publish', 'subscribe', 'receive']\ntopics = ['#']\n";
-        self.folder.write("rules.toml", &[if secret { denied } else { "" }, all].concat());
+        if self.kind == Kind::Chart {
+            self.render(secret);
+        } else {
+            self.folder.write("rules.toml", &rules(secret));
+        }
     }
 
-    fn configuration(&self) -> String {
+    /// Listeners at these addresses: plain, TLS, WebSocket, QUIC.
+    fn listeners(&self, [door, tls, web, quic]: [&str; 4]) -> String {
         let file = |name: &str| self.folder.file(name);
         let keys = format!("certificate = '{}'\nkey = '{}'\n", file("certs/server.pem"), file("certs/server.key"));
-        let listeners = [
-            ("door", "127.0.0.1:0", ""),
-            ("tls", "mqtts://127.0.0.1:0", &keys),
-            ("web", "ws://127.0.0.1:0/mqtt", ""),
-            ("quic", "quic://127.0.0.1:0", &keys),
+        [
+            ("door", door.to_owned(), ""),
+            ("tls", format!("mqtts://{tls}"), &keys),
+            ("web", format!("ws://{web}/mqtt"), ""),
+            ("quic", format!("quic://{quic}"), &keys),
         ]
-        .map(|(name, address, keys)| format!("[[listener]]\nname = '{name}'\naddress = '{address}'\n{keys}"));
-        let sections = format!(
-            "[node]\nshards = 1\n[access]\nrules_file = '{}'\n[[auth]]\nfile = '{}'\n\
-             [[tenant]]\nname = 'acme'\nusers = ['acme-*']\nmax_retained = 1\n\
+        .map(|(name, address, keys)| format!("[[listener]]\nname = '{name}'\naddress = '{address}'\n{keys}"))
+        .concat()
+    }
+
+    /// Users, rules, and sections that members of all kinds have.
+    fn sections(&self) -> String {
+        let file = |name: &str| self.folder.file(name);
+        let access = format!("[access]\nrules_file = '{}'\n[[auth]]\nfile = '{}'\n", file("rules.toml"), file("users"));
+        ["[node]\nshards = 1\n", &access, &self.shared_sections()].concat()
+    }
+
+    /// A tenant, a bridge and a pipeline.
+    fn shared_sections(&self) -> String {
+        let file = |name: &str| self.folder.file(name);
+        format!(
+            "[[tenant]]\nname = 'acme'\nusers = ['acme-*']\nmax_retained = 1\n\
              [[bridge]]\nname = 'cloud'\nbroker = 'mqtt://{}'\ntopics = ['up/# out 1']\nlocal_username = 'app'\n\
              local_password_file = '{}'\n[[sink]]\nname = 'archive'\nkind = 'file'\npath = '{}'\n\
              [[pipeline]]\nname = 'hot'\nfrom = ['plant/#']\nto = ['archive']\n",
-            file("rules.toml"),
-            file("users"),
             self.other.address("mqtt://"),
             file("password"),
             file("out.ndjson"),
-        );
+        )
+    }
+
+    /// Addresses, points of access, groups and applications.
+    fn mobile_sections(&self) -> String {
         let bus = &self.bus;
-        let mobile = if self.has_mobile_nodes() {
-            format!(
-                "[addresses]\nenabled = true\nguarded = false\n[context]\nenabled = true\npartitions = 4\nlease = '1s'\n\
-                 load_period = '100ms'\nconnection_period = '100ms'\ncycle = '100ms'\nservices = 'here'\n\
-                 records_max_bytes = '1MiB'\ngroups = '{GROUPS}'\nbus = '{bus}'\n"
-            )
-        } else {
-            String::new()
-        };
-        [&listeners.concat()[..], &sections, &mobile].concat()
+        format!(
+            "[addresses]\nenabled = true\nguarded = false\n[context]\nenabled = true\npartitions = 4\nlease = '1s'\n\
+             load_period = '100ms'\nconnection_period = '100ms'\ncycle = '100ms'\nservices = 'here'\n\
+             records_max_bytes = '1MiB'\ngroups = '{GROUPS}'\nbus = '{bus}'\n"
+        )
+    }
+
+    /// Starts a member as a pod does, and does what its manager would.
+    fn run_pod(&mut self, which: usize) {
+        let config = self.folder.file(&format!("{}.toml", NAMES[which]));
+        let to = format!("mqtt://{}", self.other.address("mqtt://"));
+        let mut command = command(&["orchestrator", "--config", &config, "--name", NAMES[which], "--broker", &to]);
+        command.envs(self.render(true)[which].clone());
+        let (token, admin) = (self.folder.file(TOKEN), format!("127.0.0.1:{}", self.ports[which]));
+        // It is ready when all partitions are served.
+        let member = std::thread::scope(|scope| {
+            scope.spawn(|| ask_to_share(&admin, &token));
+            Member::from(Broker::spawn(command))
+        });
+        let member = member.with_token(token);
+        self.members[which] = Some(member);
     }
 
     fn run(&mut self, which: usize) {
+        if self.kind == Kind::Chart {
+            return self.run_pod(which);
+        }
         let (config, data) = (self.folder.file("member.toml"), self.folder.file(NAMES[which]));
         let mut arguments = vec!["--config", &config, "--data", &data, "--admin", "127.0.0.1:0"];
         let to = format!("mqtt://{}", self.other.address("mqtt://"));
@@ -151,13 +239,13 @@ impl Stage {
         if self.is_orchestrator() {
             arguments = [&["orchestrator", "--broker", &to][..], &arguments].concat();
         }
-        self.members[which] = Some(Broker::start_with(&arguments));
+        self.members[which] = Some(Broker::start_with(&arguments).into());
     }
 
     fn wait_even(&self) {
         until("even shares", || {
             let even = self.living().all(|member| {
-                let view: serde_json::Value = serde_json::from_str(&member.get("/api/v1/cluster").1).unwrap();
+                let view: serde_json::Value = serde_json::from_str(&member.get("/api/v1/cluster")).unwrap();
                 view["served"].as_u64() == Some(1_024 / self.living().count() as u64)
                     && view["moves"] == serde_json::json!([])
             });
@@ -165,12 +253,12 @@ impl Stage {
         });
     }
 
-    fn living(&self) -> impl Iterator<Item = &Broker> {
+    fn living(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().flatten()
     }
 
     /// The first member, and the last, which may be the same.
-    fn ends(&self) -> [&Broker; 2] {
+    fn ends(&self) -> [&Member; 2] {
         [self.living().next().unwrap(), self.living().last().unwrap()]
     }
 
@@ -190,19 +278,17 @@ impl Stage {
         self.transports();
         self.tenants();
         self.bridge_and_pipeline();
-        if self.has_mobile_nodes() {
-            self.mobile_nodes();
-            self.applications();
-        }
+        self.mobile_nodes();
+        self.applications();
         self.administration();
         self.store();
     }
 
     fn users_and_rules(&mut self) {
         let [one, _] = self.ends();
-        let wrong = client(one, "mqtt://", &["pub", "-u", "app", "-P", "wrong", "-t", "t", "-m", "x", "-q", "1"]);
+        let wrong = one.client("mqtt://", &["pub", "-u", "app", "-P", "wrong", "-t", "t", "-m", "x", "-q", "1"]);
         assert_ne!(wrong.code, Some(0), "a wrong password");
-        let denied = as_app(one, &["pub", "-V", "5", "-t", "secret/t", "-m", "x", "-q", "1"]);
+        let denied = one.as_app(&["pub", "-V", "5", "-t", "secret/t", "-m", "x", "-q", "1"]);
         assert_ne!(denied.code, Some(0), "a rule: {}", denied.err);
         self.used.extend([Feature::Users, Feature::Rules]);
     }
@@ -215,9 +301,9 @@ impl Stage {
         {
             let topic = format!("by/{}", scheme.trim_end_matches("://"));
             let publish = ["pub", "-u", "app", "-P", "app", "-q", "1", "-r", "-t", &topic, "-m", "here"];
-            done(&client(one, scheme, &[&publish[..], flags].concat()));
+            done(&one.client(scheme, &[&publish[..], flags].concat()));
             let subscribe = ["sub", "-u", "app", "-P", "app", "-t", &topic, "-C", "1", "-W", "120"];
-            assert_eq!(done(&client(other, scheme, &[&subscribe[..], flags].concat())), "here\n", "{scheme}");
+            assert_eq!(done(&other.client(scheme, &[&subscribe[..], flags].concat())), "here\n", "{scheme}");
         }
         self.used.extend([Feature::Tls, Feature::WebSocket, Feature::Quic]);
     }
@@ -226,13 +312,13 @@ impl Stage {
         let [one, other] = self.ends();
         let retain = |user: &str, topic: &str| {
             let publish = ["pub", "-V", "5", "-u", user, "-P", user, "-q", "1", "-r", "-t", topic, "-m", user];
-            client(one, "mqtt://", &publish)
+            one.client("mqtt://", &publish)
         };
         done(&retain("app", "same"));
         done(&retain("acme-1", "same"));
         for user in USERS {
             let subscribe = ["sub", "-u", user, "-P", user, "-t", "same", "-C", "1", "-W", "120"];
-            assert_eq!(done(&client(other, "mqtt://", &subscribe)), format!("{user}\n"));
+            assert_eq!(done(&other.client("mqtt://", &subscribe)), format!("{user}\n"));
         }
         if self.kind == Kind::Broker {
             assert_ne!(retain("acme-1", "one-more").code, Some(0), "beyond the quota");
@@ -242,15 +328,14 @@ impl Stage {
 
     fn bridge_and_pipeline(&mut self) {
         let [one, other] = self.ends();
-        done(&as_app(one, &["pub", "-q", "1", "-r", "-t", "up/a", "-m", "carried"]));
-        let port = port(&self.other, "mqtt://");
-        let carried = run(&["sub", "-p", port, "-t", "up/a", "-C", "1", "-W", "120"]);
+        done(&one.as_app(&["pub", "-q", "1", "-r", "-t", "up/a", "-m", "carried"]));
+        let carried = self.other.client("mqtt://", &["sub", "-t", "up/a", "-C", "1", "-W", "120"]);
         assert_eq!(done(&carried), "carried\n");
         until("the subscriptions of the pipeline", || {
-            let is_running = |at: &Broker| at.get("/api/v1/hub").1.contains("\"state\":\"running\"");
+            let is_running = |at: &Member| at.get("/api/v1/hub").contains("\"state\":\"running\"");
             self.living().any(is_running).then_some(())
         });
-        done(&as_app(other, &["pub", "-q", "1", "-t", "plant/a", "-m", "archived"]));
+        done(&other.as_app(&["pub", "-q", "1", "-t", "plant/a", "-m", "archived"]));
         let file = self.folder.file("out.ndjson");
         until("a record of the pipeline", || {
             std::fs::read_to_string(&file).ok().filter(|text| text.contains("archived"))
@@ -261,20 +346,22 @@ impl Stage {
     fn mobile_nodes(&mut self) {
         let [one, other] = self.ends();
         let watcher = ["sub", "-i", "watcher", "-c", "-q", "1", "-t", "ctx/#", "-t", "end", "-v"];
-        let watch = |words: &[&str]| client(&self.other, "mqtt://", &[&watcher[..], words].concat());
+        let behind = self.fleet.as_ref().map(Named::broker);
+        let behind = behind.as_ref().unwrap_or(&self.other);
+        let watch = |words: &[&str]| behind.client("mqtt://", &[&watcher[..], words].concat());
         done(&watch(&["-E"]));
-        let list = done(&as_app(one, &["sub", "-t", "ctx/gateways", "-C", "1", "-W", "120"]));
+        let list = done(&one.as_app(&["sub", "-t", "ctx/gateways", "-C", "1", "-W", "120"]));
         assert!(list.contains("\"address\":\"127.0.0.1:"), "{list}");
-        let truck = spawn(other, &["sub", "-i", "truck", "-t", "unused", "-v", "-C", "1", "-W", "120"]);
+        let truck = other.spawn(&["sub", "-i", "truck", "-t", "unused", "-v", "-C", "1", "-W", "120"]);
         // It is told to a node as soon as that is there.
         let context = r#"{"kind": "ambulance"}"#;
-        done(&as_app(one, &["pub", "-q", "1", "-i", "truck-2", "-t", "ctx/context/truck-2", "-m", context]));
-        let group = spawn(other, &["sub", "-i", "truck-2", "-t", "unused", "-v", "-C", "1", "-W", "120"]);
+        done(&one.as_app(&["pub", "-q", "1", "-i", "truck-2", "-t", "ctx/context/truck-2", "-m", context]));
+        let group = other.spawn(&["sub", "-i", "truck-2", "-t", "unused", "-v", "-C", "1", "-W", "120"]);
         let [by_address, by_group] =
             [("ctx/to/node/truck/job", truck), ("ctx/to/group/ambulances/job", group)].map(|(topic, mut waits)| {
                 until(topic, || {
                     let context = ["pub", "-q", "1", "-t", "ctx/context/truck-2", "-m", context];
-                    let _ = (as_app(one, &context), as_app(one, &["pub", "-q", "1", "-t", topic, "-m", "go"]));
+                    let _ = (one.as_app(&context), one.as_app(&["pub", "-q", "1", "-t", topic, "-m", "go"]));
                     waits.try_wait().unwrap()
                 });
                 Ended::from(waits.wait_with_output().unwrap())
@@ -282,7 +369,7 @@ impl Stage {
         assert_eq!(done(&by_address), "ctx/to/node/truck/job go\n");
         assert_eq!(done(&by_group), "ctx/to/group/ambulances/job go\n");
         if self.is_orchestrator() {
-            done(&as_app(one, &["pub", "-q", "1", "-t", "end", "-m", "x"]));
+            done(&one.as_app(&["pub", "-q", "1", "-t", "end", "-m", "x"]));
             assert_eq!(done(&watch(&["-C", "1", "-W", "120"])), "end x\n", "the broker got nothing below ctx/");
         }
         self.used.extend([Feature::Addresses, Feature::Points, Feature::Groups]);
@@ -291,7 +378,7 @@ impl Stage {
     fn applications(&mut self) {
         let [one, _] = self.ends();
         let application = Application::open(&self.bus, &Topic::APPLICATIONS);
-        done(&as_app(one, &["pub", "-q", "1", "-t", "ctx/to/app/dispatch/said", "-m", "to-app"]));
+        done(&one.as_app(&["pub", "-q", "1", "-t", "ctx/to/app/dispatch/said", "-m", "to-app"]));
         let mut readers = application.readers(Topic::AppModel);
         until("the record of an application", || {
             let mut records = readers.iter_mut().flat_map(|reader| reader.take(100).unwrap().records);
@@ -302,29 +389,24 @@ impl Stage {
 
     fn administration(&mut self) {
         let [one, other] = self.ends();
-        let metrics = one.get("/metrics").1;
+        let metrics = one.get("/metrics");
         assert!(metrics.contains("tidegate_tenant_quota{tenant=\"acme\""), "{metrics}");
-        let mut device = spawn(other, &["sub", "-i", "device", "-t", "t", "-W", "120"]);
-        let admin = |at: &Broker, words: &[&str]| {
-            let ended = run(&[words, &["--admin", at.address("admin=")]].concat());
-            assert_eq!(ended.code, Some(0), "{words:?}: {} {}", ended.out, ended.err);
-            ended.out
-        };
+        let mut device = other.spawn(&["sub", "-i", "device", "-t", "t", "-W", "120"]);
         until("a client in the list of all members", || {
-            admin(one, &["clients", "device", "--json"]).contains("\"client\":\"device\"").then_some(())
+            one.admin(&["clients", "device", "--json"]).contains("\"client\":\"device\"").then_some(())
         });
-        admin(one, &["ban", "add", "client", "device"]);
+        one.admin(&["ban", "add", "client", "device"]);
         let end = device.wait().unwrap();
         assert!(!end.success(), "a banned client is disconnected");
-        let refused = as_app(other, &["pub", "-i", "device", "-q", "1", "-t", "t", "-m", "x"]);
+        let refused = other.as_app(&["pub", "-i", "device", "-q", "1", "-t", "t", "-m", "x"]);
         assert_ne!(refused.code, Some(0), "a banned client is refused");
-        let story = admin(one, &["why", "client", "device", "--json"]);
+        let story = one.admin(&["why", "client", "device", "--json"]);
         assert!(story.contains("connected") && story.contains("banned"), "{story}");
         self.write_rules(false);
-        admin(one, &["reload"]);
+        one.admin(&["reload"]);
         for member in self.living() {
             until("the new rules", || {
-                let published = as_app(member, &["pub", "-V", "5", "-t", "secret/t", "-m", "x", "-q", "1"]);
+                let published = member.as_app(&["pub", "-V", "5", "-t", "secret/t", "-m", "x", "-q", "1"]);
                 (published.code == Some(0)).then_some(())
             });
         }
@@ -334,29 +416,32 @@ impl Stage {
     /// A member is killed, and starts again unless another one takes over.
     fn store(&mut self) {
         let keeper = ["sub", "-i", "keeper", "-c", "-q", "1", "-t", "kept/#"];
-        done(&as_app(self.ends()[0], &[&keeper[..], &["-E"]].concat()));
-        done(&as_app(self.ends()[1], &["pub", "-q", "1", "-t", "kept/a", "-m", "stored"]));
+        done(&self.ends()[0].as_app(&[&keeper[..], &["-E"]].concat()));
+        done(&self.ends()[1].as_app(&["pub", "-q", "1", "-t", "kept/a", "-m", "stored"]));
         let absent = ["sub", "-i", "absent", "-t", "unused", "-v"];
-        if self.has_mobile_nodes() {
-            done(&as_app(self.ends()[0], &[&absent[..], &["-E"]].concat()));
-            done(&as_app(self.ends()[1], &["pub", "-q", "1", "-t", "ctx/to/node/absent", "-m", "waits"]));
-        }
-        let killed = self.members[0].take().unwrap();
-        killed.signal("KILL");
-        killed.wait();
-        if self.members.len() == 1 {
+        done(&self.ends()[0].as_app(&[&absent[..], &["-E"]].concat()));
+        done(&self.ends()[1].as_app(&["pub", "-q", "1", "-t", "ctx/to/node/absent", "-m", "waits"]));
+        self.members[0].take().unwrap().kill();
+        if let Some(fleet) = &self.fleet {
+            self.members = fleet.members(1).into_iter().map(Some).collect();
+        } else if self.members.len() == 1 {
             self.run(0);
         } else {
             self.wait_even();
         }
-        let taken = done(&as_app(self.ends()[0], &[&keeper[..], &["-C", "1", "-W", "120"]].concat()));
+        let taken = done(&self.ends()[0].as_app(&[&keeper[..], &["-C", "1", "-W", "120"]].concat()));
         assert_eq!(taken, "stored\n");
-        if self.has_mobile_nodes() {
-            let waited = as_app(self.ends()[0], &[&absent[..], &["-C", "1", "-W", "120"]].concat());
-            assert_eq!(done(&waited), "ctx/to/node/absent waits\n");
-        }
+        let waited = self.ends()[0].as_app(&[&absent[..], &["-C", "1", "-W", "120"]].concat());
+        assert_eq!(done(&waited), "ctx/to/node/absent waits\n");
         self.used.insert(Feature::Store);
     }
+}
+
+/// Access rules that allow everything, but not to publish to the secret.
+fn rules(secret: bool) -> String {
+    let denied = "[[rule]]\nallow = false\nactions = ['publish']\ntopics = ['secret/#']\n";
+    let all = "[[rule]]\nallow = true\nactions = ['publish', 'subscribe', 'receive']\ntopics = ['#']\n";
+    [if secret { denied } else { "" }, all].concat()
 }
 
 /// Asks until there is an answer.
@@ -369,27 +454,6 @@ fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "it did not come: {what}");
         pause(20);
     }
-}
-
-fn port<'a>(broker: &'a Broker, scheme: &str) -> &'a str {
-    let address = broker.address(scheme).split('/').next().unwrap();
-    address.rsplit_once(':').unwrap().1
-}
-
-/// A client by a listener with this scheme.
-fn client(broker: &Broker, scheme: &str, arguments: &[&str]) -> Ended {
-    run(&[&arguments[..1], &["-h", "127.0.0.1", "-p", port(broker, scheme)], &arguments[1..]].concat())
-}
-
-fn as_app(broker: &Broker, arguments: &[&str]) -> Ended {
-    client(broker, "mqtt://", &[arguments, &["-u", "app", "-P", "app"]].concat())
-}
-
-/// Such a client that the test does not wait for.
-fn spawn(broker: &Broker, arguments: &[&str]) -> Child {
-    let to = ["-h", "127.0.0.1", "-p", port(broker, "mqtt://"), "-u", "app", "-P", "app"];
-    let mut command = command(&[&arguments[..1], &to, &arguments[1..]].concat());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn done(ended: &Ended) -> String {

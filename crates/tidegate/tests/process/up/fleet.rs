@@ -80,7 +80,7 @@ impl Fleet {
     }
 
     /// The first status for which something holds.
-    pub(super) fn status_when(&self, what: &str, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    pub(crate) fn status_when(&self, what: &str, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.status();
@@ -143,7 +143,7 @@ impl Drop for Fleet {
     }
 }
 
-pub(super) fn kill(signal: &str, id: u64) {
+pub(crate) fn kill(signal: &str, id: u64) {
     let _ = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal, &id.to_string()]).status();
 }
 

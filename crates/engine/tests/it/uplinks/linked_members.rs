@@ -1,0 +1,111 @@
+//! Orchestrators of a cluster exchange messages on topics of addresses over their links. All other messages cross by
+//! brokers.
+
+use tidegate_engine::{MembershipChange, MembershipOutcome, TenantId};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+
+use crate::harness::*;
+
+const MEMBERS: u16 = 2;
+
+fn crossed(world: &World) -> u64 {
+    world.counters().shard_messages_out
+}
+
+/// Two orchestrators of one shard, and a client at home on each.
+fn two() -> (World, [Client; 2]) {
+    let world = World::orchestrators(MEMBERS, 1);
+    let clients = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
+    (world, clients)
+}
+
+fn join(world: &World, client_id: &str, group: &str) {
+    let (client_id, add) = (client_id.to_owned(), vec![group.to_owned()]);
+    let change = MembershipChange { tenant: TenantId::DEFAULT, client_id, add, remove: Vec::new() };
+    let home = world.home_of(&change.client_id);
+    let outcome = world.engine(home, |engine, now| engine.insiders().change_membership(now, &change));
+    assert_eq!(outcome, MembershipOutcome::Done);
+    world.run();
+}
+
+#[test]
+fn messages_to_nodes_of_another_member_arrive() {
+    let (world, [sender, _]) = two();
+    let broker = world.broker("a");
+    let name = world.name_on(1, "truck-");
+    let node = world.connect(v5(&name));
+    join(&world, &name, "g");
+    for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+        for to in [format!("node/{name}"), "group/g/x".to_owned(), "all/x".to_owned()] {
+            let topic = format!("ctx/to/{to}");
+            sender.publish(message(&topic, "x").qos(qos));
+            assert_eq!(node.expect_publish(&topic, "x").qos, qos);
+        }
+    }
+    node.disconnect();
+    let topic = format!("ctx/to/node/{name}");
+    sender.publish(message(&topic, "while away").qos1());
+    let node = world.connect(v5(&name));
+    let got: Vec<String> = node.messages_among_others().iter().map(Delivered::text).collect();
+    assert_eq!(got, ["while away"]);
+    assert!(broker.taken().is_empty() && broker.asked().is_empty(), "a broker is part of it");
+}
+
+#[test]
+fn receipts_and_counts_come_from_another_member() {
+    let (world, [sender, there]) = two();
+    let name = world.name_on(1, "truck-");
+    let node = world.connect(v5(&name));
+    let topic = format!("ctx/to/node/{name}");
+    sender.publish(message(&topic, "x").qos1().user("receipt", "delivered"));
+    node.expect_publish(&topic, "x");
+    world.run();
+    let receipts: Vec<String> = sender.messages_among_others().iter().map(Delivered::text).collect();
+    assert!(receipts.iter().any(|text| text.contains("\"delivered\"") && text.contains(&name)), "{receipts:?}");
+    sender.publish(message("ctx/to/all", "y").qos1().user("receipt", "delivered"));
+    for client in [&node, &there, &sender] {
+        client.expect_publish("ctx/to/all", "y");
+    }
+    world.advance(seconds(2));
+    let counts: Vec<String> = sender.messages_among_others().iter().map(Delivered::text).collect();
+    assert!(counts.iter().any(|text| text.contains("\"members\":3")), "{counts:?}");
+}
+
+#[test]
+fn ordinary_messages_do_not_cross_over_links() {
+    let (world, [here, there]) = two();
+    let broker = world.broker("a");
+    for client in [&here, &there] {
+        client.subscribe("#", AtLeastOnce);
+        client.subscribe("t", AtLeastOnce);
+        client.subscribe("$share/g/t", AtLeastOnce);
+    }
+    assert_eq!(broker.held(), ["#", "t"], "a member asks for filters of another one");
+    let before = crossed(&world);
+    here.publish(message("t", "ordinary").qos1().retain());
+    assert_eq!(broker.payloads(), ["ordinary"]);
+    assert_eq!(crossed(&world), before);
+    there.expect_nothing();
+    here.publish(message("ctx/up", "addressed").qos1());
+    there.expect_publish("ctx/up", "addressed");
+    assert!(broker.payloads().is_empty());
+    assert_eq!(crossed(&world), before + 1);
+}
+
+#[test]
+fn retained_values_of_addresses_are_found_at_each_member() {
+    let (world, [here, there]) = two();
+    let broker = world.broker("a");
+    for member in 0..MEMBERS {
+        let topic = world.name_on(member, "ctx/value ");
+        here.publish(message(&topic, "first").qos1().retain());
+        there.publish(message(&topic, "second").qos1().retain());
+    }
+    for client in [&here, &there] {
+        client.subscribe_later("ctx/#");
+        let values = client.messages_among_others();
+        assert!(values.iter().all(|value| value.retain && value.text() == "second"), "{values:?}");
+        assert_eq!(values.len(), usize::from(MEMBERS));
+    }
+    assert!(broker.taken().is_empty());
+}
