@@ -261,9 +261,8 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
             found.push(("dead_letter_topic", Problem::new(said)));
         }
     }
-    if matches!(pipeline.keep, Keep::For(_)) && (config.hub.bus.is_none() || pipeline.source.is_some()) {
-        let problem = Problem::new("delivered messages are kept on a bus, and this pipeline has none");
-        found.push(("keep", problem.hint("set hub.bus, or keep = \"disk\"")));
+    if matches!(pipeline.keep, Keep::For(_)) {
+        found.extend(kept_nowhere(config, pipeline).map(|problem| ("keep", problem)));
     }
     let named = pipeline.source.as_ref();
     if let Some(name) = named.filter(|name| config.hub_sources.iter().all(|source| source.name != **name)) {
@@ -295,6 +294,19 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
         found.push(("name", problem.hint("run it beside: tidegate hub -c FILE --broker mqtt://HOST:PORT")));
     }
     found
+}
+
+/// Why there is no place for delivered messages, if there is none.
+fn kept_nowhere(config: &Config, pipeline: &Pipeline) -> Option<Problem> {
+    if pipeline.source.is_some() {
+        let problem = Problem::new("a pipeline with a source keeps no delivered messages");
+        return Some(problem.hint("set keep = \"disk\""));
+    }
+    let moves = !config.cluster.name.is_empty() || config.orchestrator.enabled;
+    (config.hub.bus.is_none() && moves).then(|| {
+        let problem = Problem::new("a pipeline that moves between members keeps delivered messages on a bus");
+        problem.hint("set hub.bus, or keep = \"disk\"")
+    })
 }
 
 /// Pipelines in one consumer group of Kafka share the records of a topic, so each gets only a part.
@@ -397,7 +409,6 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
             ("name = \"hot\"", "name = \"hot\"\nsource = \"x\"", "no source `x`"),
-            ("name = \"hot\"", "name = \"hot\"\nkeep = \"24h\"", "set hub.bus"),
             ("name = \"hot\"", "name = \"hot\"\nkeep = \"tape\"", "a duration"),
             ("[[sink]]", "[[source]]\nname = \"s\"\n[[sink]]", "needs `source.url`"),
             (
@@ -438,6 +449,18 @@ mod tests {
         assert!(findings(&dotted).contains("a pipeline on the bus"), "{}", findings(&dotted));
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
+    }
+
+    #[test]
+    fn delivered_messages_are_kept_on_a_bus_or_by_a_broker_alone() {
+        let kept = RIGHT.replacen("name = \"hot\"", "name = \"hot\"\nkeep = \"24h\"", 1);
+        assert_eq!(findings(&kept), "");
+        let fleet = format!("[orchestrator]\nenabled = true\n{kept}");
+        assert!(findings(&fleet).contains("set hub.bus"), "{}", findings(&fleet));
+        let source = "[[source]]\nname = \"s\"\nkind = \"nats\"\nurl = \"nats://h\"\n";
+        let of_source = kept.replace("from = [\"plant/+/temp\"]", "source = \"s\"");
+        let found = findings(&format!("{source}{of_source}"));
+        assert!(found.contains("keeps no delivered messages"), "{found}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSet
     let batching = Batching { messages, bytes: 1 << 20, time: 5, retry_min: 100, retry_max: 1_000 };
     let settings = CoreSettings {
         sinks: vec![SinkPlan { lanes, batching }; sinks],
+        archives: false,
         dead_letter: dead.then_some(batching),
         max_held: 1_000,
         max_held_bytes: 1 << 30,
@@ -45,7 +46,7 @@ fn acknowledged(actions: &[Action<Token>]) -> Vec<u64> {
 
 fn sent(actions: &[Action<Token>]) -> Vec<(usize, Vec<String>)> {
     let of = |action: &Action<Token>| match action {
-        Action::Send { lane, batch } => Some((*lane, batch.iter().map(|record| record.id.clone()).collect())),
+        Action::Send { lane, batch } => Some((*lane, batch.iter().map(|record| record.id().to_owned()).collect())),
         _ => None,
     };
     actions.iter().filter_map(of).collect()
@@ -178,14 +179,14 @@ fn a_record_that_is_refused_is_found_and_does_not_stop_others() {
         for action in actions(&mut core, now) {
             match action {
                 Action::Send { lane: 0, batch } => {
-                    let bad = batch.iter().any(|record| record.id == "5");
+                    let bad = batch.iter().any(|record| record.id() == "5");
                     if !bad {
-                        delivered.extend(batch.iter().map(|record| record.id.clone()));
+                        delivered.extend(batch.iter().map(|record| record.id().to_owned()));
                     }
                     core.settle(now, 0, if bad { Outcome::Refused("not a number".into()) } else { Outcome::Done });
                 }
                 Action::Send { lane, batch } => {
-                    letters.extend(batch.iter().map(|record| (record.id.clone(), record.reason.clone())));
+                    letters.extend(batch.iter().map(|record| (record.id().to_owned(), record.reason.clone())));
                     core.settle(now, lane, Outcome::Done);
                 }
                 Action::Acknowledge((number, _), _) => done.push(number),
@@ -344,7 +345,7 @@ impl World {
         while let Some(action) = self.core.next_action(self.now) {
             match action {
                 Action::Send { lane, batch } => {
-                    let batch = batch.iter().map(|record| record.id.parse().unwrap()).collect();
+                    let batch = batch.iter().map(|record| record.id().parse().unwrap()).collect();
                     assert!(self.under_way.insert(lane, batch).is_none(), "one batch of a lane at a time");
                 }
                 Action::Acknowledge((number, connection), _) => {

@@ -74,6 +74,7 @@ fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSetti
         }),
         steps: StepSettings::default(),
         to: vec![SinkSettings { name: "lines".into(), kind, batching: crate::Batching::default(), parallel: 1 }],
+        archive: None,
         dead_letter: None,
     }
 }
