@@ -88,6 +88,35 @@ fn a_message_that_no_sink_keeps_ends_as_dropped() {
 }
 
 #[test]
+fn an_archive_has_each_message_as_it_came() {
+    let steps = StepSettings { filter: Some("100 / payload > 10".into()), ..StepSettings::default() };
+    let batching = Batching { messages: 1, ..Batching::default() };
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes: 1, batching }; 2],
+        archives: true,
+        dead_letter: None,
+        max_held: 1_000,
+        max_held_bytes: 1 << 30,
+        seed: 7,
+    };
+    let mut core = Core::new(Steps::new(&steps).unwrap(), settings);
+    // Number 5 passes, 50 is left out, and the filter fails for 0.
+    for number in [5, 50, 0] {
+        core.take(0, 0, &message(number, 0), Some((number, 0)));
+        let all = actions(&mut core, 0);
+        assert!(acknowledged(&all).is_empty(), "{number} is not in the archive yet");
+        let archived: Vec<_> = sent(&all).into_iter().filter(|(lane, _)| *lane == 1).collect();
+        assert_eq!(archived, [(1, vec![number.to_string()])]);
+        core.settle(0, 0, Outcome::Done);
+        core.settle(0, 1, Outcome::Done);
+        assert_eq!(acknowledged(&actions(&mut core, 0)), [number]);
+    }
+    let numbers = core.numbers();
+    assert_eq!((numbers.taken, numbers.delivered, numbers.filtered, numbers.failed), (3, 1, 1, 1));
+    assert_eq!(numbers.sink_deliveries, 1, "the archive is no delivery");
+}
+
+#[test]
 fn messages_that_another_process_takes_over_are_forgotten() {
     let mut core = core(1, 1, 2, false, &StepSettings::default());
     for number in 1..=5 {

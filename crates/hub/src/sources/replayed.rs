@@ -242,3 +242,113 @@ where
         self.source.leave();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::message::Message;
+    use crate::segments::{SegmentBounds, SegmentWriter};
+
+    /// A source with scripted steps.
+    struct Script(VecDeque<SourceStep<u64>>);
+
+    impl Source for Script {
+        type Token = u64;
+
+        fn wake(&self) -> Wake {
+            Arc::new(|| {})
+        }
+
+        fn next(&mut self, _deadline: Option<Instant>) -> SourceStep<u64> {
+            self.0.pop_front().unwrap_or(SourceStep::Idle)
+        }
+
+        fn acknowledge(&mut self, _token: u64, _ending: Ending) {}
+
+        fn is_connected(&self) -> bool {
+            true
+        }
+
+        fn place(&self) -> String {
+            String::new()
+        }
+
+        fn leave(&mut self) {}
+    }
+
+    /// A folder with messages of these times.
+    fn archive(name: &str, times: &[u64]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("tidegate-replayed-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let line = |time: &u64| Message { timestamp: *time, ..Message::default() }.to_line();
+        let lines: Vec<u8> = times.iter().flat_map(line).collect();
+        let bounds = SegmentBounds { max_bytes: 1 << 20, max_age: Duration::MAX };
+        SegmentWriter::new(folder.clone(), bounds).append(&lines).unwrap();
+        folder
+    }
+
+    fn source(folder: &Path, steps: Vec<SourceStep<u64>>) -> Replayed<Script> {
+        Replayed::new(Script(steps.into()), folder, 2).unwrap()
+    }
+
+    /// The times of the messages that are there, and their tokens.
+    fn taken(source: &mut Replayed<Script>) -> Vec<(u64, ReplayedToken<u64>)> {
+        let steps = std::iter::from_fn(|| source.ready());
+        steps
+            .map(|step| match step {
+                SourceStep::Message(message, Some(token)) => (message.timestamp, token),
+                _ => panic!("a message comes"),
+            })
+            .collect()
+    }
+
+    fn times(taken: &[(u64, ReplayedToken<u64>)]) -> Vec<u64> {
+        taken.iter().map(|(time, _)| *time).collect()
+    }
+
+    #[test]
+    fn a_replay_goes_on_in_the_next_process() {
+        let folder = archive("process", &[1, 2, 3]);
+        let mut one = source(&folder, Vec::new());
+        assert!(one.ready().is_none(), "nothing comes before a replay");
+        let (answer, answered) = channel();
+        one.replay(2, answer);
+        assert_eq!(answered.recv(), Ok(Ok(())));
+        let mut killed = source(&folder, Vec::new());
+        let messages = taken(&mut killed);
+        assert_eq!(times(&messages), [2, 3]);
+        killed.acknowledge(messages[1].1.clone(), Ending::Delivered);
+        killed.leave();
+        let mut next = source(&folder, Vec::new());
+        let messages = taken(&mut next);
+        assert_eq!(times(&messages), [2, 3], "the first was not done");
+        for (_, token) in messages {
+            next.acknowledge(token, Ending::Delivered);
+        }
+        assert!(next.ready().is_none());
+        assert_eq!(ArchiveReplay::load(&folder).unwrap(), None);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn no_more_than_a_window_of_a_replay_is_under_way() {
+        let folder = archive("window", &[1, 2, 3]);
+        let mut source = source(&folder, vec![SourceStep::Ready, SourceStep::Away("x".into())]);
+        source.replay(0, channel().0);
+        let messages = taken(&mut source);
+        assert_eq!(times(&messages), [1, 2]);
+        source.acknowledge(messages[0].1.clone(), Ending::Delivered);
+        assert_eq!(times(&taken(&mut source)), [3]);
+        // Without its connection the pipeline forgets all tokens: what is not done comes again.
+        assert!(matches!(source.next(None), SourceStep::Ready));
+        assert!(matches!(source.next(None), SourceStep::Away(_)));
+        let again = taken(&mut source);
+        assert_eq!(times(&again), [2, 3]);
+        source.acknowledge(messages[1].1.clone(), Ending::Delivered);
+        assert!(source.ready().is_none(), "a token of the last run finishes nothing");
+        assert_ne!(messages[1].1, again[0].1);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
