@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_bus::{Address, Sasl, Settings, TlsIdentity};
+use tidegate_bus::{Address, AddressError, Sasl, Settings, TlsIdentity};
 
+use crate::Config;
+use crate::finding::Findings;
 use crate::sections::cluster::{BusSasl, Cluster};
 use crate::sections::context::Context;
-use crate::value::Lease;
+use crate::value::{Lease, Problem};
 
 /// How long a member of a group on this bus may be silent.
 pub fn lease_on(bus: &Address, lease: Lease) -> Duration {
@@ -71,6 +73,39 @@ impl<'a> BusAccess<'a> {
             },
             ..settings
         }
+    }
+}
+
+/// How long a record of usage waits for a bus that is away.
+const USAGE_WITHIN: Duration = Duration::from_secs(10);
+/// The name of a broker in records of usage, if it is no node of a cluster.
+const ALONE: &str = "broker";
+
+impl Config {
+    /// The bus for records of usage, where there are some, and the name of this broker in them.
+    pub fn usage_bus(&self) -> Option<(Address, Settings, String)> {
+        let address = self.usage_address().filter(|_| self.hub.usage)?.ok()?;
+        let settings = BusAccess::of_cluster(&self.cluster).put(Settings {
+            prefix: self.cluster.prefix.clone(),
+            replicas: self.cluster.bus_replicas,
+            lease: lease_on(&address, self.cluster.lease),
+            max_waiting_time: USAGE_WITHIN,
+            ..Settings::default()
+        });
+        let node = [&self.cluster.name, &self.orchestrator.name].into_iter().find(|name| !name.is_empty());
+        Some((address, settings, node.cloned().unwrap_or_else(|| ALONE.to_owned())))
+    }
+
+    fn usage_address(&self) -> Option<Result<Address, AddressError>> {
+        self.hub.bus.as_ref().or(self.cluster.bus.as_ref()).map(|bus| bus.parse())
+    }
+}
+
+/// Checks that records of usage have a bus that others can read.
+pub(crate) fn check_usage(config: &Config, findings: &mut Findings) {
+    if config.hub.usage && matches!(config.usage_address(), None | Some(Ok(Address::Embedded))) {
+        let problem = Problem::new("records of usage have no bus");
+        findings.push(problem.hint("set hub.bus"), config.source_of("hub", "usage").clone());
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::cluster::check(config, findings);
     check_store(config, findings);
     crate::mirror::check(config, findings);
+    crate::bus_access::check_usage(config, findings);
     crate::orchestrator::check_identity(config, findings);
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);

@@ -90,6 +90,9 @@ section! {
         /// Parts of a pipeline's log on the bus: as many processes share the work at most. It cannot be changed while the
         /// log is there.
         partitions: u16 = 8, in Kind::Integer(Range::of(1, 256));
+        /// Whether the usage of tenants is on the bus, too: in the log `usage`, a record for each hour, tenant and node.
+        /// Without `hub.bus` that is the bus of the cluster. See [metering](metering.md#records-on-the-bus).
+        usage: bool = false, in Kind::Boolean;
     }
 }
 
