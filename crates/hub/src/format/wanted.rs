@@ -172,7 +172,9 @@ mod tests {
 
     fn wanted(paths: &[&str]) -> Wanted {
         let mut wanted = Wanted::nothing();
-        paths.iter().for_each(|path| wanted.add(path.split('.').filter(|name| !name.is_empty())));
+        for path in paths {
+            wanted.add(path.split('.').filter(|name| !name.is_empty()));
+        }
         wanted
     }
 

@@ -61,8 +61,9 @@ impl Reading {
     fn finish(&mut self, number: u64) {
         self.progress.finish(number);
         let done = self.progress.done();
-        while let Some((_, place)) = self.places.pop_front_if(|(number, _)| *number < done) {
-            self.replay.done = place;
+        while let Some((_, place)) = self.places.front().filter(|(number, _)| *number < done) {
+            self.replay.done = *place;
+            self.places.pop_front();
         }
     }
 }

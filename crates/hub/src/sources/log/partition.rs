@@ -198,9 +198,7 @@ mod tests {
             if let Some(found) = search.turn().unwrap() {
                 return found;
             }
-            let rung = bell.1.wait_while(bell.0.lock().unwrap(), |rung| !*rung).unwrap();
-            drop(rung);
-            *bell.0.lock().unwrap() = false;
+            *bell.1.wait_while(bell.0.lock().unwrap(), |is_rung| !*is_rung).unwrap() = false;
         }
     }
 
