@@ -152,19 +152,6 @@ def losses(one):
     return f"{one['lost'] + one['not_sent']} / {one['duplicates']}"
 
 
-def configuration_table(results, kind):
-    entries = results.elastic(kind)
-    most = max(entry["options"]["max"] for entry in entries)
-    rows = [
-        [
-            name_of(entry["options"]), entry["options"]["max"],
-            *(f"{entry['result']['configurations'].get(str(n), 0):.1f}" for n in range(1, most + 1)),
-        ]
-        for entry in entries
-    ]
-    return table(["thresholds", "SLA", *(str(n) for n in range(1, most + 1))], rows)
-
-
 def fixed_table(results, kind):
     fixed = results.fixed(kind)
     base = fixed[1]["time_s"]
@@ -245,7 +232,6 @@ def blocks(results):
     made = {}
     for kind in results.kinds():
         made[f"elastic-{kind}"] = elastic_table(results, kind)
-        made[f"configurations-{kind}"] = configuration_table(results, kind)
     for kind in KINDS:
         if len(results.fixed(kind)) > 1:
             made[f"fixed-{kind}"] = fixed_table(results, kind)

@@ -71,7 +71,7 @@ def wait_even(admins):
     while True:
         views = [urllib.request.urlopen(f"http://127.0.0.1:{admin}/api/v1/cluster").read().decode() for admin in admins]
         served = [int(view.split('"served":')[1].split(",")[0].strip("} ")) for view in views]
-        if min(served) >= 21 and sum(served) == 64:
+        if min(served) >= 341 and sum(served) == 1024:
             return
         time.sleep(0.1)
 

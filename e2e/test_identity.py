@@ -45,7 +45,7 @@ class Identity(unittest.TestCase):
              "--set", "orchestrator.identity_linger=0s"],
             "ready:",
         )
-        self.orchestrator.output.wait(lambda line: "broker serves" in line, 1)
+        self.orchestrator.output.wait(lambda line: "broker serving" in line, 1)
 
     def as_user(self, user):
         return ["-u", user, "-P", f"{user}-secret"]

@@ -74,7 +74,7 @@ class Orchestrator(unittest.TestCase):
             "ready:",
         )
         for _ in self.ports:
-            self.orchestrator.output.wait(lambda line: "broker serves" in line, len(self.ports))
+            self.orchestrator.output.wait(lambda line: "broker serving" in line, len(self.ports))
 
     def call(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
@@ -120,7 +120,7 @@ class Orchestrator(unittest.TestCase):
         received = reader.messages(30)
         self.assertCountEqual({line.split()[-1] for line in received}, {str(number) for number in range(30)})
         self.brokers[0] = self.start_broker(self.ports[0])
-        self.orchestrator.output.wait(lambda line: "broker serves" in line, 3)
+        self.orchestrator.output.wait(lambda line: "broker serving" in line, 3)
 
     def test_a_killed_orchestrator_still_owes_what_it_had_acknowledged(self):
         away = ["-V", "mqttv311", "-c", "-i", "away", "-q", "1", "-t", "gate/#"]

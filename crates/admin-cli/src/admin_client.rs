@@ -43,7 +43,7 @@ impl AdminArgs {
     /// A client of the broker.
     ///
     /// # Errors
-    /// When the address is none or the token cannot be read.
+    /// When the address is invalid or the token cannot be read.
     pub fn client(&self, timeout: Duration) -> Result<AdminClient, AdminError> {
         let read = |path: &PathBuf| read_token(path).map_err(|source| AdminError::Token { path: path.clone(), source });
         let token = self.token_file.as_ref().map(read).transpose()?;
@@ -65,7 +65,7 @@ pub fn json_line<T: serde::Serialize>(answer: &T) -> String {
     serde_json::to_string(answer).unwrap_or_default() + "\n"
 }
 
-/// Whether an answer is of several nodes, so that a person has to be told of which one each entry is.
+/// True if an answer covers several nodes, so that each entry needs its node.
 pub fn is_of_several(nodes: &[String], unreachable: &[String]) -> bool {
     nodes.len() + unreachable.len() > 1
 }
@@ -78,7 +78,7 @@ pub fn name_unreachable(nodes: &[String]) -> Exit {
     if nodes.is_empty() { Exit::Ok } else { Exit::LeftOut }
 }
 
-/// A text of a peer for a terminal: nothing in it moves the cursor or colours what follows.
+/// A text of a peer for a terminal: nothing in it moves the cursor or colours later text.
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

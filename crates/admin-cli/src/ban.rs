@@ -11,13 +11,13 @@ use tidegate_units::duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate ban list                                          all bans, also those that the broker made itself
+  tidegate ban list                                          all bans, also bans by the broker itself
   tidegate ban add client sensor-17 --for 1h --reason 'sends nonsense'
   tidegate ban add address 192.0.2.0/24                      until it is removed
   tidegate ban add user bob --tenant acme
   tidegate ban remove client sensor-17
 
-A ban holds on all nodes of a cluster, also on those that are away now and return. It closes the connections that it is about. A banned address is closed when it connects; a banned client id or user name
+A ban holds on all nodes of a cluster, also on nodes that are away now and return. It closes the banned connections. A banned address is closed when it connects; a banned client id or user name
 is refused with its CONNECT (MQTT 5: 0x8A, MQTT 3: 5). Bans of the configuration are removed there.
 Exit codes: 0 done, 1 not done, 3 done but for nodes that did not answer.
 More: docs/limits.md.";
@@ -30,7 +30,7 @@ pub struct Args {
     action: Action,
 }
 
-/// What is done.
+/// The action.
 #[derive(Clone, Debug, Subcommand)]
 enum Action {
     /// List all bans
@@ -48,7 +48,7 @@ enum Action {
         /// How long, such as 10m or 7d [default: until it is removed]
         #[arg(long = "for", value_name = "DURATION", value_parser = seconds)]
         length: Option<u64>,
-        /// Why, for those who read the list
+        /// The reason, for readers of the list
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
         #[command(flatten)]
@@ -63,10 +63,10 @@ enum Action {
     },
 }
 
-/// Whom a ban is about.
+/// The target of a ban.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct Target {
-    /// What is banned
+    /// The kind of target
     #[arg(value_enum)]
     kind: Kind,
     /// The client id, the user name, or the address or network
@@ -128,7 +128,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     millis.map(|millis| millis / 1000).ok_or_else(|| "write a length such as 30s, 10m, 1h or 7d".to_owned())
 }
 
-/// Does what is asked for.
+/// Runs the command.
 pub fn run(args: &Args) -> Exit {
     let done = match &args.action {
         Action::List { json, admin } => admin.send(&ListBans {}).map(|answer| {
@@ -167,7 +167,7 @@ pub fn run(args: &Args) -> Exit {
 /// The bans, one per line.
 fn list(answer: &BanList) -> String {
     if answer.bans.is_empty() {
-        return "nobody is banned\n".to_owned();
+        return "no bans\n".to_owned();
     }
     let mut out = String::new();
     for ban in &answer.bans {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_says_whom_until_when_by_whom_and_why() {
+    fn a_list_names_target_end_author_and_reason() {
         let client = BanEntry {
             kind: "client".into(),
             name: "a".into(),
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(lines[0], "client a  until it is removed, by operator, on n1, n2");
         assert!(lines[1].starts_with("address 192.0.2.1  until 19"), "{text}");
         assert!(lines[1].ends_with(", by failed logins, tenant acme, on n1: 5 failed logins"), "{text}");
-        assert_eq!(list(&BanList::default()), "nobody is banned\n");
+        assert_eq!(list(&BanList::default()), "no bans\n");
     }
 
     #[test]

@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate clients                       all clients, connected or with a session that lasts
   tidegate clients sensor                those with `sensor` in their client id
-  tidegate clients sensor-17 --filters   with what they are subscribed to
+  tidegate clients sensor-17 --filters   with their subscriptions
   tidegate clients --json                the same for scripts
 
 It looks at every session of the broker, so ask no more often than you read the answer. Any node of a cluster answers for
@@ -24,7 +24,7 @@ const FILTERS: u32 = 100;
 
 /// The flags of `tidegate clients`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(about = "List clients: from where, as whom, with how many subscriptions and what waits for them", after_help = EXAMPLES)]
+#[command(about = "List clients: address, user, number of subscriptions, and queue", after_help = EXAMPLES)]
 pub struct Args {
     /// Only those whose client id contains this
     text: Option<String>,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_said_to_be_nobody() {
+    fn an_empty_list_says_so() {
         assert_eq!(list(&Clients::default()), "no such client is there\n");
     }
 }

@@ -18,7 +18,7 @@ Examples:
   tidegate drain --token-file /etc/tidegate/token --server-reference mqtt.example.com:1883
 
 A member of a cluster first hands its partitions over to other members that take some. Then the
-orchestrator takes no new clients, sends those of MQTT 5 to the server reference (0x9C) and closes the
+orchestrator takes no new clients, sends MQTT 5 clients to the server reference (0x9C) and closes the
 others, so many per second. The command ends with exit code 0 when no client is left and nothing is
 owed but messages in the store for clients that are away, and with 1 after the limit. It may be
 repeated, also while another command drains the same orchestrator. A preStop hook of Kubernetes can
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     per_second: u32,
 
-    /// Where MQTT 5 clients are told to go
+    /// The Server Reference for MQTT 5 clients
     #[arg(long, value_name = "HOST:PORT")]
     server_reference: Option<String>,
 
@@ -121,7 +121,7 @@ fn drain(args: &Args, until: Option<Instant>) -> Exit {
         per_second: args.per_second,
         ..DrainRequest::default()
     };
-    // A drain that is under way goes on as it is: it may know a better server reference.
+    // A running drain continues as it is: it may know a better server reference.
     let begun = match args.admin.send(&GetDrain) {
         Ok(status) if status.draining => Ok(()),
         Ok(_) => args.admin.send(&request).map(drop),
@@ -136,7 +136,7 @@ fn drain(args: &Args, until: Option<Instant>) -> Exit {
 
 fn wait(args: &Args, until: Option<Instant>) -> Exit {
     let mut silence = 0;
-    // Nobody sends: it is how long this waits.
+    // No sender exists: the timeout is the pause between two questions.
     let (_never, nothing) = mpsc::channel::<()>();
     loop {
         match args.admin.send(&GetDrain) {

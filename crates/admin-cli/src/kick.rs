@@ -14,7 +14,7 @@ Examples:
   tidegate kick address 192.0.2.0/24
 
 It closes connections, on all nodes of a cluster, and does not keep anybody from connecting again: `tidegate ban` does. An
-MQTT 5 client is told 0x98. Exit codes: 0 done, 1 not done, 3 done but for nodes that did not answer.";
+MQTT 5 client gets 0x98. Exit codes: 0 done, 1 not done, 3 done but for nodes that did not answer.";
 
 /// The flags of `tidegate kick`.
 #[derive(Clone, Debug, ClapArgs)]

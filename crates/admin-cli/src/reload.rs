@@ -1,4 +1,4 @@
-//! `tidegate reload`: has a running broker read its configuration anew.
+//! `tidegate reload`: has a running broker read its configuration again.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct Args {
     /// Its admin listener
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:18083")]
     admin: String,
-    /// Send SIGHUP to the process whose id is in this file instead; what came of it is then in the broker's log
+    /// Send SIGHUP to the process whose id is in this file instead; the outcome is then in the broker's log
     #[arg(long, value_name = "FILE", conflicts_with = "admin")]
     pid: Option<PathBuf>,
     /// File with the token of the broker's `admin.token_file`; needed where the broker is on another machine
@@ -50,7 +50,7 @@ enum ReloadError {
 pub fn run(args: &Args) -> Exit {
     let done = match &args.pid {
         Some(path) => signal(path)
-            .map(|pid| (format!("sent SIGHUP to process {pid}; its log says what came of it\n"), true, Vec::new())),
+            .map(|pid| (format!("sent SIGHUP to process {pid}; its log has the outcome\n"), true, Vec::new())),
         None => ask(&AdminArgs { admin: args.admin.clone(), token_file: args.token_file.clone() }),
     };
     match done {

@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate why client sensor-17            why it was refused or disconnected, and what to do
   tidegate why topic plant/7/temperature   what happened to messages of a topic
-  tidegate why address 192.0.2.7           what came from an address; a network such as 192.0.2.0/24, too
+  tidegate why address 192.0.2.7           events of an address; a network such as 192.0.2.0/24, too
   tidegate why pipeline hot                why messages of a pipeline wait or are not delivered
   tidegate why slow                        which clients read slowly or do not acknowledge, the worst first
   tidegate why client sensor-17 --json     the same for scripts
@@ -32,7 +32,7 @@ pub struct Args {
     subject: Subject,
 }
 
-/// Whom one wants to know about.
+/// The subject of a question.
 #[derive(Clone, Debug, Subcommand)]
 enum Subject {
     /// A client id
@@ -45,7 +45,7 @@ enum Subject {
     Pipeline(About),
     /// Clients that read slowly or do not acknowledge, the worst first
     Slow(slow::Args),
-    /// A name without what it is the name of
+    /// A name without its kind
     #[command(external_subcommand)]
     Nameless(Vec<String>),
 }
@@ -103,7 +103,7 @@ fn nameless(words: &[String]) -> String {
     )
 }
 
-/// A name of which something can be remembered.
+/// A non-empty name.
 fn named(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_alone_is_told_what_it_may_be() {
+    fn a_name_alone_gets_its_possible_kinds() {
         let hint = |name: &str| nameless(&[name.to_owned()]);
         assert!(hint("sensor-1").contains("did you mean `tidegate why client sensor-1`?"));
         assert!(hint("plant/7").contains("`tidegate why topic plant/7`"));

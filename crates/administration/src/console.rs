@@ -88,7 +88,7 @@ pub fn start(
             let running = console.start(limits, &access, Arc::clone(status))?;
             Ok(Some(Admin { running, address }))
         }
-        Err(error) if *config.source_of("admin", "address") == Source::Default => {
+        Err(error) if *config.origins.source_of("admin", "address") == Source::Default => {
             tracing::warn!(%error, "no metrics and health over HTTP; choose another address with --admin, or `--admin off`");
             Ok(None)
         }

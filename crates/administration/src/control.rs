@@ -31,13 +31,13 @@ impl Control for BrokerStatus {
             Subject::Topic(name) => FlightSubject::Topic(name.as_str().into()),
             Subject::Address(text) => FlightSubject::Address(network(text)?),
         };
-        let answer = self.node()?.why(&subject).map_err(|_| Unavailable)?;
+        let answer = self.node()?.clients().why(&subject).map_err(|_| Unavailable)?;
         let events = answer.events.iter().map(story_event).collect();
         Ok(Story { events, suppressed: answer.suppressed, ..Story::default() })
     }
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {
-        let slow = self.node()?.slow_sessions(limit).map_err(|_| Unavailable)?;
+        let slow = self.node()?.clients().slow_sessions(limit).map_err(|_| Unavailable)?;
         Ok(slow.into_iter().map(slow_client).collect())
     }
 
@@ -48,7 +48,7 @@ impl Control for BrokerStatus {
         };
         let (containing, filters) = (request.containing.clone(), request.filters as usize);
         let query = ClientQuery { containing, after, limit, filters };
-        let clients = self.node()?.clients(&query).map_err(|_| Unavailable)?;
+        let clients = self.node()?.clients().list(&query).map_err(|_| Unavailable)?;
         Ok(clients.into_iter().map(|(summary, address)| client_entry(self, summary, address)).collect())
     }
 
@@ -94,7 +94,7 @@ impl Control for BrokerStatus {
         // Where there are no other nodes, the end need not be remembered for them.
         let changed = match self.members() {
             Some(_) => self.change_ban(&record)?,
-            None => BanChanged { changed: node.unban(&target).map_err(refused)?, closed: 0 },
+            None => BanChanged { changed: node.clients().unban(&target).map_err(refused)?, closed: 0 },
         };
         if changed.changed {
             tracing::info!(banned = %target, "an operator ended a ban");
@@ -114,7 +114,7 @@ impl Control for BrokerStatus {
             until: terms.until_ms.map_or(Millis::NEVER, |until| now.from_unix(until)),
         });
         let change = tidegate_node::BanRecord { target, changed: record.changed_ms, ban };
-        let (changed, closed) = node.apply_ban(change).map_err(refused)?;
+        let (changed, closed) = node.clients().apply_ban(change).map_err(refused)?;
         Ok(BanChanged { changed, closed })
     }
 
@@ -134,7 +134,7 @@ impl Control for BrokerStatus {
 
     fn kick(&self, request: &KickRequest) -> Result<u64, ControlError> {
         let target = node_target(self, &request.target, &request.tenant)?;
-        let closed = self.node()?.close_connections_of(&target).map_err(|_| Unavailable)?;
+        let closed = self.node()?.clients().close_connections_of(&target).map_err(|_| Unavailable)?;
         tracing::info!(%target, closed, "an operator closed connections");
         Ok(closed)
     }

@@ -45,7 +45,7 @@ impl Drain {
             .spawn(move || evict(&evicting, &ended, per_second, evict_after))
             .map_err(|error| ControlError::Refused(format!("cannot start a thread for the drain: {error}")))?;
         *self.current() = Some(goes_on);
-        node.begin_redirecting(request.server_reference.as_deref()).map_err(|_| Unavailable.into())
+        node.fleet().begin_redirecting(request.server_reference.as_deref()).map_err(|_| Unavailable.into())
     }
 
     /// Takes clients again: from now on, whoever connects.
@@ -54,7 +54,7 @@ impl Drain {
     /// When a shard does not answer, which will take clients again as soon as it can.
     pub fn end(&self, node: &NodeHandle) -> Result<(), ControlError> {
         *self.current() = None;
-        node.end_redirecting().map_err(|_| Unavailable.into())
+        node.fleet().end_redirecting().map_err(|_| Unavailable.into())
     }
 }
 
@@ -71,7 +71,7 @@ fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32, evict_after: 
         let each = owed / parts;
         owed -= each * parts;
         let whom = if began.elapsed() < evict_after { Evicted::Told } else { Evicted::Everyone };
-        if each > 0 && node.evict(each as usize, whom).is_err() {
+        if each > 0 && node.fleet().evict(each as usize, whom).is_err() {
             tracing::warn!("a shard does not answer; the drain continues");
         }
     }

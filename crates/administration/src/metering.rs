@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_admin::{MeterRequest, TenantUsage};
 use tidegate_config::Config;
+use tidegate_config::bus_access::usage_bus;
 use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Durability, TenantId, Usage};
@@ -195,13 +196,14 @@ impl Metering {
         node: NodeHandle,
         sink_deliveries: impl Fn() -> BTreeMap<String, u64> + Send + Sync + 'static,
     ) -> Result<Self, MeteringError> {
-        let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+        let directory =
+            config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
         let books = match directory {
             None => Books::in_memory(),
             Some(directory) => Books::open(Path::new(directory))
                 .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
         };
-        let mut records = match config.usage_bus() {
+        let mut records = match usage_bus(&config.hub, &config.cluster, &config.orchestrator) {
             Some((address, settings, node)) => Some(UsageLog::new(address, settings, node)?),
             None => None,
         };
@@ -214,8 +216,8 @@ impl Metering {
             while ended.recv_timeout(BOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let booked = read.book_now();
                 match &booked {
-                    Err(error) if !failing => tracing::warn!(%error, "usage is not in the books yet"),
-                    Ok(()) if failing => tracing::info!("usage is in the books again"),
+                    Err(error) if !failing => tracing::warn!(%error, "usage is not stored yet"),
+                    Ok(()) if failing => tracing::info!("usage is stored again"),
                     _ => {}
                 }
                 failing = booked.is_err();
@@ -247,7 +249,7 @@ impl Metering {
     pub fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
         self.stop();
         if let Err(error) = self.meter.book(usage) {
-            tracing::warn!(%error, "the last seconds of usage are not in the books");
+            tracing::warn!(%error, "the usage of the last seconds is not stored");
         }
     }
 }

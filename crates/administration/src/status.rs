@@ -182,7 +182,7 @@ impl BrokerStatus {
 
     /// The brokers of an orchestrator that answers.
     fn fleet_brokers(&self) -> Vec<tidegate_admin::BrokerStatus> {
-        let fleet = self.parts.fleet().and_then(|_| self.node.get()?.fleet().ok());
+        let fleet = self.parts.fleet().and_then(|_| self.node.get()?.fleet().report().ok());
         fleet.map_or_else(Vec::new, |fleet| fleet.brokers.iter().map(broker_status).collect())
     }
 }

@@ -25,7 +25,7 @@ pub enum KeyFileError {
     #[error(transparent)]
     File(#[from] UserFileError),
     /// A name in the file is no `USER.ID`.
-    #[error("{}: `{name}` is no entry of a file of keys, which is USER.ID:HASH; make keys with `tidegate key add`", file.display())]
+    #[error("{}: `{name}` is not an entry USER.ID:HASH of a key file; create keys with `tidegate key add`", file.display())]
     Entry {
         /// The file.
         file: PathBuf,

@@ -306,6 +306,6 @@ pub enum SettingsError {
     #[error("the system gives no random numbers")]
     Random,
     /// The threads cannot be started.
-    #[error("cannot start the threads that decide who comes in: {0}")]
+    #[error("cannot start the authentication threads: {0}")]
     Threads(#[from] std::io::Error),
 }

@@ -31,7 +31,7 @@ pub enum BridgeError {
     Name {
         /// The bridge.
         name: String,
-        /// What is wrong with the topic.
+        /// The fault of the topic.
         source: TopicError,
     },
 }
@@ -95,7 +95,7 @@ impl Bridge {
         Arc::clone(&self.status)
     }
 
-    /// Has both ends say farewell. Brokers keep the sessions, and with them what is under way.
+    /// Disconnects both ends. Brokers keep the sessions, with the messages in flight.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
         for waker in &self.wakers {

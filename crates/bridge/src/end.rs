@@ -31,7 +31,7 @@ const LASTING: Duration = Duration::from_secs(30);
 /// How long to wait when the system cannot wait for sockets.
 const SYSTEM_PAUSE: Duration = Duration::from_secs(1);
 /// Messages that wait for a connection or for the broker: as many as a broker before MQTT 5.0 may send without an
-/// acknowledgement, and some. Beyond it those of QoS 0 are dropped, and the others wait with their broker.
+/// acknowledgement, and some. Beyond it QoS 0 messages are dropped, and the others wait with their broker.
 const MAX_WAITING: usize = 70_000;
 /// The same in bytes.
 const MAX_WAITING_BYTES: usize = 64 << 20;
@@ -58,11 +58,11 @@ pub(crate) struct End {
     /// The failure that was logged last.
     told: String,
     told_since_connected: Told,
-    /// Its end tells whoever waits for it.
+    /// Its end wakes waiting threads.
     _running: Sender<Infallible>,
 }
 
-/// What was logged since the last connection.
+/// The lines logged since the last connection.
 #[derive(Debug, Default)]
 struct Told {
     /// That messages are dropped.
@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     pub(crate) state_topic: Option<TopicNameBuf>,
 }
 
-/// What the client of an end is told.
+/// The options of the client of an end.
 pub(crate) fn options(bridge: &BridgeSettings, end: &EndSettings) -> Options {
     let first = Versions::new(end.version).present();
     let mut options = Options::new(end.client_id.as_str());
@@ -140,7 +140,7 @@ impl End {
         }
     }
 
-    /// Works until it is told to stop.
+    /// Works until it is stopped.
     pub(crate) fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
             self.take_orders();
@@ -162,7 +162,7 @@ impl End {
     }
 
     fn connect(&mut self) {
-        // What is left of the last connection; it takes some seconds at most.
+        // Finishes the last connection; it takes some seconds at most.
         if let Err(error) = self.driver.finish() {
             self.tell_failure(&error);
         }
@@ -184,7 +184,7 @@ impl End {
                 }
                 Order::Settle(delivery) => self.driver.client().acknowledge(now, delivery),
                 Order::Reached => self.tell_state(),
-                Order::Resumed => self.traffic.forget_what_comes_again(self.driver.client()),
+                Order::Resumed => self.traffic.forget_redelivered(self.driver.client()),
             }
         }
     }
@@ -205,7 +205,7 @@ impl End {
             Event::Published(published) => self.traffic.published(now, published),
             Event::Undelivered(it) => self.traffic.undelivered(self.driver.client(), now, *it),
             Event::BeyondReceiveMaximum => return self.note_beyond_window(),
-            // The connection has ended, which is told by itself; nothing else is ever asked for.
+            // The end of the connection is its own event; no other request is ever made.
             Event::RequestLost(_) | Event::Unsubscribed(_) | Event::Authentication(_) | Event::Trace(_) => return,
         };
         self.carry_out(verdict);
@@ -219,7 +219,7 @@ impl End {
             && !std::mem::replace(&mut self.told_since_connected.dropped, true)
         {
             let (bridge, end) = (&*self.name, self.side.name());
-            tracing::warn!(bridge, end, "a message was dropped, and more may be without being told of: {why}");
+            tracing::warn!(bridge, end, "message dropped: {why} (further drops may not be logged)");
         }
         if let Some(why) = verdict.looped
             && !std::mem::replace(&mut self.told_since_connected.looped, true)
@@ -228,7 +228,7 @@ impl End {
             tracing::warn!(
                 bridge,
                 end,
-                "bridges form a loop, and messages that come back are not carried again; the first was {why}"
+                "bridges form a loop; returning messages are not forwarded again. The first: {why}"
             );
         }
         if let Some(order) = verdict.order {
@@ -244,7 +244,7 @@ impl End {
                 bridge,
                 end,
                 window,
-                "the broker sends more messages without an acknowledgement than the bridge has asked for (window); they are carried"
+                "the broker exceeds the bridge's receive maximum (window); its messages are forwarded"
             );
         }
     }
@@ -285,7 +285,7 @@ impl End {
                 bridge,
                 end,
                 %line,
-                "the bridge does not subscribe to this line: the broker sends a client's own messages back to it, and they would go round; use two different prefixes"
+                "the bridge does not subscribe to this topic: the broker would send the bridge's own messages back, in a loop; use two different prefixes"
             );
         }
         let subscriptions = self.routes.subscriptions(self.side, echoes);
@@ -305,7 +305,7 @@ impl End {
         let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
         if let Err(error) = self.driver.client().subscribe(Instant::now(), &request) {
             let (bridge, end) = (&*self.name, self.side.name());
-            tracing::error!(bridge, end, "the bridge cannot subscribe, and carries nothing from there: {error}");
+            tracing::error!(bridge, end, "the bridge cannot subscribe and forwards nothing from there: {error}");
         }
     }
 
@@ -321,7 +321,7 @@ impl End {
         let subscriptions = self.routes.subscriptions(self.side, self.echoes());
         for ((filter, _), code) in subscriptions.iter().zip(&answer.reason_codes).filter(|(_, code)| code.is_error()) {
             let (bridge, end, why) = (&*self.name, self.side.name(), code.text());
-            tracing::error!(bridge, end, %filter, "the broker refuses a subscription, and nothing of it is carried: {why}");
+            tracing::error!(bridge, end, %filter, "the broker refuses a subscription; its messages are not forwarded: {why}");
         }
     }
 
@@ -347,7 +347,7 @@ impl End {
         }
     }
 
-    /// Waits before the next attempt; what is wrong is logged once.
+    /// Waits before the next attempt; the cause is logged once.
     fn try_again(&mut self, why: &dyn Display) {
         let chance = u32::try_from(RandomState::new().build_hasher().finish() % 1_000).unwrap_or_default();
         let half = self.pause / 2;
@@ -361,7 +361,7 @@ impl End {
         let why = why.to_string();
         if self.told != why {
             let (bridge, end, address) = (&*self.name, self.side.name(), self.driver.address().to_string());
-            tracing::warn!(bridge, end, %address, "the bridge has no connection, and tries again: {why}");
+            tracing::warn!(bridge, end, %address, "the bridge has no connection; retrying: {why}");
             self.told = why;
         }
     }
@@ -376,7 +376,7 @@ impl End {
         let Some(topic) = self.state_topic.clone() else { return };
         if self.driver.client().is_connected() {
             let publish = Publish::new(topic, state).with_qos(qos).with_retain(true);
-            // Rules may forbid it, which costs nobody a message.
+            // Rules may forbid it, which costs no message.
             let _ = self.driver.client().publish(Instant::now(), publish);
         }
     }
@@ -384,7 +384,7 @@ impl End {
     /// Says farewell to the broker, which keeps the session.
     fn leave(&mut self) {
         self.publish_state("0", QoS::AtMostOnce);
-        // Without a connection there is nobody to be told.
+        // Without a connection there is no broker to notify.
         let _ = self.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
         if let Err(error) = self.driver.finish() {
             self.tell_failure(&error);
@@ -393,7 +393,7 @@ impl End {
     }
 }
 
-/// An error with what it comes from.
+/// An error with its cause.
 fn with_cause(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", with_cause(cause)),

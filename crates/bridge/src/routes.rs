@@ -14,10 +14,10 @@ const MAX_RULES: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoutesError {
     /// There are none.
-    #[error("a bridge without topics carries nothing: name at least one, such as \"sensors/# out 1\"")]
+    #[error("a bridge needs topics: name at least one, such as \"sensors/# out 1\"")]
     Nothing,
     /// There are too many.
-    #[error("a bridge has at most {MAX_RULES} lines of topics, not {0}: a filter with a wildcard says more in one")]
+    #[error("a bridge has at most {MAX_RULES} lines of topics, not {0}: combine them with wildcards")]
     TooMany(usize),
 }
 
@@ -26,7 +26,7 @@ pub enum RoutesError {
 pub struct Routes(Vec<TopicRule>);
 
 impl Routes {
-    /// Those of these lines.
+    /// The routes of these lines.
     ///
     /// # Errors
     /// When there are none, or too many.
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_bring_back_what_was_carried_are_found() {
+    fn lines_that_bring_back_carried_messages_are_found() {
         let none = |lines: &[&str]| routes(lines).echoes().count() == 0;
         assert!(none(&["a/# out 1", "b/# in 1"]));
         assert!(none(&["a/# out 1 \"\" far/", "far/# in 1"]), "under another name here");

@@ -7,7 +7,7 @@ use tidegate_client::{QoS, TopicError, TopicFilterBuf, TopicNameBuf};
 
 use crate::status::Side;
 
-/// What stands for no prefix.
+/// The word for no prefix.
 const NOTHING: &str = "\"\"";
 
 /// Which way messages go.
@@ -31,7 +31,7 @@ impl Direction {
     }
 }
 
-/// Why a line of topics is none.
+/// The reason why a line of topics is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopicRuleError {
     /// There are no words, or too many.
@@ -48,9 +48,9 @@ pub enum TopicRuleError {
     /// A prefix and the pattern make no filter.
     #[error("`{filter}` cannot be subscribed to: it {source}")]
     Filter {
-        /// What they make.
+        /// The resulting filter.
         filter: String,
-        /// What is wrong with it.
+        /// Its fault.
         source: TopicError,
     },
     /// A prefix stands before topics as it is, and no topic has a wildcard.
@@ -65,8 +65,8 @@ pub enum TopicRuleError {
 
 /// One line of topics.
 ///
-/// A pattern is a topic filter; the prefixes stand before it, each in the names of one side: what is `LOCAL-PREFIX` and
-/// more here is `REMOTE-PREFIX` and the same more there.
+/// A pattern is a topic filter; the prefixes stand before it, each in the names of one side: `LOCAL-PREFIX` and more
+/// here is `REMOTE-PREFIX` and the same more there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicRule {
     pattern: String,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused_with_what_would_be_one() {
+    fn an_invalid_line_is_refused_with_a_valid_form() {
         for (text, part) in [
             ("", "no line of topics"),
             ("a out 0 b c d", "no line of topics"),

@@ -1,4 +1,4 @@
-//! What a bridge is told.
+//! The settings of a bridge.
 
 use std::num::NonZeroU16;
 
@@ -12,7 +12,7 @@ use crate::routes::Routes;
 pub struct BridgeSettings {
     /// Its name, in logs, metrics and the topic of its state.
     pub name: String,
-    /// What it carries.
+    /// The carried topics.
     pub routes: Routes,
     /// The client of this broker.
     pub local: EndSettings,
@@ -22,7 +22,7 @@ pub struct BridgeSettings {
     pub window: NonZeroU16,
     /// How long each broker keeps the session while the bridge is away, in seconds; `u32::MAX` for ever.
     pub session_expiry: u32,
-    /// Whether this broker is told at `$SYS/broker/connection/NAME/state` whether the other one is reached: `1` or `0`,
+    /// True if the state of the other connection is published here at `$SYS/broker/connection/NAME/state`: `1` or `0`,
     /// retained.
     pub notifications: bool,
 }

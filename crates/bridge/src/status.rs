@@ -52,7 +52,7 @@ impl BridgeStatus {
         self.end(side).connected.load(Ordering::Relaxed)
     }
 
-    /// Messages that the broker of this side has taken: at QoS 0 those that were sent.
+    /// Messages that the broker of this side has taken: at QoS 0 the sent ones.
     pub fn carried_to(&self, side: Side) -> u64 {
         self.end(side).carried.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
-//! What an end does with its client's news; no I/O.
+//! The work of an end on its client's news; no I/O.
 //!
-//! A message comes to one end and goes on to the other, which publishes it. Only when the broker there has acknowledged
-//! it is it acknowledged here. So each message is always owed by a broker, and the bridge itself keeps nothing that a
-//! crash could lose.
+//! A message comes to one end and is passed to the other, which publishes it. It is acknowledged here only when the
+//! broker there has acknowledged it. So each message is always owed by a broker, and the bridge itself keeps nothing
+//! that a crash could lose.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::hops::HopName;
 use crate::routes::Routes;
 use crate::status::{BridgeStatus, Side};
 
-/// Messages that wait because they found no room. What a broker may deliver without an acknowledgement is below that
-/// (`window`); those of QoS 2 and of sessions that it forgot may add up to more, and are dropped then.
+/// Messages that wait for room. A broker may deliver fewer messages without an acknowledgement (`window`); messages of
+/// QoS 2 and of forgotten sessions may add up to more, and are dropped then.
 const MAX_KEPT: usize = 70_000;
 /// How long a message waits before it is given again to a broker that had no room for it.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,11 +32,11 @@ pub(crate) enum Order {
     Settle(Delivery),
     /// The broker across is reached, or no longer.
     Reached,
-    /// The broker across goes on with the session, and delivers again what was not acknowledged to it.
+    /// The broker across continues the session, and delivers unacknowledged messages again.
     Resumed,
 }
 
-/// What is to be done about a message.
+/// The next step for a message.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     /// For the other end.
@@ -68,7 +68,7 @@ pub(crate) struct Traffic {
     under_way: BTreeMap<PublishToken, Option<Delivery>>,
     /// What found no room, first to last; [`MAX_KEPT`] at most.
     kept: VecDeque<(Publish, Delivery)>,
-    /// Whether those that come now wait behind them: there was no room, and messages of a topic keep their order.
+    /// True if later messages wait behind them: there was no room, and messages of a topic keep their order.
     is_full: bool,
     /// When they are tried again.
     retry_at: Option<Instant>,
@@ -163,9 +163,9 @@ impl Traffic {
         Verdict::default()
     }
 
-    /// The broker across delivers again what waits here, so that each time that it is reached again what waits would
-    /// come once more.
-    pub(crate) fn forget_what_comes_again(&mut self, client: &mut Client) {
+    /// Forgets messages that the broker across delivers again: otherwise each reconnect would add a copy of the waiting
+    /// ones.
+    pub(crate) fn forget_redelivered(&mut self, client: &mut Client) {
         let comes_again = |delivery: Option<Delivery>| delivery.is_some_and(Delivery::comes_again);
         self.kept.retain(|(_, delivery)| !delivery.comes_again());
         let under_way = &mut self.under_way;
@@ -212,9 +212,9 @@ impl Traffic {
     pub(crate) fn undelivered(&mut self, client: &mut Client, now: Instant, it: Undelivered) -> Verdict {
         let Some(delivery) = self.under_way.remove(&it.token) else { return Verdict::default() };
         let again = match it.cause {
-            // Whether it has arrived nobody knows: once more is better than not at all.
+            // Its arrival is unknown: once more is better than not at all.
             UndeliveredCause::SessionLost => true,
-            // It waited for a connection when nobody knew what this broker takes.
+            // It waited for a connection before the limits of this broker were known.
             UndeliveredCause::NotSendable(error) => {
                 matches!(error, PublishError::QosNotSupported { .. } | PublishError::RetainNotSupported)
             }

@@ -1,4 +1,4 @@
-//! Which MQTT is spoken to a broker that nobody has said it of.
+//! The MQTT version for a broker whose version is not configured.
 
 use tidegate_client::{Disconnected, ReasonCode, Version};
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_to_do_with_the_version_changes_none() {
+    fn other_errors_change_no_version() {
         let mut versions = Versions::new(None);
         assert!(!versions.refused(&refused(ReasonCode::BadUserNameOrPassword)));
         assert_eq!(versions.present().version, Version::V5);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_broker_in_the_place_of_a_newer_one_is_spoken_to_in_its_version() {
+    fn an_older_broker_in_place_of_a_newer_gets_its_version() {
         let mut versions = Versions::new(None);
         versions.accepted();
         assert!(versions.refused(&refused(ReasonCode::UnsupportedProtocolVersion)));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_told_is_kept() {
+    fn a_configured_version_is_kept() {
         let mut versions = Versions::new(Some(Version::V311));
         assert_eq!(versions.present(), Introduction { version: Version::V311, bridge: true });
         assert!(versions.refused(&Disconnected::TransportClosed));

@@ -37,7 +37,7 @@ pub enum AddressError {
     /// More servers than anybody has.
     #[error("the address of the bus names more than 32 servers; a few suffice, the others are found")]
     TooMany,
-    /// A user without a password, or an escape that is none.
+    /// A user without a password, or an invalid escape.
     #[error("the user of the bus is not user:password; write both, with %40 for @, %3A for : and %25 for %")]
     Credentials,
 }
@@ -61,7 +61,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// Who asks. The password is shown to nobody.
+/// The user of the bus. The password is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The name.
@@ -116,8 +116,8 @@ pub enum Address {
     },
 }
 
-/// A lease with which groups on Kafka outlast the death of a broker: what they have to (`LEAST_LEASE` of its client),
-/// and some seconds for machines that are busy.
+/// A lease with which groups on Kafka outlast the death of a broker: the least lease (`LEAST_LEASE` of its client), and
+/// some seconds for busy machines.
 const KAFKA_LEASE: Duration = Duration::from_secs(30);
 
 impl Address {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lease_is_longer_where_servers_take_longer_to_miss_one_of_them() {
+    fn the_lease_is_longer_where_failover_takes_longer() {
         let lease = |text: &str| text.parse::<Address>().unwrap().usual_lease();
         assert_eq!(["embedded", "nats://h", "kafka://h"].map(lease).map(|it| it.as_secs()), [10, 10, 30]);
     }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_why() {
+    fn an_invalid_address_is_refused_with_the_reason() {
         for (text, error) in [
             ("", AddressError::Scheme),
             ("mqtt://a:1", AddressError::Scheme),

@@ -1,9 +1,9 @@
 //! Who of a group has which partition: a table that all members see and change by compare-and-swap.
 //!
-//! A member shows that it lives by counting up. Nobody compares clocks: a member is given up when its count has stood
+//! A member shows that it lives by counting up. No clocks are compared: a member is given up when its count has stood
 //! still for a lease by the watcher's own clock, and gives itself up a lease after it *began* the last change that
-//! succeeded, which is always earlier. A partition changes its member only when the one that has it has let it go or
-//! was given up.
+//! succeeded, which is always earlier. A partition changes its member only when its present one has released it or was
+//! given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Table {
         self.members.values().map(|pulse| pulse.lease_ms.map(Duration::from_millis))
     }
 
-    /// Whether two tables differ in more than that somebody lives.
+    /// True if two tables differ in more than the counts of members.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         self.leases != other.leases || !self.members().eq(other.members())
     }
@@ -107,7 +107,7 @@ pub(crate) struct Seat {
     former: Option<u64>,
     entered: bool,
     valid_until: Option<Instant>,
-    /// What is to go, and when it is taken at the latest.
+    /// The partitions to release, and the latest time of each.
     losing: BTreeMap<Partition, Instant>,
     released: BTreeSet<Partition>,
 }
@@ -181,7 +181,7 @@ impl Seat {
             if !is_mine && now.saturating_duration_since(seen.1) >= self.lease {
                 wish.members.remove(&name);
                 wish.free(|holder| holder == name);
-                // One that comes back begins anew, and is not measured by how long it was gone.
+                // A member that comes back starts again: the length of its absence does not count.
                 self.seen.remove(&name);
             }
         }
@@ -193,7 +193,7 @@ impl Seat {
             Some(pulse) if pulse.life == self.life => {
                 *pulse = Pulse { life: self.life, beat: pulse.beat.wrapping_add(1), lease_ms };
             }
-            // Somebody has taken this name over. The newcomer is right: an operator has restarted a node.
+            // Another process has taken this name. The newcomer is right: an operator has restarted a node.
             Some(_) if self.entered => return None,
             // Were it taken back, two processes of one name would drive each other out for ever.
             Some(pulse) if self.former.is_some_and(|former| pulse.life != former) => return None,
@@ -233,7 +233,7 @@ impl Seat {
         }
     }
 
-    /// The table is what this member wished for; it was asked for at `asked`. Tells the holder what has changed.
+    /// The table is the requested one; the request began at `asked`. Passes the changes to the holder.
     pub(crate) fn agreed(&mut self, table: &Table, asked: Instant, now: Instant, holdings: &Holdings) {
         self.entered = true;
         let valid_until = asked + self.lease;

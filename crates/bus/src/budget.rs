@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::{BusError, Settings};
 
-/// What waits, and how much may.
+/// Counts of waiting requests and their bytes, and the limits.
 pub(crate) struct Budget {
     requests: AtomicUsize,
     bytes: AtomicUsize,

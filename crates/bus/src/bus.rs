@@ -1,4 +1,4 @@
-//! The bus from outside: checks what is asked, keeps the limits, and hands it to a backend.
+//! The interface of the bus: checks requests, keeps the limits, and hands requests to a backend.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,8 @@ pub(crate) struct Target {
     pub(crate) place: Place,
 }
 
-/// What a backend does. What it is given has been checked; what it cannot do at once it tells through the completion.
+/// The operations of a backend. Their arguments have been checked; a result that takes time comes through the
+/// completion.
 pub(crate) trait Backend: Send + Sync {
     fn connection(&self) -> Connection;
     fn failure(&self) -> Option<String>;
@@ -51,8 +52,7 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Opens a bus. It does not wait for the servers: what is asked before they are reached waits as when they are
-    /// away.
+    /// Opens a bus. It does not wait for the servers: requests before the first connection wait as during an outage.
     ///
     /// # Errors
     /// When a setting is out of its range, a file for TLS or the directory cannot be used, a thread cannot be started,
@@ -98,7 +98,7 @@ impl Bus {
     /// changed.
     ///
     /// # Errors
-    /// At once: a number of partitions that is none, or too much waiting. Later: [`BusError::Mismatch`],
+    /// At once: an invalid number of partitions, or too much waiting. Later: [`BusError::Mismatch`],
     /// [`BusError::Away`], [`BusError::Refused`].
     pub fn create(&self, spec: LogSpec, done: Done<()>) -> Result<(), BusError> {
         in_range("partitions", u64::from(spec.partitions), 1..=u64::from(MAX_PARTITIONS), "1 to 4096")?;
@@ -128,7 +128,7 @@ impl Bus {
     }
 
     /// Makes the caller the owner of a partition of a fenced log. From then on appends of earlier owners are refused,
-    /// also of those who do not know it yet.
+    /// also of owners that do not know it yet.
     ///
     /// # Errors
     /// At once: a log that is unknown or not fenced, or too much waiting. Later: [`BusError::Away`],
@@ -143,8 +143,8 @@ impl Bus {
         Ok(())
     }
 
-    /// Appends a record. The position is told when it is durable. Appends of one bus to one partition are stored in the
-    /// order of the calls, but for those that fail.
+    /// Appends a record. The position comes when it is durable. Appends of one bus to one partition are stored in the
+    /// order of the calls, except for failed ones.
     ///
     /// An append to a fenced log that fails later ends the ownership: nothing of this owner is stored after a gap, and
     /// its next appends fail with [`BusError::Fenced`].
@@ -191,7 +191,7 @@ impl Bus {
         Ok(())
     }
 
-    /// Publishes to whoever listens now: at most once, kept by nobody. While the bus is away it is refused.
+    /// Publishes to the present listeners: at most once, and never kept. While the bus is away it is refused.
     ///
     /// # Errors
     /// A message that is too large, too much waiting, or a bus that is away.
@@ -204,7 +204,7 @@ impl Bus {
         self.backend.publish(LiveMessage { subject: subject.clone(), payload }, room)
     }
 
-    /// Listens. What is published before the servers know is missed.
+    /// Listens. Messages published before the servers know that are missed.
     ///
     /// # Errors
     /// When the bus has stopped.
@@ -216,7 +216,7 @@ impl Bus {
     /// member's at a time. A member that joins under the name of another one takes its place.
     ///
     /// # Errors
-    /// A number of partitions that is none, or a thread that cannot be started.
+    /// An invalid number of partitions, or a thread that cannot be started.
     pub fn join(
         &self,
         group: &GroupName,

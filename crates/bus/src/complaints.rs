@@ -1,5 +1,4 @@
-//! What is said of servers that cannot be reached: what is wrong, and what to do about it. Not every attempt is worth a
-//! line.
+//! Log lines about servers that cannot be reached: the cause and the remedy. Not every attempt is worth a line.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::connection::Link;
 
-/// How often it is said. What comes between is in the log at `debug`.
+/// The interval between two lines. Attempts in between are in the log at `debug`.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
-/// What is wrong with the servers, with the address of the one that was tried, and what to do next.
+/// The cause of an unreachable server, with its address, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     pub(crate) cause: String,
@@ -32,12 +31,12 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// There is a connection: what comes next is news.
+    /// There is a connection: the next failure is news.
     pub(crate) fn connected(&self) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Whether somebody shall look what is wrong, and tell it: not while another one does.
+    /// True if the caller may look for the cause and report it: only one does at a time.
     #[cfg(any(feature = "nats", feature = "kafka"))]
     pub(crate) fn may_look(&self) -> bool {
         !self.looking.swap(true, Ordering::Relaxed)
@@ -47,10 +46,10 @@ impl Complaints {
     pub(crate) fn tell(&self, link: &Link, complaint: &Complaint) {
         self.looking.store(false, Ordering::Relaxed);
         link.failed(complaint.to_string());
-        // It may have been reached while it was looked for what is wrong.
+        // The connection may have been made during the diagnosis.
         if !link.state().is_connected() && self.is_due_at(Instant::now()) {
             let servers = link.servers();
-            tracing::warn!(servers, "the bus cannot be reached, and it is tried again until it can: {complaint}");
+            tracing::warn!(servers, "cannot reach the bus; retrying: {complaint}");
         }
     }
 
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_is_said_now_and_then_and_what_is_new_at_once() {
+    fn a_lasting_failure_is_logged_rarely_and_a_new_one_at_once() {
         let (complaints, now) = (Complaints::default(), Instant::now());
         let attempts = (0..200).filter(|attempt| complaints.is_due_at(now + Duration::from_millis(100) * *attempt));
         assert_eq!(attempts.count(), 2, "in 20 seconds");

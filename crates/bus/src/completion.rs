@@ -6,12 +6,12 @@ use std::time::Instant;
 use crate::budget::{Budget, Ticket};
 use crate::{BusError, Settings};
 
-/// What is called once with the outcome. It may be called by any thread of the bus, and by the caller's own before the
-/// call returns, so it should only hand the outcome over: push it into a queue, wake an event loop.
+/// A callback that is called once with the outcome. Any thread of the bus may call it, and the caller's own before the
+/// call returns. So it should only hand the outcome over: push it into a queue, wake an event loop.
 pub type Done<T> = Box<dyn FnOnce(Result<T, BusError>) + Send>;
 
-/// What is called when there may be something to take. Calls without anything to take happen. The same rules as for
-/// [`Done`] hold.
+/// A callback that is called when there may be something to take. Calls without anything to take happen. The same rules
+/// as for [`Done`] hold.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A [`Done`] that is called in any case: dropped without an outcome, it says that the bus has stopped.
@@ -44,7 +44,7 @@ impl<T> Completion<T> {
     }
 
     fn call(&mut self, outcome: Result<T, BusError>) {
-        // Given back first, so that whoever is told finds the room.
+        // Returned first, so that the waiting caller finds the room.
         self.ticket = None;
         if let Some(done) = self.done.take() {
             done(outcome);

@@ -32,15 +32,15 @@ impl Connection {
     }
 }
 
-/// Who is told of each change of a connection. It should only hand the news over.
+/// A callback that is called at each change of a connection. It should only hand the news over.
 pub type Observer = Arc<dyn Fn(Connection) + Send + Sync>;
 
 /// The state of a connection, for a backend to change.
 pub(crate) struct Link {
     state: Mutex<(Connection, u64)>,
-    /// What was said last of servers that are not reached.
+    /// The last report about unreachable servers.
     failure: Mutex<Option<String>>,
-    /// Their addresses, without who asks.
+    /// Their addresses, without the user.
     servers: String,
     observer: Observer,
 }
@@ -83,7 +83,7 @@ impl Link {
     fn change(&self, make: impl FnOnce(u64) -> Connection, connected: bool) {
         let next = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            // What was never connected cannot be lost: it goes on connecting.
+            // A connection that was never made cannot be lost: it keeps connecting.
             if state.0.is_connected() == connected {
                 return;
             }

@@ -7,10 +7,10 @@ use crate::{AddressError, Epoch, NameError, Place, Position};
 /// Why the bus did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
-    /// The address is none.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// A name is none.
+    /// A name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The client cannot be started.
@@ -21,7 +21,7 @@ pub enum BusError {
     TlsFile {
         /// Which one.
         file: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// This build has no client for NATS.
@@ -44,19 +44,17 @@ pub enum BusError {
         value: usize,
     },
     /// The bus was away for longer than a request may wait. Nothing was stored.
-    #[error(
-        "the bus was away for {waited:?}, the longest that a request may wait; see whether its servers run: {reason}"
-    )]
+    #[error("the bus did not answer for {waited:?}, the request timeout; check that its servers run: {reason}")]
     Away {
         /// How long the request waited.
         waited: Duration,
         /// What the backend said last.
         reason: String,
     },
-    /// The append was sent and not confirmed in time: it may be stored, or come to be. Its readers have to know a
-    /// repetition by what is in it.
+    /// The append was sent and not confirmed in time: it may be stored, or be stored later. Readers have to recognise a
+    /// repetition by its contents.
     #[error(
-        "an append to {place} was sent and not confirmed within {waited:?}; it may be stored all the same; repeat it so that its readers know it again"
+        "an append to {place} was not confirmed within {waited:?}; it may be stored. Repeat it with the same id, which readers recognise"
     )]
     Unconfirmed {
         /// Where to.
@@ -73,7 +71,7 @@ pub enum BusError {
         limit: String,
     },
     /// Another owner has the partition, or this ownership ended with an append that failed. Nothing was stored.
-    #[error("the owner of {place} with epoch {epoch} is not its owner any more; own it again before appending")]
+    #[error("the owner of {place} with epoch {epoch} was replaced; acquire it again before appending")]
     Fenced {
         /// Which partition.
         place: Place,
@@ -88,7 +86,7 @@ pub enum BusError {
     NotFenced(Place),
     /// What was to be read has been trimmed, or the servers have lost the log and it was made again. What there is can be
     /// read from the beginning.
-    #[error("{place} was trimmed below {first}; what was to be read from {from} is gone")]
+    #[error("{place} was trimmed below {first}; records from {from} on were deleted")]
     Trimmed {
         /// Which partition.
         place: Place,
@@ -105,7 +103,7 @@ pub enum BusError {
     Mismatch {
         /// Which log.
         log: String,
-        /// What is different.
+        /// The difference.
         what: &'static str,
     },
     /// The record is too large.
@@ -126,9 +124,9 @@ pub enum BusError {
     Range {
         /// Which number.
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: u64,
-        /// What it may be.
+        /// The allowed range.
         range: &'static str,
     },
     /// The servers have no room for a log, which reserves its limit. Nothing was made.
@@ -146,9 +144,9 @@ pub enum BusError {
     /// The servers refused.
     #[error("the bus refused to {action}: {reason}")]
     Refused {
-        /// What was to be done.
+        /// The refused action.
         action: &'static str,
-        /// What they said.
+        /// The servers' reason.
         reason: String,
     },
     /// The directory of an embedded bus cannot be used.

@@ -110,8 +110,8 @@ impl Reader {
     /// Takes the next confirmed records, at most so many; an empty list when there are none yet.
     ///
     /// # Errors
-    /// [`BusError::Trimmed`] when what comes next is gone, and when the bus refuses to be read. A reader does not end
-    /// because the bus is away: then nothing comes until it is back.
+    /// [`BusError::Trimmed`] when the next records are gone, and an error when the bus refuses to be read. A reader
+    /// does not end because the bus is away: then no records come until it is back.
     pub fn take(&mut self, max: usize) -> Result<Taken, BusError> {
         self.take_within(max, usize::MAX)
     }

@@ -1,8 +1,8 @@
 //! Groups: a table that all members see and change by compare-and-swap, kept in a log of its own.
 //!
-//! A log with one order makes compare-and-swap possible on any backend: a member appends what it wants the table to be,
-//! and on which table it bases that. Whoever reads the log accepts a proposal if it is based on the one accepted last,
-//! and passes over it otherwise; all come to the same table. Members trim the log below a table that was accepted, so
+//! A log with one order makes compare-and-swap possible on any backend: a member appends the wanted table, and the
+//! table on which it is based. A reader of the log accepts a proposal if it is based on the one accepted last, and
+//! skips it otherwise; all readers come to the same table. Members trim the log below a table that was accepted, so
 //! that it always begins with one.
 
 use std::collections::hash_map::RandomState;
@@ -22,7 +22,7 @@ use crate::{BusError, GroupName, LogName, LogSpec, MemberName, Membership, Place
 mod leases;
 mod worker;
 
-/// What is appended: a table, and which one it is based on.
+/// A proposal: a table, and the table on which it is based.
 #[derive(Serialize, Deserialize)]
 struct Proposal {
     /// The position of the table that it is based on; none for the first.
@@ -44,7 +44,7 @@ struct Accepted {
 impl Accepted {
     /// Judges a proposal; everybody who reads the log comes to the same result.
     fn judge(&mut self, position: Position, proposal: &Proposal) -> bool {
-        // What a reader finds first is the first table of all, or one that was accepted before the log was trimmed.
+        // A reader finds first the first table of all, or one that was accepted before the log was trimmed.
         let accepted = self.position.is_none() || proposal.base == self.position;
         if accepted {
             self.position = Some(position.0);
@@ -54,7 +54,7 @@ impl Accepted {
     }
 }
 
-/// What a member's thread is told.
+/// An event for a member's thread.
 enum Event {
     /// There may be something to read.
     Read,
@@ -126,7 +126,7 @@ pub(crate) fn join(
 
 fn command(events: Sender<Event>) -> crate::membership::Command {
     Box::new(move |command| {
-        // The thread ends only after it was told to leave, or with the bus.
+        // The thread ends only after the command to leave, or with the bus.
         let _ = events.send(Event::Command(command));
     })
 }

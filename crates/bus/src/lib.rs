@@ -1,4 +1,5 @@
-//! The bus between nodes: what a cluster of brokers and its services need from Kafka, NATS, or one process.
+//! The bus between nodes: the functions that a cluster of brokers and its services need from Kafka, NATS, or one
+//! process.
 //!
 //! ```text
 //! let bus = Bus::open(&"nats://127.0.0.1:4222".parse()?, Settings::default(), observer)?;
@@ -8,20 +9,19 @@
 //! let mut reader = bus.read(&place, Position::START, wake)?;               // reader.take(256)? -> records, next position
 //! bus.trim(&place, position, done)?;
 //! let membership = bus.join(&group, &member, 64, wake)?;                   // membership.take() -> gained, losing, lost
-//! bus.publish(&subject, payload)?;                                         // at most once, kept by nobody
+//! bus.publish(&subject, payload)?;                                         // at most once, never kept
 //! let subscription = bus.subscribe(filter, wake)?;                         // subscription.take(256)
 //! ```
 //!
-//! No call waits for anything: what takes time is told through a [`Done`], what comes by itself through a [`Wake`].
+//! No call waits: a result that takes time comes through a [`Done`], and news through a [`Wake`].
 //! Every queue is bounded, and an `Err` that a call returns at once means that nothing was begun. `docs/bus.md` says
 //! what each backend promises.
 //!
-//! - `bus` checks what is asked and keeps the limits; `embedded`, `nats` and `kafka` are the backends.
-//! - What is asked: `address`, `settings`, `log`, `name`, `record`. What is told: `completion`, `feed`, `live`,
-//!   `error`.
+//! - `bus` checks requests and keeps the limits; `embedded`, `nats` and `kafka` are the backends.
+//! - Requests: `address`, `settings`, `log`, `name`, `record`. Results: `completion`, `feed`, `live`, `error`.
 //! - `group`, `assignment` and `membership` share partitions among members, over a log of any backend.
-//! - `budget` bounds what waits; `connection` and `complaints` say how the servers are; `tally` keeps lines of the log
-//!   from being as many as records.
+//! - `budget` bounds waiting requests; `connection` and `complaints` report the state of the servers; `tally` bounds
+//!   the lines of the log.
 
 mod address;
 mod assignment;

@@ -1,4 +1,4 @@
-//! What a log is.
+//! The kinds and limits of logs.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::{LogName, Partition, Position};
 pub enum Writers {
     /// Everybody.
     Many,
-    /// In each partition the newest owner, and nobody else.
+    /// In each partition only the newest owner.
     Owner,
 }
 
-/// What is kept.
+/// The records that a log keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Everything until it is trimmed.
@@ -32,14 +32,14 @@ pub struct LogSpec {
     pub partitions: u32,
     /// Who may append.
     pub writers: Writers,
-    /// What is kept.
+    /// The records that it keeps.
     pub keep: Keep,
     /// Records that a partition may hold; one more is refused with `BusError::Full`.
     pub max_records: u64,
     /// Bytes that a partition may hold; refused as above. Kafka cannot hold to it.
     pub max_bytes: u64,
     /// How long a record is kept, trimmed or not; nothing for as long as there is room. An embedded bus keeps it for
-    /// longer. On Kafka it is what it was when the log was made.
+    /// longer. On Kafka the value at the creation of the log stays.
     pub keep_for: Option<Duration>,
 }
 
@@ -89,8 +89,8 @@ impl fmt::Display for Place {
 /// What of a partition there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Nothing is below this: what was there has been trimmed.
+    /// The log begins here: earlier records have been trimmed.
     pub first: Position,
-    /// Below this is everything that was confirmed when the bus was asked; what comes is here or above.
+    /// All records below this were confirmed at the time of the question; later ones are here or above.
     pub next: Position,
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::{MemberName, Partition, Wake};
 
-/// Somebody in a group who lives, as far as the group knows.
+/// A living member of a group, as far as the group knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
@@ -27,10 +27,10 @@ pub struct Tenure {
     pub until: Instant,
 }
 
-/// What a member is told of a partition.
+/// A change of a partition for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MembershipEvent {
-    /// It is this member's now. Whoever had it before has released it or was given up.
+    /// It is this member's now. Its former member has released it or was given up.
     Gained(Partition),
     /// It is to go to another member: finish, then call [`Membership::release`]. After `max_release_time` it is taken.
     Losing(Partition),
@@ -45,8 +45,8 @@ enum Standing {
     Losing,
 }
 
-/// What a member holds, and what it has been told. Its size is bounded by the number of partitions, however long nobody
-/// asks.
+/// The partitions of a member, and the events it has taken. Its size is bounded by the number of partitions, however
+/// rarely events are taken.
 pub(crate) struct Holdings {
     wake: Wake,
     inner: Mutex<Inner>,
@@ -54,7 +54,8 @@ pub(crate) struct Holdings {
 
 #[derive(Default)]
 struct Inner {
-    /// What is held, with the number of its lease: a partition that was lost and gained again has another one.
+    /// The held partitions with the numbers of their leases: a partition that was lost and gained again has another
+    /// one.
     actual: BTreeMap<Partition, (u64, Standing)>,
     told: BTreeMap<Partition, (u64, Standing)>,
     members: Vec<Member>,
@@ -96,8 +97,8 @@ impl Holdings {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The member is one until then, and has these partitions, some of which it is losing. All of it at once: who sees
-    /// that it is a member sees what it has as well.
+    /// Sets that the member is one until then, has these partitions, and is losing some of them. All at once: a reader
+    /// that sees the membership sees the partitions as well.
     pub(crate) fn agree(&self, until: Instant, held: &BTreeSet<Partition>, is_losing: impl Fn(Partition) -> bool) {
         let changed = {
             let mut inner = self.inner();
@@ -118,7 +119,7 @@ impl Holdings {
         }
     }
 
-    /// The member is none any more.
+    /// The membership has lapsed.
     pub(crate) fn lapse(&self) {
         let ended = {
             let mut inner = self.inner();
@@ -180,18 +181,18 @@ impl Holdings {
     }
 }
 
-/// What a member asks of the thread that works for it.
+/// A request of a member to its thread.
 pub(crate) enum MembershipCommand {
     /// The member is done with a partition that it was losing.
     Release(Partition),
-    /// The member goes. What it held is free at once.
+    /// The member goes. Its partitions are free at once.
     Leave,
 }
 
 /// Hands commands to the thread.
 pub(crate) type Command = Box<dyn Fn(MembershipCommand) + Send + Sync>;
 
-/// A membership of a group. Dropping it leaves the group: what was held goes to others at once.
+/// A membership of a group. Dropping it leaves the group: its partitions go to others at once.
 pub struct Membership {
     holdings: Arc<Holdings>,
     incarnation: u64,
@@ -219,13 +220,13 @@ impl Membership {
         self.incarnation
     }
 
-    /// Until when this is a member for certain; `None` while it is none: not yet, not any more, or not at the moment.
+    /// The time until which this is certainly a member; `None` while it is not.
     pub fn tenure(&self) -> Option<Tenure> {
         let inner = self.holdings.inner();
         inner.valid_until.filter(|until| *until > Instant::now()).map(|until| Tenure { number: inner.lapses, until })
     }
 
-    /// What has changed since it was last asked. Of what came and went meanwhile nothing is told.
+    /// The changes since the last call. A change that was undone meanwhile is left out.
     pub fn take(&self) -> Vec<MembershipEvent> {
         self.holdings.news()
     }
@@ -235,13 +236,12 @@ impl Membership {
         self.holdings.inner().members.clone()
     }
 
-    /// Partitions that are this member's now, those that it is losing among them.
+    /// Partitions of this member, including those it is losing.
     pub fn held(&self) -> Vec<Partition> {
         self.holdings.held().into_iter().map(|(partition, _)| partition).collect()
     }
 
-    /// Says that the member does not work a partition any more which it was told to lose. One that it is not losing
-    /// stays.
+    /// Releases a partition that the member is losing and works no more. Another partition stays.
     pub fn release(&self, partition: Partition) {
         if self.holdings.held().contains(&(partition, true)) {
             (self.control)(MembershipCommand::Release(partition));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_differences_are_reported() {
         let holdings = Holdings::new(Arc::new(|| {}));
         let (one, two) = (Partition(1), Partition(2));
         agree(&holdings, &[one, two], &[]);

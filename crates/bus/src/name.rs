@@ -91,7 +91,7 @@ name!(
     "name of a member"
 );
 
-/// What a live message is about: names with dots between them, at most 16.
+/// The subject of a live message: names with dots between them, at most 16.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject(String);
 
@@ -124,7 +124,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Which subjects are wanted: a subject in which `*` stands for one name, and `>` at the end for one or more.
+/// A filter of subjects: in it `*` matches one name, and `>` at the end one or more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SubjectFilter(String);
 

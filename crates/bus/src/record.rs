@@ -4,11 +4,12 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// Longest key, bytes: a key is part of a subject on NATS. Longer ones are hashed by whoever makes them.
+/// Longest key, bytes: a key is part of a subject on NATS. The caller hashes longer ones.
 pub(crate) const MAX_KEY_BYTES: usize = 1_024;
 /// Most headers of a record.
 pub(crate) const MAX_HEADERS: usize = 64;
-/// Most bytes of the names and values of all headers of a record: NATS takes 64 KiB, with what we add.
+/// Most bytes of the names and values of all headers of a record: NATS takes 64 KiB, including the headers that the bus
+/// adds.
 pub(crate) const MAX_HEADER_BYTES: usize = 32_768;
 
 /// One part of a log, which has an order of its own: 0 to one less than the log's number of partitions.
@@ -82,7 +83,7 @@ impl Header {
     }
 }
 
-/// What is to be appended.
+/// A record to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
     /// What the record is about, at most 1,024 bytes; may be empty except where a log keeps the latest of each key.

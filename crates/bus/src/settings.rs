@@ -42,8 +42,8 @@ pub struct Settings {
     /// All bytes of records that the embedded bus keeps; an append beyond is refused with `BusError::Full`. On the bus of a
     /// directory that of the process which serves it counts.
     pub max_embedded_bytes: u64,
-    /// Certificates of authorities that sign the servers' certificates (PEM): for NATS beside those that the system
-    /// trusts, for Kafka in their place.
+    /// Certificates of authorities that sign the servers' certificates (PEM): for NATS beside the system's, for Kafka
+    /// instead of them.
     pub tls_ca: Option<PathBuf>,
     /// Whether the servers have to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
     pub tls: bool,
@@ -69,7 +69,7 @@ impl Settings {
     }
 }
 
-/// What a process shows of itself over TLS.
+/// The identity of a process over TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsIdentity {
     /// The file with the certificate, and with those between it and an authority.
@@ -126,8 +126,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks that the files for TLS are there, and are what they should be at a glance: clients tell of them late, or
-    /// never.
+    /// Checks that the files for TLS exist and look right: clients report faults in them late, or never.
     pub(crate) fn check_files(&self) -> Result<(), BusError> {
         let identity = self.tls_identity.iter().flat_map(|it| [(&it.certificate, "CERTIFICATE"), (&it.key, "KEY")]);
         for (file, kind) in self.tls_ca.iter().map(|file| (file, "CERTIFICATE")).chain(identity) {

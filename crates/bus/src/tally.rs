@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 /// Time between two lines of the log.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Counts what is worth a line of the log once a minute at most.
+/// Counts an event that is worth at most one line of the log per minute.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Count>);
 
 #[derive(Debug, Default)]
 struct Count {
-    /// When it was told last.
+    /// The time of the last line.
     told: Option<Instant>,
     /// How often it has happened since.
     since: u64,
 }
 
 impl Tally {
-    /// It has happened. Says how often since the last line, this time included, where the log is to be told now.
+    /// Counts the event. Returns the count since the last line, this event included, if a line is due.
     pub fn note(&self) -> Option<u64> {
         self.note_at(Instant::now())
     }
 
-    /// The same at a moment, none of which is before an earlier one.
+    /// The same at a given time; times never decrease.
     pub fn note_at(&self, now: Instant) -> Option<u64> {
         let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         count.since += 1;
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_all_the_time_is_told_once_a_minute_with_how_often_it_was() {
+    fn frequent_events_are_logged_once_a_minute_with_a_count() {
         let (tally, start) = (Tally::default(), Instant::now());
         let at = |seconds| tally.note_at(start + Duration::from_secs(seconds));
         assert_eq!(at(0), Some(1));

@@ -101,7 +101,7 @@ pub enum ProtocolError {
     #[error("the server resumed a session although a new one was asked for")]
     SessionNotAskedFor,
     /// An acknowledgement of the wrong type for the message.
-    #[error("the server sent {packet} for packet identifier {packet_id}, which waits for something else")]
+    #[error("the server sent {packet} for packet identifier {packet_id}, which expects another packet")]
     WrongAcknowledgement {
         /// The packet.
         packet: PacketType,

@@ -25,6 +25,35 @@ pub(crate) fn is_unset(fact: &bool) -> bool {
     !*fact
 }
 
+/// The size of a node's share of the partitions in relation to the shares of other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Weight(pub u16);
+
+impl Weight {
+    /// The weight of a node whose advert names none.
+    pub const USUAL: Self = Self(100);
+
+    /// The greatest weight that counts. With it a node has at most 1,000 times the share of another.
+    pub const MAX: Self = Self(1_000);
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_usual(&self) -> bool {
+        *self == Self::USUAL
+    }
+
+    /// From 1 to [`Weight::MAX`], whatever the record says.
+    pub(crate) fn counted(self) -> u64 {
+        u64::from(self.0.clamp(1, Self::MAX.0))
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
 /// The record in which a node describes itself; the latest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the record has it")]
@@ -42,6 +71,9 @@ pub struct Advert {
     /// It stays a member although it takes no partitions: it was not asked to take a share yet.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub stays: bool,
+    /// The size of its share in relation to others.
+    #[serde(default, skip_serializing_if = "Weight::is_usual")]
+    pub weight: Weight,
     /// Moves whose partitions are here as a whole.
     pub arrived: BTreeSet<u64>,
     /// Moves that this node cannot do its part of.

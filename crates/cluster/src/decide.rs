@@ -5,10 +5,13 @@ mod ended;
 use std::collections::BTreeMap;
 
 use crate::table::is_at;
-use crate::{Advert, Table, balance};
+use crate::{Advert, Home, Table, Weight, balance};
 
+use ended::Reports;
 pub use ended::deputy;
-use ended::has_ended;
+
+/// Divided by a weight it is a whole number above 0, so that no two turns of a node are the same.
+const TURN: u64 = Weight::MAX.0 as u64;
 
 /// A member of the cluster's group as the leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// The weight of a node.
+    pub(crate) fn weight(&self, name: &str) -> u64 {
+        self.adverts.get(name).map(|advert| advert.weight).unwrap_or_default().counted()
+    }
+
     /// The advert of a node that is a member.
     pub(crate) fn present(&self, name: &str) -> Option<&Advert> {
         let advert = self.adverts.get(name)?;
@@ -55,7 +63,7 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     let leaving = present(&next, seen, |advert| advert.leaving);
     give_orphans(&mut next, seen, [&willing, &leaving], epoch);
     if seen.may_move {
-        balance::plan(&mut next, &willing, &leaving, seen.may_balance, epoch);
+        balance::plan(&mut next, seen, [&willing, &leaving], epoch);
     }
     if next == *table {
         return None;
@@ -83,17 +91,22 @@ fn commit_arrived(next: &mut Table, seen: &Seen, epoch: u64) {
 
 /// The former homes of a fetched partition need not keep it.
 fn note_restored(next: &mut Table, seen: &Seen) {
-    for (partition, home) in (0..).zip(&mut next.homes) {
-        let Some(home) = home.as_mut().filter(|home| !home.former.is_empty()) else { continue };
-        if seen.adverts.get(&home.node).is_some_and(|advert| advert.restored.get(&partition) == Some(&home.since)) {
-            home.former.clear();
-        }
+    let is_fetched = |home: &Home| !home.former.is_empty() && seen.adverts.contains_key(&home.node);
+    let fetched = next.homes.partitions(|home| home.is_some_and(is_fetched));
+    let is_restored = |partition: &u16| {
+        let home = next.home(*partition)?;
+        Some(seen.adverts.get(&home.node)?.restored.get(partition) == Some(&home.since))
+    };
+    let restored: Vec<u16> = fetched.into_iter().filter(|it| is_restored(it) == Some(true)).collect();
+    for partition in restored {
+        next.forget_former(partition);
     }
 }
 
 /// Who is new, who is dead, and who is another than before.
 fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
     let before = &table.lives;
+    let reports = Reports::new(table, seen);
     for (name, life) in before {
         match seen.members.get(name) {
             None if seen.may_bury => {
@@ -105,7 +118,7 @@ fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
                     next.lives.insert(name.clone(), member.life);
                 }
             }
-            Some(_) if has_ended(table, seen, name) => {
+            Some(_) if reports.has_ended(name) => {
                 next.lives.remove(name);
                 next.given_up.insert(name.clone(), *life);
             }
@@ -149,28 +162,47 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
     next.lives.keys().filter(is_meant).cloned().collect()
 }
 
-/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest. Where no node takes
-/// partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end only where no node stays.
+/// A node that takes partitions of dead nodes.
+struct Heir<'a> {
+    name: &'a str,
+    count: usize,
+    share: usize,
+    weight: u64,
+}
+
+/// The nodes that take orphans, with their shares of what they have and of these.
+fn heirs_of<'a>(next: &Table, seen: &Seen, names: &'a [String], orphans: usize) -> Vec<Heir<'a>> {
+    let loads: BTreeMap<String, usize> = names.iter().map(|name| (name.clone(), next.of(name).len())).collect();
+    let total = orphans + loads.values().sum::<usize>();
+    let shares = balance::shares(&loads, names, total, |name| seen.weight(name));
+    let of = |map: &BTreeMap<String, usize>, name| map.get(name).copied().unwrap_or_default();
+    let heir =
+        |name: &'a String| Heir { name, count: of(&loads, name), share: of(&shares, name), weight: seen.weight(name) };
+    names.iter().map(heir).collect()
+}
+
+/// Partitions without a node, and partitions of dead nodes, go in turn to the nodes that have less than their shares.
+/// Where no node takes partitions, partitions of dead nodes go to nodes that stay, and to nodes that are about to end
+/// only where no node stays.
 fn give_orphans(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]; 2], epoch: u64) {
+    let lives = |home: &Home| next.lives.contains_key(&home.node);
+    let orphans = next.homes.partitions(|home| home.map_or(!willing.is_empty(), |home| !lives(home)));
+    if orphans.is_empty() {
+        return;
+    }
     let staying = leaving.iter().filter(|name| seen.present(name).is_some_and(|advert| advert.stays));
     let staying: Vec<String> = staying.cloned().collect();
     let ranks = [willing, &staying, leaving];
     let heirs = ranks.into_iter().find(|rank| !rank.is_empty()).unwrap_or_default();
-    let mut load: BTreeMap<String, usize> = heirs.iter().map(|name| (name.clone(), next.of(name).len())).collect();
-    for partition in 0..crate::PARTITIONS {
+    let mut heirs = heirs_of(next, seen, heirs, orphans.len());
+    for partition in orphans {
         let before = next.home(partition).map(|home| home.node.clone());
-        if before.as_ref().is_some_and(|node| next.lives.contains_key(node)) {
-            continue;
-        }
-        if before.is_none() && willing.is_empty() {
-            continue;
-        }
         let is_kept = before.and_then(|node| seen.adverts.get(&node)).is_some_and(|advert| advert.kept);
-        // Of several with as little, the first by name.
-        let Some((name, count)) = load.iter_mut().min_by_key(|(_, count)| **count) else { return };
-        *count += 1;
-        let name = name.clone();
-        next.inherit(partition, &name, epoch, is_kept);
+        // Of several whose turn it is, the first by name.
+        let below = heirs.iter_mut().filter(|heir| heir.count < heir.share);
+        let Some(heir) = below.min_by_key(|heir| (2 * heir.count as u64 + 1) * TURN / heir.weight) else { return };
+        heir.count += 1;
+        next.inherit(partition, heir.name, epoch, is_kept);
     }
     debug_assert!(next.moves.iter().all(|it| it.partitions.iter().all(|p| is_at(next.home(*p), &it.from))));
 }

@@ -23,12 +23,14 @@ mod settle;
 mod table;
 mod watch;
 
-pub use advert::{Addresses, Advert};
+pub use advert::{Addresses, Advert, Weight};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{Seen, Sighting, decide, deputy};
 pub use doubt::{DOUBT_LIMIT, Doubts, Sign};
 pub use follow::{Follower, Standing, Step};
 pub use recover::{Logged, Next, next};
 pub use settle::{SETTLE_LIMIT, Settling};
+pub use table::homes::Homes;
+pub use table::record::{EARLIER_PARTITIONS, parts_of_earlier};
 pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};
 pub use watch::{DIFFERENCE_LIMIT, SHORTEST_BOUND, Sight, Verdict, Watchdog};

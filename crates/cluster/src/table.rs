@@ -1,14 +1,18 @@
 //! The table: who is in the cluster, who works which partition, and what moves.
 
+pub(crate) mod homes;
+pub(crate) mod record;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Number of partitions, fixed for all clusters.
-pub const PARTITIONS: u16 = 64;
+use crate::Homes;
+use record::{TableRecord, VERSION};
 
-/// Layout of a table as bytes; others are refused.
-const VERSION: u32 = 1;
+/// Number of partitions, fixed for all clusters. A cluster has no more members.
+pub const PARTITIONS: u16 = 1_024;
 
 /// Why a record of a cluster's logs is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -17,11 +21,16 @@ pub enum RecordError {
     #[error("it is no record of a cluster: {0}")]
     Form(#[from] serde_json::Error),
     /// Written by another version.
-    #[error("its layout has version {0}, and this build reads version {VERSION}; run the same version on all nodes")]
+    #[error(
+        "its layout has version {0}, and this build reads versions 1 and {VERSION}; run the same version on all nodes"
+    )]
     Version(u32),
     /// A table for another number of partitions.
     #[error("it has {0} partitions; there are {PARTITIONS}")]
     Partitions(usize),
+    /// Series of partitions that name none.
+    #[error("it names partitions beyond {PARTITIONS}")]
+    Series,
 }
 
 /// Moves that may begin with one table, so that each has an id of its own, greater than any of earlier tables.
@@ -42,7 +51,7 @@ pub struct Former {
 }
 
 /// Who works a partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Home {
     /// The node's name.
     pub node: String,
@@ -74,28 +83,28 @@ pub struct Move {
 
 /// Which node works which partition. Each table is made from the one before it, and has the next epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "TableRecord", try_from = "TableRecord")]
 pub struct Table {
-    version: u32,
     /// Grows by one with each.
     pub epoch: u64,
     /// The nodes, and which life of each is meant: a process that has lost its membership, or was started again, is
     /// another one.
     pub lives: BTreeMap<String, u64>,
-    /// For each partition who works it.
-    pub homes: Vec<Option<Home>>,
+    /// For each partition who works it. Shared by the copies of a table until one of them changes it: there are many
+    /// partitions, and most tables that are looked at stay as they are.
+    pub homes: Arc<Homes>,
     /// What moves.
     pub moves: Vec<Move>,
     /// Lives that were given up before their leases had run out. None of them becomes a member again: another life of
     /// the node can.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub given_up: BTreeMap<String, u64>,
 }
 
 impl Default for Table {
     /// The table before the first one.
     fn default() -> Self {
-        let homes = vec![None; usize::from(PARTITIONS)];
-        Self { version: VERSION, epoch: 0, lives: BTreeMap::new(), homes, moves: Vec::new(), given_up: BTreeMap::new() }
+        let homes = Arc::default();
+        Self { epoch: 0, lives: BTreeMap::new(), homes, moves: Vec::new(), given_up: BTreeMap::new() }
     }
 }
 
@@ -109,31 +118,24 @@ impl Table {
     /// Reads a record.
     ///
     /// # Errors
-    /// When it is no table of this version.
+    /// When it is no table of a version that is known.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
-        let table: Self = serde_json::from_slice(bytes)?;
-        if table.version != VERSION {
-            return Err(RecordError::Version(table.version));
-        }
-        if table.homes.len() != usize::from(PARTITIONS) {
-            return Err(RecordError::Partitions(table.homes.len()));
-        }
-        Ok(table)
+        serde_json::from_slice::<TableRecord>(bytes)?.try_into()
     }
 
     /// Who works a partition.
     pub fn home(&self, partition: u16) -> Option<&Home> {
-        self.homes.get(usize::from(partition))?.as_ref()
+        self.homes.get(partition)
     }
 
     /// The partitions of a node, including partitions that move away.
     pub fn of(&self, node: &str) -> Vec<u16> {
-        (0..).zip(&self.homes).filter(|(_, home)| is_at(home.as_ref(), node)).map(|(partition, _)| partition).collect()
+        self.homes.partitions(|home| is_at(home, node))
     }
 
     /// The move of a partition.
     pub fn move_of(&self, partition: u16) -> Option<&Move> {
-        self.moves.iter().find(|it| it.partitions.contains(&partition))
+        self.moves.iter().find(|it| it.partitions.binary_search(&partition).is_ok())
     }
 
     /// The greatest id of a move that can have begun by now.
@@ -147,28 +149,30 @@ impl Table {
         self.home(partition).is_some_and(|home| home.former.is_empty()) && self.move_of(partition).is_none()
     }
 
-    pub(crate) fn give(&mut self, partition: u16, node: &str, since: u64, by: Option<u64>) {
-        if let Some(home) = self.homes.get_mut(usize::from(partition)) {
-            *home = Some(Home { node: node.to_owned(), since, by, first: false, former: Vec::new() });
+    /// The former homes of a partition need not keep it any more.
+    pub(crate) fn forget_former(&mut self, partition: u16) {
+        if let Some(home) = self.home(partition).cloned() {
+            Arc::make_mut(&mut self.homes).set(partition, Some(Home { former: Vec::new(), ..home }));
         }
+    }
+
+    pub(crate) fn give(&mut self, partition: u16, node: &str, since: u64, by: Option<u64>) {
+        let home = Home { node: node.to_owned(), since, by, first: false, former: Vec::new() };
+        Arc::make_mut(&mut self.homes).set(partition, Some(home));
     }
 
     /// Gives the partition of a dead node to another one, which has to fetch its image. `is_kept` says whether the
     /// dead one has left it on the bus.
     pub(crate) fn inherit(&mut self, partition: u16, node: &str, since: u64, is_kept: bool) {
-        let before = self.homes.get_mut(usize::from(partition)).and_then(Option::take);
-        self.give(partition, node, since, None);
-        let Some(before) = before else {
-            if let Some(Some(home)) = self.homes.get_mut(usize::from(partition)) {
-                home.first = true;
+        let (first, former) = match self.home(partition).cloned() {
+            Some(before) => {
+                let left = Former { node: before.node, since: before.since, by: before.by };
+                (false, is_kept.then_some(left).into_iter().chain(before.former).take(MAX_FORMER).collect())
             }
-            return;
+            None => (true, Vec::new()),
         };
-        let left = Former { node: before.node, since: before.since, by: before.by };
-        let former = is_kept.then_some(left).into_iter().chain(before.former).take(MAX_FORMER).collect();
-        if let Some(Some(home)) = self.homes.get_mut(usize::from(partition)) {
-            home.former = former;
-        }
+        let home = Home { node: node.to_owned(), since, by: None, first, former };
+        Arc::make_mut(&mut self.homes).set(partition, Some(home));
     }
 }
 
@@ -184,19 +188,14 @@ mod tests {
     fn a_table_is_read_as_it_was_written_or_not_at_all() {
         let mut table = Table { epoch: 7, ..Table::default() };
         table.lives.insert("a".to_owned(), u64::MAX);
-        table.give(63, "a", 5, None);
-        table.moves.push(Move { id: 9, partitions: vec![63], from: "a".into(), to: "b".into() });
+        table.give(1_023, "a", 5, None);
+        table.moves.push(Move { id: 9, partitions: vec![1_023], from: "a".into(), to: "b".into() });
         assert_eq!(Table::from_bytes(&table.to_bytes()).unwrap(), table);
-        assert_eq!((table.of("a"), table.of("b")), (vec![63], vec![]));
+        assert_eq!((table.of("a"), table.of("b")), (vec![1_023], vec![]));
         table.give(1, "a", 5, None);
-        assert!(table.is_settled(1) && !table.is_settled(63) && !table.is_settled(0), "one moves, one has no home");
+        assert!(table.is_settled(1) && !table.is_settled(1_023) && !table.is_settled(0), "one moves, one has no home");
         table.inherit(1, "b", 8, true);
         assert!(!table.is_settled(1), "it has to be fetched");
-        let mut other = table.clone();
-        other.version += 1;
-        assert!(matches!(Table::from_bytes(&other.to_bytes()), Err(RecordError::Version(2))));
-        table.homes.pop();
-        assert!(matches!(Table::from_bytes(&table.to_bytes()), Err(RecordError::Partitions(63))));
         assert!(matches!(Table::from_bytes(b"{}"), Err(RecordError::Form(_))));
     }
 }

@@ -63,10 +63,14 @@ impl Watchdog {
         let step = now.saturating_sub(self.last.replace(now).unwrap_or(now)).min(LONGEST_STEP);
         let none = BTreeSet::new();
         let serves = sight.serves.unwrap_or(&none);
-        let own: BTreeSet<u16> =
-            if sight.has_lease { sight.table.of(sight.name).into_iter().collect() } else { BTreeSet::new() };
-        let missing = own.iter().filter(|it| sight.table.is_settled(**it) && !serves.contains(it)).count();
-        let excess = sight.serves.map_or(0, |serves| serves.difference(&own).count());
+        // In order.
+        let own = if sight.has_lease { sight.table.of(sight.name) } else { Vec::new() };
+        if own.iter().eq(serves) {
+            self.lasted = Duration::ZERO;
+            return Verdict::default();
+        }
+        let missing = own.iter().filter(|it| !serves.contains(it) && sight.table.is_settled(**it)).count();
+        let excess = serves.iter().filter(|it| own.binary_search(it).is_err()).count();
         let differs = missing > 0 || excess > 0;
         self.lasted = if differs { self.lasted + step } else { Duration::ZERO };
         let lasts = self.lasted > DIFFERENCE_LIMIT;

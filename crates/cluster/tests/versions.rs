@@ -1,12 +1,13 @@
-//! Records of the bus as earlier versions wrote them: each is read with its exact content, and written again unchanged.
-//! A record that changes gets a new file beside the old one, so that nodes of two versions understand each other.
+//! Records of the bus as earlier versions wrote them: each is read with its exact content, and those of
+//! the present layout are written again unchanged. A record that changes gets a new file beside the old one.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
-use tidegate_cluster::{Addresses, Advert, Former, Home, Move, Table};
+use tidegate_cluster::{Addresses, Advert, Former, Home, Move, Table, Weight, parts_of_earlier};
 
 /// A record of this repository. `UPDATE_FIXTURES=1` writes one that is missing.
 fn record(name: &str, current: &[u8]) -> Vec<u8> {
@@ -25,11 +26,30 @@ fn table() -> Table {
     let mut table = Table::default();
     table.epoch = 7;
     table.lives = BTreeMap::from([("a".into(), 3), ("b".into(), 4)]);
-    table.homes[0] = Some(Home { node: "a".into(), since: 2, by: None, first: false, former: Vec::new() });
+    let homes = Arc::make_mut(&mut table.homes);
+    homes.set(0, Some(Home { node: "a".into(), since: 2, by: None, first: false, former: Vec::new() }));
     let former = vec![Former { node: "c".into(), since: 1, by: Some(5) }];
-    table.homes[63] = Some(Home { node: "b".into(), since: 6, by: Some(9), first: false, former });
-    table.moves = vec![Move { id: 11, partitions: vec![1, 2], from: "a".into(), to: "b".into() }];
+    for partition in [63, 127, 191, 1_023] {
+        let former = former.clone();
+        homes.set(partition, Some(Home { node: "b".into(), since: 6, by: Some(9), first: false, former }));
+    }
+    table.moves = vec![Move { id: 11, partitions: vec![1, 2, 1_000], from: "a".into(), to: "b".into() }];
     table.given_up = BTreeMap::from([("c".into(), 8)]);
+    table
+}
+
+/// The table of the fixture of 0.1, which had 64 partitions: each is divided into 16, and moves are called off.
+fn table_of_64() -> Table {
+    let mut table = Table { homes: Table::default().homes, moves: Vec::new(), ..table() };
+    let homes = Arc::make_mut(&mut table.homes);
+    for part in parts_of_earlier(0) {
+        homes.set(part, Some(Home { node: "a".into(), since: 2, by: None, first: false, former: Vec::new() }));
+    }
+    let former = vec![Former { node: "c".into(), since: 1, by: Some(5) }];
+    for part in parts_of_earlier(63) {
+        let former = former.clone();
+        homes.set(part, Some(Home { node: "b".into(), since: 6, by: Some(9), first: false, former }));
+    }
     table
 }
 
@@ -46,6 +66,7 @@ fn advert() -> Advert {
         },
         leaving: true,
         stays: false,
+        weight: Weight::USUAL,
         arrived: BTreeSet::from([11]),
         refused: BTreeSet::from([12, 13]),
         kept: true,
@@ -60,13 +81,34 @@ fn advert() -> Advert {
 #[test]
 fn a_table_of_0_1_is_read_with_its_exact_content() {
     let bytes = record("table-0.1.json", &table().to_bytes());
+    assert_eq!(Table::from_bytes(&bytes).unwrap(), table_of_64());
+}
+
+#[test]
+fn a_table_of_layout_2_is_read_with_its_exact_content() {
+    let bytes = record("table-2.json", &table().to_bytes());
     assert_eq!(Table::from_bytes(&bytes).unwrap(), table());
-    assert_eq!(table().to_bytes(), bytes, "nodes of 0.1 have to read it");
+    assert_eq!(table().to_bytes(), bytes, "it is written as it was");
+}
+
+#[test]
+fn an_advert_with_a_table_of_layout_2_is_read_as_written() {
+    let bytes = record("advert-2.json", &advert().to_bytes());
+    assert_eq!(Advert::from_bytes(&bytes).unwrap(), advert());
+    assert_eq!(advert().to_bytes(), bytes, "it is written as it was");
 }
 
 #[test]
 fn an_advert_of_0_1_is_read_with_its_exact_content() {
     let bytes = record("advert-0.1.json", &advert().to_bytes());
-    assert_eq!(Advert::from_bytes(&bytes).unwrap(), advert());
-    assert_eq!(advert().to_bytes(), bytes, "nodes of 0.1 have to read it");
+    let known = Some(Box::new(table_of_64()));
+    assert_eq!(Advert::from_bytes(&bytes).unwrap(), Advert { known, ..advert() });
+}
+
+#[test]
+fn an_advert_with_a_weight_is_read_as_written() {
+    let weighty = Advert { weight: Weight(250), ..advert() };
+    let bytes = weighty.to_bytes();
+    assert!(String::from_utf8_lossy(&bytes).contains("\"weight\":250,"));
+    assert_eq!(Advert::from_bytes(&bytes).unwrap(), weighty);
 }

@@ -47,6 +47,8 @@ pub enum ConfigCommand {
     /// 0 where all was carried over or is done in another way, 3 where something was left out, and 2 where the file is
     /// no configuration of any of them.
     Convert(convert::ConvertArgs),
+    /// Print each key of another broker with its outcome in `config convert`, as Markdown
+    Keys(convert::KeysArgs),
     /// Print the reference of all keys, as Markdown
     Reference,
 }
@@ -58,6 +60,7 @@ pub fn run(command: &ConfigCommand) -> Exit {
         ConfigCommand::Show { effective, sources } => show_config(*effective, sources),
         ConfigCommand::Explain { key } => explain(key.as_deref()),
         ConfigCommand::Convert(args) => convert::run(args),
+        ConfigCommand::Keys(args) => convert::keys(args),
         ConfigCommand::Reference => print_and_exit(&reference::page(), Exit::Ok),
     }
 }
@@ -101,13 +104,13 @@ fn problems_of_files(config: &Config) -> Vec<String> {
     note(access::load(config).err().map(|error| error.to_string()));
     note(authentication::check_files(config).err().map(|error| error.to_string()));
     note(read_definitions(&config.context).err().map(|error| error.to_string()));
-    let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+    let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
     note(directory.and_then(|directory| check_directory(directory).err()).map(|error| error.to_string()));
-    for (position, settings) in config.tls_settings() {
+    for (position, settings) in tidegate_config::tls_settings::of_listeners(&config.listeners) {
         let name = config.listeners.get(position).map_or("", |listener| &listener.name);
         note(settings.check().err().map(|error| format!("listener `{name}`: {error}")));
     }
-    for checked in tidegate_config::bridges::check_files(config) {
+    for checked in tidegate_config::bridges::check_files(&config.bridges) {
         note(checked.err().map(|error| error.to_string()));
     }
     problems

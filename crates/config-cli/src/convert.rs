@@ -37,6 +37,13 @@ pub struct ConvertArgs {
     pub diff: bool,
 }
 
+/// The arguments of `config keys`.
+#[derive(Clone, Debug, Args)]
+pub struct KeysArgs {
+    /// The broker
+    pub broker: From,
+}
+
 /// A broker whose configuration is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum From {
@@ -71,6 +78,12 @@ impl From {
 
 /// Longest value that the table shows, characters.
 const SHOWN_VALUE: usize = 40;
+
+/// Prints the keys of a broker.
+pub(crate) fn keys(args: &KeysArgs) -> Exit {
+    let page = args.broker.broker().map_or_else(tidegate_mosquitto_conf::key_page, Broker::key_page);
+    print_and_exit(&page, Exit::Ok)
+}
 
 /// Converts a file.
 pub(crate) fn run(args: &ConvertArgs) -> Exit {

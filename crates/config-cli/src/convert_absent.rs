@@ -13,6 +13,14 @@ pub struct ConvertArgs {
     rest: Vec<OsString>,
 }
 
+/// The arguments of `config keys`, whatever they are.
+pub type KeysArgs = ConvertArgs;
+
+/// Refuses to print keys.
+pub(crate) fn keys(_: &KeysArgs) -> Exit {
+    tidegate_terminal::refuse_left_out("tidegate config keys", "convert")
+}
+
 /// Refuses to convert.
 pub(crate) fn run(_: &ConvertArgs) -> Exit {
     tidegate_terminal::refuse_left_out("tidegate config convert", "convert")

@@ -4,7 +4,9 @@ use tidegate_node::IdentityRole;
 
 use crate::Config;
 use crate::finding::Findings;
+use crate::origins::Origins;
 use crate::path::KeyPath;
+use crate::sections::Listener;
 use crate::sections::access::{AccessRules, DefaultAccess};
 use crate::sections::tenant::Tenant;
 use crate::value::Problem;
@@ -23,30 +25,35 @@ impl AccessRules {
 pub fn check(config: &Config, findings: &mut Findings) {
     let access = &config.access;
     // Where brokers are shown who a client is, it is they who say.
-    let asked_here = config.has_users() && !config.passes_clients_through();
+    let asked_here = config.has_users() && !config.orchestrator.passes_clients_through();
     if asked_here && !access.has_rules() && access.default == DefaultAccess::Auto {
         let text = "there are users, and nothing says what they may do";
         let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
                     who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";
-        findings.push(Problem::new(text).hint(hint), config.source_of("access", "default").clone());
+        findings.push(Problem::new(text).hint(hint), config.origins.source_of("access", "default").clone());
     }
-    check_tenants(config, findings);
+    check_tenants(&config.tenants, &config.listeners, !config.auths.is_empty(), &config.origins, findings);
 }
 
 /// Whether tenants have names of their own, and whether it is clear who belongs to which.
-fn check_tenants(config: &Config, findings: &mut Findings) {
+fn check_tenants(
+    tenants: &[Tenant],
+    listeners: &[Listener],
+    has_auths: bool,
+    origins: &Origins,
+    findings: &mut Findings,
+) {
     let mut note = |index, key, text: String, hint: &str| {
-        let source = config.source(&KeyPath { section: "tenant", index, key }).clone();
+        let source = origins.source(&KeyPath { section: "tenant", index, key }).clone();
         findings.push(Problem::new(text).hint(hint), source);
     };
-    if config.tenants.len() > MAX_TENANTS {
-        let text = format!("there are {} tenants; a broker has at most {MAX_TENANTS}", config.tenants.len());
+    if tenants.len() > MAX_TENANTS {
+        let text = format!("there are {} tenants; a broker has at most {MAX_TENANTS}", tenants.len());
         note(MAX_TENANTS, "name", text, "let several brokers share them");
     }
     // Without providers a user name is only claimed, and one that anybody may claim leads nowhere.
-    let proven = !config.auths.is_empty()
-        || config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
-    for (index, tenant) in config.tenants.iter().enumerate() {
+    let proven = has_auths || listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
+    for (index, tenant) in tenants.iter().enumerate() {
         if !proven && !tenant.users.0.is_empty() {
             let text = "user names lead to a tenant, and no client has to prove a user name".to_owned();
             note(
@@ -59,7 +66,7 @@ fn check_tenants(config: &Config, findings: &mut Findings) {
         if tenant.name.is_empty() {
             note(index, "name", "a tenant has no name".to_owned(), "add `name = \"...\"` to this [[tenant]]");
         }
-        let before = config.tenants.get(..index).unwrap_or_default();
+        let before = tenants.get(..index).unwrap_or_default();
         if before.iter().any(|other| other.name == tenant.name) {
             note(index, "name", format!("two tenants have the name `{}`", tenant.name), "give each its own");
         }
@@ -70,7 +77,7 @@ fn check_tenants(config: &Config, findings: &mut Findings) {
                 note(index, key, text, "keep it in the list of one of them");
             }
         }
-        let unknown = |name: &&String| !config.listeners.iter().any(|listener| listener.name == **name);
+        let unknown = |name: &&String| !listeners.iter().any(|listener| listener.name == **name);
         if let Some(name) = tenant.listeners.0.iter().find(unknown) {
             note(index, "listeners", format!("there is no listener `{name}`"), "give a [[listener]] that `name`");
         }

@@ -7,6 +7,10 @@ use tidegate_mqtt::TopicName;
 use super::Config;
 use super::engine_settings::seconds;
 use super::finding::Findings;
+use super::origins::Origins;
+use super::sections::address::Addresses;
+use super::sections::cluster::Cluster;
+use super::sections::orchestrator::Orchestrator;
 use super::value::{Lifetime, Problem};
 
 impl Config {
@@ -38,30 +42,35 @@ fn is_prefix(text: &str) -> bool {
 }
 
 /// Checks what addresses begin with, and who has them.
-pub(super) fn check(config: &Config, findings: &mut Findings) {
-    let addresses = &config.addresses;
+pub(super) fn check(
+    addresses: &Addresses,
+    orchestrator: &Orchestrator,
+    cluster: &Cluster,
+    origins: &Origins,
+    findings: &mut Findings,
+) {
     if !is_prefix(&addresses.prefix) {
         let problem = Problem::new(format!("`addresses.prefix` must be levels of a topic, not {:?}", addresses.prefix));
         let hint = "levels are separated by `/`, none is empty, none has `+` or `#`, and the first has no `$`";
-        findings.push(problem.hint(hint), config.source_of("addresses", "prefix").clone());
+        findings.push(problem.hint(hint), origins.source_of("addresses", "prefix").clone());
     }
-    if addresses.enabled && config.orchestrator.enabled {
-        check_orchestrator(findings, config);
+    if addresses.enabled && orchestrator.enabled {
+        check_orchestrator(orchestrator, cluster, origins, findings);
     }
 }
 
 /// Checks that an orchestrator reaches all nodes: messages to nodes do not go by way of brokers.
-fn check_orchestrator(findings: &mut Findings, config: &Config) {
+fn check_orchestrator(orchestrator: &Orchestrator, cluster: &Cluster, origins: &Origins, findings: &mut Findings) {
     let mut find = |problem: &str, hint: &str| {
-        findings.push(Problem::new(problem).hint(hint), config.source_of("addresses", "enabled").clone());
+        findings.push(Problem::new(problem).hint(hint), origins.source_of("addresses", "enabled").clone());
     };
-    if !config.cluster.name.is_empty() {
+    if !cluster.name.is_empty() {
         find(
             "orchestrators of a cluster have no addresses: messages to nodes do not go to brokers, and members exchange no messages without brokers",
             "leave `addresses.enabled` out, run one orchestrator without `cluster.name`, or run nodes of a cluster without `orchestrator.enabled`",
         );
     }
-    if config.passes_clients_through() {
+    if orchestrator.passes_clients_through() {
         find(
             "does not go with `orchestrator.identity = \"client\"`: clients of different users share only messages from brokers",
             "leave `addresses.enabled` out, or set `orchestrator.identity = \"own\"`",

@@ -6,6 +6,8 @@ use tidegate_engine::TenantId;
 use tidegate_node::{AdmissionSettings, BanTarget, FlightSettings, Rate, Threshold};
 
 use super::Config;
+use super::sections::admission::{Admission, Flight};
+use super::sections::tenant::Tenant;
 
 impl Config {
     /// Who is let in.
@@ -24,17 +26,19 @@ impl Config {
             flapping: threshold(it.flapping_connects, it.flapping_window, it.flapping_ban),
             loop_lag_mark_ms: millis(it.loop_lag_mark),
             max_bans: it.max_bans,
-            banned: banned(self),
+            banned: banned(&self.admission, &self.tenants),
         }
     }
+}
 
+impl Flight {
     /// How much is remembered.
-    pub fn flight_settings(&self) -> FlightSettings {
+    pub fn settings(&self) -> FlightSettings {
         FlightSettings {
-            entries: self.flight.entries,
-            subjects: self.flight.subjects,
-            entries_per_subject: self.flight.entries_per_subject,
-            per_second: self.flight.events_per_second,
+            entries: self.entries,
+            subjects: self.subjects,
+            entries_per_subject: self.entries_per_subject,
+            per_second: self.events_per_second,
         }
     }
 }
@@ -48,13 +52,13 @@ fn millis(length: Duration) -> u64 {
 }
 
 /// Whom the configuration bans. Tenants stand in the order of their numbers.
-fn banned(config: &Config) -> Vec<BanTarget> {
-    let it = &config.admission;
+fn banned(admission: &Admission, tenants: &[Tenant]) -> Vec<BanTarget> {
+    let it = admission;
     let tenant = TenantId::DEFAULT;
     let addresses = it.banned_addresses.0.iter().map(|network| BanTarget::Address(*network));
     let clients = it.banned_clients.0.iter().map(|name| BanTarget::Client(tenant, name.as_str().into()));
     let users = it.banned_users.0.iter().map(|name| BanTarget::User(tenant, name.as_str().into()));
-    let of_tenants = (1..).map(TenantId).zip(&config.tenants).flat_map(|(number, tenant)| {
+    let of_tenants = (1..).map(TenantId).zip(tenants).flat_map(|(number, tenant)| {
         let clients = tenant.banned_clients.0.iter().map(move |name| BanTarget::Client(number, name.as_str().into()));
         clients.chain(tenant.banned_users.0.iter().map(move |name| BanTarget::User(number, name.as_str().into())))
     });

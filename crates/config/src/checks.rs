@@ -4,8 +4,10 @@ use tidegate_node::{ClientCertificates, ListenAddress};
 
 use super::address::{AdminAddress, on_loopback};
 use super::finding::Findings;
+use super::origins::Origins;
 use super::path::KeyPath;
-use super::sections::{Listener, StoreDurability};
+use super::sections::orchestrator::Orchestrator;
+use super::sections::{Admin, Listener, Store, StoreDurability};
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, address_settings, tls_settings, waiting_settings};
@@ -15,50 +17,55 @@ use crate::orchestrator::same_place;
 
 /// Checks a configuration whose single keys are right.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
+    let Config { listeners, admin, store, orchestrator, origins, .. } = config;
     if config.listeners.len() > MAX_LISTENERS {
         let text = format!("there are {} listeners; a broker has at most {MAX_LISTENERS}", config.listeners.len());
-        findings.push(Problem::new(text), listener_source(config, MAX_LISTENERS, "address"));
+        findings.push(Problem::new(text), listener_source(origins, MAX_LISTENERS, "address"));
     }
-    crate::feature::check(findings, config);
+    crate::feature::check(listeners, admin, origins, findings);
     for index in 0..config.listeners.len() {
-        check_unique(config, index, findings);
-        check_listener_is_safe(config, index, findings);
-        if let Some(listener) = config.listeners.get(index) {
+        check_unique(listeners, admin, index, origins, findings);
+        if let Some(listener) = listeners.get(index) {
+            if !listener.address.is_local() && !listener.allow_anonymous && !config.asks_who(listener) {
+                findings.push(open_to_all(listener, index, origins), listener_source(origins, index, "address"));
+            }
             for (key, problem) in
                 tls_settings::problems(listener).into_iter().chain(tls_settings::proxy_problems(listener))
             {
-                findings.push(problem, listener_source(config, index, key));
+                findings.push(problem, listener_source(origins, index, key));
             }
         }
     }
-    check_admin_is_safe(config, findings);
-    check_orchestrator(findings, config);
+    check_admin_is_safe(admin, origins, findings);
+    check_orchestrator(orchestrator, origins, findings);
     crate::cluster::check(config, findings);
-    check_store(config, findings);
-    crate::mirror::check(config, findings);
-    crate::bus_access::check_usage(config, findings);
-    crate::orchestrator::check_identity(config, findings);
+    check_store(store, origins, findings);
+    crate::mirror::check(&config.mirror, &config.cluster, store, origins, findings);
+    crate::bus_access::check_usage(&config.hub, &config.cluster, origins, findings);
+    if orchestrator.passes_clients_through() {
+        crate::orchestrator::check_identity(listeners, &config.auths, store, origins, findings);
+    }
     crate::access::check(config, findings);
-    waiting_settings::check(config, findings);
-    address_settings::check(config, findings);
-    crate::context::check(config, findings);
-    crate::authentication::check(config, findings);
-    crate::bridges::check(config, findings);
+    waiting_settings::check(&config.overflow, &config.priority, &config.dead_letter, origins, findings);
+    address_settings::check(&config.addresses, orchestrator, &config.cluster, origins, findings);
+    crate::context::check(&config.context, &config.addresses, origins, findings);
+    crate::authentication::check(&config.auths, listeners, orchestrator, origins, findings);
+    crate::bridges::check(&config.bridges, listeners, origins, findings);
     #[cfg(feature = "pipelines")]
     crate::hub::check(config, findings);
     #[cfg(not(feature = "pipelines"))]
-    crate::hub::refuse(findings, config);
+    crate::hub::refuse(config, findings);
 }
 
-fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
+fn listener_source(origins: &Origins, index: usize, key: &'static str) -> Source {
     let path = KeyPath { section: "listener", index, key };
-    config.source(&path).clone()
+    origins.source(&path).clone()
 }
 
 /// An orchestrator's brokers can be read, and have names of their own.
-fn check_orchestrator(findings: &mut Findings, config: &Config) {
-    let source = || config.source_of("orchestrator", "brokers").clone();
-    match config.fleet_brokers() {
+fn check_orchestrator(orchestrator: &Orchestrator, origins: &Origins, findings: &mut Findings) {
+    let source = || origins.source_of("orchestrator", "brokers").clone();
+    match orchestrator.fleet_brokers() {
         Err(error) => findings.push(Problem::new(error.to_string()), source()),
         Ok(brokers) => {
             let mut names = std::collections::BTreeSet::new();
@@ -75,7 +82,7 @@ fn check_orchestrator(findings: &mut Findings, config: &Config) {
                     findings.push(Problem::new(text).hint(hint), source());
                 }
             }
-            if !brokers.is_empty() && !config.orchestrator.enabled {
+            if !brokers.is_empty() && !orchestrator.enabled {
                 let problem = Problem::new("names brokers, but this is no orchestrator");
                 findings.push(problem.hint("run `tidegate orchestrator`, or set orchestrator.enabled"), source());
             }
@@ -84,9 +91,9 @@ fn check_orchestrator(findings: &mut Findings, config: &Config) {
 }
 
 /// A directory is for what outlives the process, and what shall outlive it needs a directory.
-fn check_store(config: &Config, findings: &mut Findings) {
-    let source = config.source_of("store", "durability");
-    let problem = match (&config.store.directory, config.store.durability) {
+fn check_store(store: &Store, origins: &Origins, findings: &mut Findings) {
+    let source = origins.source_of("store", "durability");
+    let problem = match (&store.directory, store.durability) {
         (Some(directory), StoreDurability::Memory) => {
             Problem::new(format!("`store.durability` is \"memory\", so nothing would be kept in {directory}"))
                 .hint("leave `store.durability` out to keep everything there, or `store.directory` to keep nothing")
@@ -101,31 +108,31 @@ fn check_store(config: &Config, findings: &mut Findings) {
 }
 
 /// No two listeners share a name or a place.
-fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
-    let (before, rest) = config.listeners.split_at(index);
+fn check_unique(listeners: &[Listener], admin: &Admin, index: usize, origins: &Origins, findings: &mut Findings) {
+    let (before, rest) = listeners.split_at(index);
     let Some(listener) = rest.first() else {
         return;
     };
     if before.iter().any(|other| other.name == listener.name) {
         let text = format!("two listeners have the name `{}`", listener.name);
-        findings.push(Problem::new(text), listener_source(config, index, "name"));
+        findings.push(Problem::new(text), listener_source(origins, index, "name"));
     }
     if listener.name == RELAY_LISTENER || is_hub_listener(&listener.name) {
         let text =
             format!("the name `{}` is the broker's own: it marks a listener whose clients are trusted", listener.name);
-        findings.push(Problem::new(text), listener_source(config, index, "name"));
+        findings.push(Problem::new(text), listener_source(origins, index, "name"));
     }
     if before.iter().any(|other| meet(&other.address, &listener.address)) {
         let text = format!("two listeners have the address {}", listener.address);
-        findings.push(Problem::new(text), listener_source(config, index, "address"));
+        findings.push(Problem::new(text), listener_source(origins, index, "address"));
     }
-    if let (Some(at), AdminAddress::At(admin)) = (listener.address.host_port(), &config.admin.address)
+    if let (Some(at), AdminAddress::At(taken)) = (listener.address.host_port(), &admin.address)
         && !matches!(listener.address, ListenAddress::Quic(_))
         && at.port != 0
-        && at == admin
+        && at == taken
     {
         let text = format!("the admin listener has the address {at}, as listener `{}` has", listener.name);
-        findings.push(Problem::new(text), config.source_of("admin", "address").clone());
+        findings.push(Problem::new(text), origins.source_of("admin", "address").clone());
     }
 }
 
@@ -140,15 +147,9 @@ fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
     }
 }
 
-/// Who is on the network gets in without a name only where somebody said so.
-fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings) {
-    let Some(listener) = config.listeners.get(index) else {
-        return;
-    };
-    if listener.address.is_local() || listener.allow_anonymous || config.asks_who(listener) {
-        return;
-    }
-    let source = listener_source(config, index, "address");
+/// The problem of a listener on the network that lets in clients without a name, and does not say so.
+fn open_to_all(listener: &Listener, index: usize, origins: &Origins) -> Problem {
+    let source = listener_source(origins, index, "address");
     let local = on_loopback(&listener.address);
     let hint = match source {
         Source::Flag(_) => format!("add --allow-anonymous if you mean it, or stay on this machine: --listen {local}"),
@@ -166,7 +167,7 @@ fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings
         "listener `{}` at {} would let in everybody who reaches it, without a password",
         listener.name, listener.address
     );
-    findings.push(Problem::new(text).hint(hint), source);
+    Problem::new(text).hint(hint)
 }
 
 impl Config {
@@ -177,14 +178,14 @@ impl Config {
     }
 }
 
-fn check_admin_is_safe(config: &Config, findings: &mut Findings) {
-    let AdminAddress::At(at) = &config.admin.address else {
+fn check_admin_is_safe(admin: &Admin, origins: &Origins, findings: &mut Findings) {
+    let AdminAddress::At(at) = &admin.address else {
         return;
     };
-    if at.is_loopback() || config.admin.allow_anonymous || config.admin.token_file.is_some() {
+    if at.is_loopback() || admin.allow_anonymous || admin.token_file.is_some() {
         return;
     }
-    let source = config.source_of("admin", "address").clone();
+    let source = origins.source_of("admin", "address").clone();
     let port = at.port;
     let hint = match source {
         Source::Flag(_) => {

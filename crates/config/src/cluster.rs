@@ -12,14 +12,16 @@ use zeroize::Zeroizing;
 use crate::Config;
 use crate::feature::bus_problem;
 use crate::finding::Findings;
-use crate::sections::cluster::LinkEncryption;
+use crate::origins::Origins;
+use crate::sections::Listener;
+use crate::sections::cluster::{Cluster, LinkEncryption};
 use crate::sections::orchestrator::Orchestrator;
 use crate::value::Problem;
 
 /// Checks the section as a whole.
 pub fn check(config: &Config, findings: &mut Findings) {
     let cluster = &config.cluster;
-    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("cluster", key).clone());
+    let mut find = |key, problem: Problem| findings.push(problem, config.origins.source_of("cluster", key).clone());
     if cluster.name.is_empty() {
         if cluster.bus.is_some() {
             find(
@@ -69,12 +71,12 @@ pub fn check(config: &Config, findings: &mut Findings) {
         }
     }
     if config.orchestrator.enabled {
-        let shows_users = config.passes_clients_through();
+        let shows_users = config.orchestrator.passes_clients_through();
         for (key, problem) in orchestrator_problems(&config.orchestrator, &cluster.name, shows_users) {
-            findings.push(problem, config.source_of("orchestrator", key).clone());
+            findings.push(problem, config.origins.source_of("orchestrator", key).clone());
         }
     }
-    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("cluster", key).clone());
+    let mut find = |key, problem: Problem| findings.push(problem, config.origins.source_of("cluster", key).clone());
     for (key, text) in [("listen", &cluster.listen), ("relay", &cluster.relay)] {
         if let Some(text) = text
             && parse(text).is_none()
@@ -82,7 +84,10 @@ pub fn check(config: &Config, findings: &mut Findings) {
             find(key, Problem::new(format!("`{text}` is no ADDRESS:PORT")));
         }
     }
-    check_is_safe(config, findings);
+    // Clients that other nodes hand over come in as through the first listener; so may anybody who reaches that address.
+    if let Some(first) = config.listeners.first().filter(|first| !config.asks_who(first)) {
+        check_is_safe(cluster, &config.listeners, first, &config.origins, findings);
+    }
 }
 
 /// Settings of an orchestrator that a member of the cluster `node` cannot have: the key and the problem of each.
@@ -99,16 +104,22 @@ fn orchestrator_problems(orchestrator: &Orchestrator, node: &str, shows_users: b
     problems
 }
 
-/// Clients that other nodes hand over come in as through the first listener; so may anybody who reaches that address.
-fn check_is_safe(config: &Config, findings: &mut Findings) {
-    let (Ok(listen), Some(first)) = (listen(config), config.listeners.first()) else { return };
-    let at = config.cluster.relay.as_deref().and_then(parse).unwrap_or(listen);
-    if !at.ip().is_loopback() && !first.allow_anonymous && !config.asks_who(first) {
+/// Checks that the relay address lets in no client without a name, which the first listener would not ask for one.
+fn check_is_safe(
+    cluster: &Cluster,
+    listeners: &[Listener],
+    first: &Listener,
+    origins: &Origins,
+    findings: &mut Findings,
+) {
+    let Ok(listen) = listen(cluster, listeners) else { return };
+    let at = cluster.relay.as_deref().and_then(parse).unwrap_or(listen);
+    if !at.ip().is_loopback() && !first.allow_anonymous {
         let text = format!(
             "the address {at}, where other nodes hand over clients, would let in everybody who reaches it, without a password"
         );
         let hint = "say who comes in, or add --allow-anonymous if you mean it";
-        findings.push(Problem::new(text).hint(hint), config.source_of("cluster", "name").clone());
+        findings.push(Problem::new(text).hint(hint), origins.source_of("cluster", "name").clone());
     }
 }
 
@@ -161,11 +172,11 @@ pub enum NodeSetupError {
 ///
 /// # Errors
 /// When `cluster.listen` is no address.
-pub fn listen(config: &Config) -> Result<SocketAddr, NodeSetupError> {
-    if let Some(text) = &config.cluster.listen {
+pub fn listen(cluster: &Cluster, listeners: &[Listener]) -> Result<SocketAddr, NodeSetupError> {
+    if let Some(text) = &cluster.listen {
         return parse(text).ok_or_else(|| NodeSetupError::Address { key: "cluster.listen", text: text.clone() });
     }
-    let first = config.listeners.iter().find_map(|listener| resolve(listener.address.host_port()?));
+    let first = listeners.iter().find_map(|listener| resolve(listener.address.host_port()?));
     Ok(SocketAddr::new(first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |at| at.ip()), 0))
 }
 
@@ -173,8 +184,8 @@ pub fn listen(config: &Config) -> Result<SocketAddr, NodeSetupError> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn secret(config: &Config) -> Result<Option<Zeroizing<Vec<u8>>>, NodeSetupError> {
-    let Some(path) = &config.cluster.secret_file else { return Ok(None) };
+pub fn secret(cluster: &Cluster) -> Result<Option<Zeroizing<Vec<u8>>>, NodeSetupError> {
+    let Some(path) = &cluster.secret_file else { return Ok(None) };
     let failed = |source| NodeSetupError::Secret { path: path.clone(), source };
     let text = fs::read(path).map(Zeroizing::new).map_err(failed)?;
     Ok(Some(Zeroizing::new(text.trim_ascii().to_vec())))
@@ -192,7 +203,7 @@ pub fn with_relay(config: Config) -> Result<Config, NodeSetupError> {
         Some(text) => {
             parse(text).ok_or_else(|| NodeSetupError::Address { key: "cluster.relay", text: text.to_owned() })?
         }
-        None => SocketAddr::new(listen(&config)?.ip(), 0),
+        None => SocketAddr::new(listen(&config.cluster, &config.listeners)?.ip(), 0),
     };
     let address = format!("tcp://{at}").parse().map_err(NodeSetupError::Relay)?;
     let networks = config.cluster.networks.clone();
@@ -203,7 +214,7 @@ pub fn with_relay(config: Config) -> Result<Config, NodeSetupError> {
 ///
 /// # Errors
 /// When there is no address that other nodes can reach.
-pub fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result<Addresses, NodeSetupError> {
+pub fn advertised(cluster: &Cluster, node: &Node, admin: Option<String>) -> Result<Addresses, NodeSetupError> {
     let bound = node.handle().cluster_address().ok_or(NodeSetupError::NoListener)?;
     // The listener for clients that are handed over is the last one.
     let relay = node.local_addresses().iter().rev().find_map(|address| match address {
@@ -211,7 +222,7 @@ pub fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result
         _ => None,
     });
     let relay = relay.ok_or(NodeSetupError::NoRelay)?;
-    let told = |at: SocketAddr| match &config.cluster.advertise {
+    let told = |at: SocketAddr| match &cluster.advertise {
         Some(host) => parse(&format!("{host}:{}", at.port())).ok_or_else(|| NodeSetupError::Advertise(host.clone())),
         None if at.ip().is_unspecified() => Err(NodeSetupError::Unspecified(at)),
         None => Ok(at),
@@ -223,7 +234,7 @@ pub fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result
     Ok(Addresses {
         cluster: told(bound)?.to_string(),
         relay: told(relay)?.to_string(),
-        mqtt: config.cluster.client_address.clone().or(first).unwrap_or_default(),
+        mqtt: cluster.client_address.clone().or(first).unwrap_or_default(),
         admin: admin.unwrap_or_default(),
     })
 }

@@ -13,9 +13,12 @@ use crate::hub::is_hub_listener;
 use crate::orchestrator::RELAY_LISTENER;
 use tidegate_process::physical_memory;
 
-use super::Config;
-use super::sections::{Listener, StoreDurability};
+use super::sections::cluster::Cluster;
+use super::sections::mirror::Mirror;
+use super::sections::tenant::Tenant;
+use super::sections::{Limits, Listener, Node, Retained, Store, StoreDurability};
 use super::value::Lifetime;
+use super::{Config, waiting_settings};
 use tidegate_units::size::MIB;
 
 /// Shards that a broker has at most.
@@ -32,56 +35,30 @@ const STORED_QUEUE_PART: u64 = 8;
 const DEFAULT_MIRROR_BYTES: u64 = 4096 * MIB;
 
 impl Config {
-    /// Number of shards: the configured one, or one for every two cores. A shard has work for little more than half a
-    /// core before the kernel's part of the same traffic fills the other half, and a message that crosses shards costs
-    /// more than one that does not.
-    pub fn shards(&self) -> u16 {
-        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        match self.node.shards {
-            0 => u16::try_from(cores().div_ceil(2).min(MAX_SHARDS)).unwrap_or(1),
-            shards => shards,
-        }
-    }
-
-    /// Bytes that retained messages may hold: the configured number, or a quarter of what there is.
-    fn retained_bytes(&self) -> u64 {
-        match self.retained.max_bytes.0 {
-            0 => physical_memory::available().map_or(0, |bytes| bytes / 4),
-            configured => configured,
-        }
-    }
-
-    /// Bytes that a merge of the store sorts in memory, and bytes that may wait to be written: the configured numbers,
-    /// or a sixteenth each of the memory that there is, up to 256 MiB. With half of it for clients and a quarter for
-    /// retained messages, an eighth is left for all else.
-    pub fn store_memory(&self, available: Option<u64>) -> (u64, u64) {
-        let share =
-            available.map_or(MOST_STORE_MEMORY, |bytes| (bytes / 16).clamp(LEAST_STORE_MEMORY, MOST_STORE_MEMORY));
-        let or_share = |configured: u64| if configured == 0 { share } else { configured };
-        (or_share(self.store.merge_memory.0), or_share(self.store.pending_memory.0))
-    }
-
     /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
     /// Tenants are left out: these are shared by all shards.
     pub fn engine_settings(&self, shards: u16) -> engine::Settings {
         #[cfg(feature = "pipelines")]
-        let (hub_rules, hub_filters): (Vec<_>, _) = (self.hub_overflow_rules().collect(), self.hub_filters());
+        let (hub_rules, hub_filters): (Vec<_>, _) = (
+            crate::hub::overflow_rules(&self.pipelines).collect(),
+            crate::hub::filters(&self.pipelines, &self.tenants),
+        );
         #[cfg(not(feature = "pipelines"))]
         let (hub_rules, hub_filters) = (Vec::new(), Vec::new());
         engine::Settings {
             node_name: self.node.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            listeners: self.engine_listeners(shards),
-            limits: self.engine_limits(shards),
+            listeners: self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect(),
+            limits: engine_limits(&self.limits, self.shard_memory(), shards),
             queue: self.queue_settings(),
-            overflow_rules: hub_rules.into_iter().chain(self.overflow_rules()).collect(),
+            overflow_rules: hub_rules.into_iter().chain(waiting_settings::overflow_rules(&self.overflow)).collect(),
             hub_filters,
-            priority: self.priority_rules(),
-            dead_letter: self.dead_letter(shards),
+            priority: waiting_settings::priority_rules(&self.priority),
+            dead_letter: self.dead_letter.settings(shards),
             retained: engine::RetainedSettings {
                 available: self.retained.available,
                 max_messages: share(self.retained.max_messages, shards),
-                max_bytes: share(self.retained_bytes(), shards),
+                max_bytes: share(self.retained.bytes(), shards),
                 step: self.retained.step,
             },
             shared: engine::SharedSettings { available: self.shared.available, strategy: self.shared.strategy },
@@ -93,11 +70,11 @@ impl Config {
                 engine::Authentication::Open
             },
             wills_on_shutdown: self.shutdown.publish_wills,
-            durability: self.durability(),
+            durability: self.store.engine_durability(),
             addresses: self.address_settings(shards),
             tenants: None,
             tenant_ledger: None,
-            uplinks: self.uplink_settings(),
+            uplinks: self.orchestrator.uplink_settings(),
             tenant_quotas: BTreeMap::new(),
         }
     }
@@ -106,87 +83,118 @@ impl Config {
     fn queue_settings(&self) -> engine::QueueSettings {
         let default = engine::QueueSettings::default();
         let (messages, bytes) = (self.queue.max_messages, self.queue.max_bytes.0);
-        let has_store = self.durability() != engine::Durability::Memory;
+        let has_store = self.store.engine_durability() != engine::Durability::Memory;
         engine::QueueSettings {
             max_messages: if messages == 0 { default.max_messages } else { messages },
             max_bytes: if bytes == 0 { default.max_bytes } else { bytes },
             stored_max_messages: (has_store && messages == 0).then_some(u32::MAX),
-            stored_max_bytes: (has_store && bytes == 0).then(|| self.stored_queue_bytes().max(default.max_bytes)),
+            stored_max_bytes: (has_store && bytes == 0)
+                .then(|| stored_queue_bytes(&self.store, &self.mirror, &self.cluster).max(default.max_bytes)),
             memory_bytes: self.queue.memory_size.0,
             overflow: self.queue.overflow,
             keep_qos0_offline: self.queue.keep_qos0_offline,
             lower_priority_share: self.queue.lower_priority_share,
         }
     }
+}
 
-    /// Bytes that wait for a session in the store where nothing is configured: a part of what the store may have.
-    fn stored_queue_bytes(&self) -> u64 {
-        let disk = self.store.directory.as_ref().and_then(|it| RealDisk::file_system_size(Path::new(it)).ok());
-        let limit = Some(self.store.max_bytes.0).filter(|bytes| *bytes != 0);
-        let on_bus = self.mirror.bus.is_some() || self.cluster.bus.is_some();
-        let mirror = on_bus.then_some(match self.mirror.max_bytes.0 {
-            0 => DEFAULT_MIRROR_BYTES,
-            bytes => bytes,
-        });
-        let room = [disk, limit, mirror].into_iter().flatten().min().unwrap_or(u64::MAX);
-        (room / STORED_QUEUE_PART).min(MOST_STORED_QUEUE)
+impl Node {
+    /// Number of shards: the configured one, or one for every two cores. A shard has work for little more than half a
+    /// core before the kernel's part of the same traffic fills the other half, and a message that crosses shards costs
+    /// more than one that does not.
+    pub fn shards(&self) -> u16 {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        match self.shards {
+            0 => u16::try_from(cores().div_ceil(2).min(MAX_SHARDS)).unwrap_or(1),
+            shards => shards,
+        }
+    }
+}
+
+impl Retained {
+    /// Bytes that retained messages may hold: the configured number, or a quarter of what there is.
+    fn bytes(&self) -> u64 {
+        match self.max_bytes.0 {
+            0 => physical_memory::available().map_or(0, |bytes| bytes / 4),
+            configured => configured,
+        }
+    }
+}
+
+impl Store {
+    /// Bytes that a merge of the store sorts in memory, and bytes that may wait to be written: the configured numbers,
+    /// or a sixteenth each of the memory that there is, up to 256 MiB. With half of it for clients and a quarter for
+    /// retained messages, an eighth is left for all else.
+    pub fn memory(&self, available: Option<u64>) -> (u64, u64) {
+        let share =
+            available.map_or(MOST_STORE_MEMORY, |bytes| (bytes / 16).clamp(LEAST_STORE_MEMORY, MOST_STORE_MEMORY));
+        let or_share = |configured: u64| if configured == 0 { share } else { configured };
+        (or_share(self.merge_memory.0), or_share(self.pending_memory.0))
     }
 
     /// What outlives the process: nothing where there is no directory for it.
-    pub fn durability(&self) -> engine::Durability {
-        match self.store.durability {
-            _ if self.store.directory.is_none() => engine::Durability::Memory,
+    pub fn engine_durability(&self) -> engine::Durability {
+        match self.durability {
+            _ if self.directory.is_none() => engine::Durability::Memory,
             StoreDurability::Memory => engine::Durability::Memory,
             StoreDurability::Relaxed => engine::Durability::Relaxed,
             StoreDurability::Commit => engine::Durability::Commit,
         }
     }
+}
 
-    /// How much each tenant may have, by its number.
-    pub fn tenant_quotas(&self) -> BTreeMap<engine::TenantId, engine::TenantQuota> {
-        let quotas = self.tenants.iter().map(|tenant| engine::TenantQuota {
-            max_connections: tenant.max_connections,
-            max_sessions: tenant.max_sessions,
-            max_retained: tenant.max_retained,
-            max_subscriptions: tenant.max_subscriptions,
-            max_message_rate: tenant.max_message_rate,
-        });
-        (1..).map(engine::TenantId).zip(quotas).collect()
-    }
+/// How much each tenant may have, by its number.
+pub fn tenant_quotas(tenants: &[Tenant]) -> BTreeMap<engine::TenantId, engine::TenantQuota> {
+    let quotas = tenants.iter().map(|tenant| engine::TenantQuota {
+        max_connections: tenant.max_connections,
+        max_sessions: tenant.max_sessions,
+        max_retained: tenant.max_retained,
+        max_subscriptions: tenant.max_subscriptions,
+        max_message_rate: tenant.max_message_rate,
+    });
+    (1..).map(engine::TenantId).zip(quotas).collect()
+}
 
-    fn engine_listeners(&self, shards: u16) -> Vec<engine::ListenerSettings> {
-        self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect()
-    }
+/// Bytes that wait for a session in the store where nothing is configured: a part of what the store may have.
+fn stored_queue_bytes(store: &Store, mirror: &Mirror, cluster: &Cluster) -> u64 {
+    let disk = store.directory.as_ref().and_then(|it| RealDisk::file_system_size(Path::new(it)).ok());
+    let limit = Some(store.max_bytes.0).filter(|bytes| *bytes != 0);
+    let on_bus = mirror.bus.is_some() || cluster.bus.is_some();
+    let mirrored = on_bus.then_some(match mirror.max_bytes.0 {
+        0 => DEFAULT_MIRROR_BYTES,
+        bytes => bytes,
+    });
+    let room = [disk, limit, mirrored].into_iter().flatten().min().unwrap_or(u64::MAX);
+    (room / STORED_QUEUE_PART).min(MOST_STORED_QUEUE)
+}
 
-    fn engine_limits(&self, shards: u16) -> engine::Limits {
-        let limits = &self.limits;
-        engine::Limits {
-            connect_timeout_ms: millis(limits.connect_timeout),
-            pipelined_bytes: limits.pipelined_bytes.narrow(),
-            max_sessions: share_narrow(limits.max_sessions, shards),
-            max_session_expiry_seconds: match limits.max_session_expiry {
-                Lifetime::Unlimited => u32::MAX,
-                Lifetime::For(length) => seconds(length),
-            },
-            max_subscriptions_per_client: limits.max_subscriptions_per_client,
-            max_topic_levels: limits.max_topic_levels,
-            max_payload: match limits.max_payload.0 {
-                0 => usize::MAX,
-                bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
-            },
-            max_topic_bytes: limits.max_topic_bytes,
-            max_filter_wildcards: limits.max_filter_wildcards,
-            slow_after_ms: millis(limits.slow_after),
-            max_inflight: limits.max_inflight,
-            output_high_water: limits.output_high_water.narrow(),
-            memory_ceiling: share(self.shard_memory(), shards),
-            shard_link_bytes: limits.shard_link_bytes.0,
-            kept_deal_bytes: limits.kept_deal_bytes.0,
-            parked_bytes: limits.parked_bytes.narrow(),
-            block_timeout_ms: millis(limits.block_timeout),
-            // Some thirty short messages to one receiver each: whoever publishes that makes no turn long.
-            lag_exempt_bytes: engine::Limits::default().lag_exempt_bytes,
-        }
+fn engine_limits(limits: &Limits, memory: u64, shards: u16) -> engine::Limits {
+    engine::Limits {
+        connect_timeout_ms: millis(limits.connect_timeout),
+        pipelined_bytes: limits.pipelined_bytes.narrow(),
+        max_sessions: share_narrow(limits.max_sessions, shards),
+        max_session_expiry_seconds: match limits.max_session_expiry {
+            Lifetime::Unlimited => u32::MAX,
+            Lifetime::For(length) => seconds(length),
+        },
+        max_subscriptions_per_client: limits.max_subscriptions_per_client,
+        max_topic_levels: limits.max_topic_levels,
+        max_payload: match limits.max_payload.0 {
+            0 => usize::MAX,
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        },
+        max_topic_bytes: limits.max_topic_bytes,
+        max_filter_wildcards: limits.max_filter_wildcards,
+        slow_after_ms: millis(limits.slow_after),
+        max_inflight: limits.max_inflight,
+        output_high_water: limits.output_high_water.narrow(),
+        memory_ceiling: share(memory, shards),
+        shard_link_bytes: limits.shard_link_bytes.0,
+        kept_deal_bytes: limits.kept_deal_bytes.0,
+        parked_bytes: limits.parked_bytes.narrow(),
+        block_timeout_ms: millis(limits.block_timeout),
+        // Some thirty short messages to one receiver each: whoever publishes that makes no turn long.
+        lag_exempt_bytes: engine::Limits::default().lag_exempt_bytes,
     }
 }
 

@@ -3,10 +3,11 @@
 use tidegate_bus::{Address, AddressError};
 use tidegate_node::ListenAddress;
 
-use crate::Config;
 use crate::address::AdminAddress;
 use crate::finding::Findings;
+use crate::origins::Origins;
 use crate::path::KeyPath;
+use crate::sections::{Admin, Listener};
 use crate::source::Source;
 use crate::value::Problem;
 
@@ -26,15 +27,15 @@ pub(crate) fn bus_problem(address: &Result<Address, AddressError>) -> Option<Pro
 }
 
 /// Refuses each listener and section whose feature this program lacks.
-pub(crate) fn check(findings: &mut Findings, config: &Config) {
-    for (index, listener) in config.listeners.iter().enumerate() {
+pub(crate) fn check(listeners: &[Listener], admin: &Admin, origins: &Origins, findings: &mut Findings) {
+    for (index, listener) in listeners.iter().enumerate() {
         if let Some((what, feature)) = missing_for(&listener.address) {
             let path = KeyPath { section: "listener", index, key: "address" };
-            findings.push(not_built(what, feature), config.source(&path).clone());
+            findings.push(not_built(what, feature), origins.source(&path).clone());
         }
     }
-    if !cfg!(feature = "admin") && config.admin.address != AdminAddress::Off {
-        findings.push(not_built("the admin listener", "admin"), config.source_of("admin", "address").clone());
+    if !cfg!(feature = "admin") && admin.address != AdminAddress::Off {
+        findings.push(not_built("the admin listener", "admin"), origins.source_of("admin", "address").clone());
     }
     let sections = [
         ("cluster", "name", "a node of a cluster", "cluster", cfg!(feature = "cluster")),
@@ -43,7 +44,7 @@ pub(crate) fn check(findings: &mut Findings, config: &Config) {
         ("context", "enabled", "a gateway of mobile nodes", "mobile", cfg!(feature = "mobile")),
     ];
     for (section, key, what, feature, is_built) in sections {
-        let source = config.source_of(section, key);
+        let source = origins.source_of(section, key);
         if !is_built && *source != Source::Default {
             findings.push(not_built(what, feature), source.clone());
         }

@@ -22,9 +22,11 @@ pub mod hub;
 pub mod key;
 pub mod list;
 pub mod load;
+mod loading;
 mod memory;
 pub mod mirror;
 pub mod orchestrator;
+pub mod origins;
 pub mod overrides;
 pub mod path;
 pub mod reference;
@@ -33,18 +35,18 @@ pub mod sections;
 pub mod show;
 pub mod source;
 pub mod store;
-mod tls_settings;
+pub mod tls_settings;
 pub mod value;
 mod waiting_settings;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use finding::Findings;
 use key::Section;
-use overrides::{Flags, Override};
+use loading::Loading;
+use origins::Origins;
+use overrides::Flags;
 use path::KeyPath;
 use sections::access::AccessRules;
 use sections::address::Addresses;
@@ -139,14 +141,8 @@ pub struct Config {
     pub log: Log,
     /// The section `[shutdown]`.
     pub shutdown: Shutdown,
-    /// Where each value that somebody gave comes from.
-    sources: BTreeMap<KeyPath, Source>,
-    file: Option<FileText>,
-}
-
-/// The address of a listener for QUIC, which may be written without its scheme.
-fn quic_address(text: &str) -> String {
-    if text.contains("://") { text.to_owned() } else { format!("quic://{text}") }
+    /// The file, and the source of each key.
+    pub origins: Origins,
 }
 
 impl Config {
@@ -155,17 +151,7 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it, not only the first thing.
     pub fn load(inputs: Inputs) -> Result<Self, Findings> {
-        let mut findings = Findings::about(inputs.file.clone());
-        let mut config = Self { file: inputs.file, ..Self::default() };
-        config.apply_file(&mut findings);
-        if config.listeners.is_empty() {
-            config.listeners.push(Listener::default());
-        }
-        for it in overrides::from_environment(&inputs.environment, &mut findings) {
-            config.apply_override(it, &mut findings);
-        }
-        config.apply_flags(&inputs.flags, &mut findings);
-        config.name_listeners();
+        let (config, mut findings) = Loading::new(inputs.file.clone()).read(&inputs);
         // What several keys say together is only worth a look when each of them is right.
         if findings.is_empty() {
             checks::run(&config, &mut findings);
@@ -185,29 +171,14 @@ impl Config {
             .section_mut(&path)
             .ok_or_else(|| Problem::new(format!("names a {name} that is not there; there are {count}")))?;
         section.set(path.key, raw)?;
-        self.sources.insert(path, source);
+        self.origins.set(path, source);
         Ok(())
-    }
-
-    /// Where a key's value comes from.
-    pub fn source(&self, path: &KeyPath) -> &Source {
-        self.sources.get(path).unwrap_or(&Source::Default)
-    }
-
-    /// The source of a key of a section that is not repeated.
-    pub fn source_of(&self, section: &'static str, key: &'static str) -> &Source {
-        self.source(&KeyPath { section, index: 0, key })
     }
 
     /// Whether clients say who they are, so that rules can tell them apart.
     pub fn has_users(&self) -> bool {
         !self.auths.is_empty()
             || self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
-    }
-
-    /// The file that was read.
-    pub fn file(&self) -> Option<&FileText> {
-        self.file.as_ref()
     }
 
     /// The sections of a name: one, or each listener.
@@ -296,93 +267,6 @@ impl Config {
             "sink" => self.sinks.resize(count, Sink::default()),
             "pipeline" => self.pipelines.resize(count, Pipeline::default()),
             _ => {}
-        }
-    }
-
-    fn apply_file(&mut self, findings: &mut Findings) {
-        let Some(file) = self.file.take() else {
-            return;
-        };
-        let entries = file::read(&file, findings);
-        for (section, count) in &entries.repeated {
-            self.resize(section, *count);
-        }
-        for entry in entries.list {
-            self.set(entry.path, &entry.raw, Source::File(entry.span), findings);
-        }
-        self.file = Some(file);
-    }
-
-    fn apply_override(&mut self, it: Override, findings: &mut Findings) {
-        // One more than there are is named to add one.
-        let count = self.sections(it.path.section).len();
-        if it.path.index == count {
-            self.resize(it.path.section, count + 1);
-        }
-        self.set(it.path, &Raw::Word(it.value), it.source, findings);
-    }
-
-    fn apply_flags(&mut self, flags: &Flags, findings: &mut Findings) {
-        if !flags.listen.is_empty() {
-            self.listeners = vec![Listener::default(); flags.listen.len()];
-            self.sources.retain(|path, _| path.section != "listener");
-        }
-        for (index, (address, flag)) in flags.listen.iter().enumerate() {
-            let path = KeyPath { section: "listener", index, key: "address" };
-            let source = Source::Flag(flag.clone());
-            self.set(path, &Raw::Word(address.clone()), source, findings);
-        }
-        for (address, flag) in &flags.quic {
-            let path = KeyPath { section: "listener", index: self.listeners.len(), key: "address" };
-            self.listeners.push(Listener::default());
-            self.set(path, &Raw::Word(quic_address(address)), Source::Flag(flag.clone()), findings);
-        }
-        if flags.allow_anonymous {
-            self.allow_anonymous();
-        }
-        for it in overrides::from_flags(flags, findings) {
-            self.apply_override(it, findings);
-        }
-    }
-
-    fn allow_anonymous(&mut self) {
-        let source = Source::Flag("--allow-anonymous".to_owned());
-        let mut note = |section, index| {
-            let key = "allow_anonymous";
-            self.sources.insert(KeyPath { section, index, key }, source.clone());
-        };
-        for (index, listener) in self.listeners.iter_mut().enumerate() {
-            listener.allow_anonymous = true;
-            note("listener", index);
-        }
-        self.admin.allow_anonymous = true;
-        note("admin", 0);
-    }
-
-    fn set(&mut self, path: KeyPath, raw: &Raw, source: Source, findings: &mut Findings) {
-        if let Err(problem) = self.try_set(path, raw, source.clone()) {
-            let said = if path.holds_credentials() {
-                problem.message.replace(&raw.describe(), "what it says")
-            } else {
-                problem.message.clone()
-            };
-            let message = format!("`{path}` {said}");
-            findings.push(Problem { message, ..problem }, source);
-        }
-    }
-
-    /// Gives a name to each listener that has none.
-    fn name_listeners(&mut self) {
-        let mut names: Vec<String> = self.listeners.iter().map(|it| it.name.clone()).collect();
-        for index in 0..names.len() {
-            if !names[index].is_empty() {
-                continue;
-            }
-            let stem = address::default_name(&self.listeners[index].address);
-            let numbered = (2..).map(|number| format!("{stem}-{number}"));
-            let free = std::iter::once(stem.clone()).chain(numbered).find(|name| !names.contains(name));
-            names[index] = free.unwrap_or_default();
-            self.listeners[index].name.clone_from(&names[index]);
         }
     }
 }

@@ -5,6 +5,7 @@ use tidegate_process::physical_memory;
 
 use super::Config;
 use super::address::AdminAddress;
+use super::sections::Limits;
 use super::sections::auth::AuthKind;
 use tidegate_units::size::{KIB, MIB};
 
@@ -18,19 +19,21 @@ const ADMIN_BODY: u64 = 256 * KIB;
 /// Longest answer of a server that is asked about a client, bytes; it is held twice, as bytes and as what it means.
 const ANSWER: u64 = 2 * MIB;
 
-impl Config {
+impl Limits {
     /// Bytes that clients may make the broker hold, without retained messages: the configured number, or half of what
     /// there is. 0, no limit, only where the system does not tell.
-    fn memory_ceiling(&self) -> u64 {
-        match self.limits.memory_ceiling.0 {
+    fn ceiling(&self) -> u64 {
+        match self.memory_ceiling.0 {
             0 => physical_memory::available().map_or(0, |bytes| bytes / 2),
             configured => configured,
         }
     }
+}
 
+impl Config {
     /// Bytes that passwords may take while they are hashed: the configured number, or an eighth of the ceiling.
     pub fn hash_memory(&self) -> u64 {
-        match (self.authentication.hash_memory.0, self.memory_ceiling()) {
+        match (self.authentication.hash_memory.0, self.limits.ceiling()) {
             (0, 0) => MOST_HASH_MEMORY,
             (0, ceiling) => (ceiling / 8).clamp(LEAST_HASH_MEMORY, MOST_HASH_MEMORY),
             (configured, _) => configured,
@@ -40,7 +43,7 @@ impl Config {
     /// Bytes that packets and queues of all shards may hold: the ceiling without what other threads may use, but at
     /// least half of it.
     pub fn shard_memory(&self) -> u64 {
-        let ceiling = self.memory_ceiling();
+        let ceiling = self.limits.ceiling();
         ceiling.saturating_sub(memory_of_other_threads(self)).max(ceiling / 2)
     }
 }

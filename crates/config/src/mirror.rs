@@ -3,31 +3,31 @@
 use tidegate_bus::Address;
 use tidegate_mirror::log_of;
 
-use crate::Config;
 use crate::feature::bus_problem;
 use crate::finding::Findings;
-use crate::sections::StoreDurability;
+use crate::origins::Origins;
+use crate::sections::cluster::Cluster;
+use crate::sections::mirror::Mirror;
+use crate::sections::{Store, StoreDurability};
 use crate::value::Problem;
 
 /// Whether a node of a cluster keeps its store on the bus of the cluster without being told so.
-pub fn is_implied(config: &Config) -> bool {
-    let cluster = &config.cluster;
+pub fn is_implied(store: &Store, cluster: &Cluster, mirror: &Mirror) -> bool {
     !cluster.name.is_empty()
         && cluster.mirror
-        && config.mirror.bus.is_none()
-        && config.store.directory.is_some()
-        && config.store.durability == StoreDurability::Commit
+        && mirror.bus.is_none()
+        && store.directory.is_some()
+        && store.durability == StoreDurability::Commit
 }
 
 /// Checks what the keys say together.
-pub fn check(config: &Config, findings: &mut Findings) {
-    let mirror = &config.mirror;
-    let source = |key| config.source_of("mirror", key).clone();
-    if is_implied(config)
-        && let Err(error) = log_of(&config.cluster.name)
+pub fn check(mirror: &Mirror, cluster: &Cluster, store: &Store, origins: &Origins, findings: &mut Findings) {
+    let source = |key| origins.source_of("mirror", key).clone();
+    if is_implied(store, cluster, mirror)
+        && let Err(error) = log_of(&cluster.name)
     {
         let hint = "choose another name, or set cluster.mirror to false";
-        findings.push(Problem::new(error.to_string()).hint(hint), config.source_of("cluster", "name").clone());
+        findings.push(Problem::new(error.to_string()).hint(hint), origins.source_of("cluster", "name").clone());
     }
     let Some(address) = &mirror.bus else {
         if !mirror.name.is_empty() {
@@ -46,11 +46,11 @@ pub fn check(config: &Config, findings: &mut Findings) {
     } else if let Err(error) = log_of(&mirror.name) {
         findings.push(Problem::new(error.to_string()), source("name"));
     }
-    if config.store.directory.is_none() {
+    if store.directory.is_none() {
         let problem = Problem::new("`mirror.bus` needs a directory for the working copy");
         findings.push(problem.hint("name one with `store.directory` or --data"), source("bus"));
-    } else if config.store.durability != StoreDurability::Commit {
+    } else if store.durability != StoreDurability::Commit {
         let problem = Problem::new("with `mirror.bus` everything is on the bus before it is acknowledged");
-        findings.push(problem.hint("leave `store.durability` out"), config.source_of("store", "durability").clone());
+        findings.push(problem.hint("leave `store.durability` out"), origins.source_of("store", "durability").clone());
     }
 }

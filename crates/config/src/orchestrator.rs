@@ -19,7 +19,7 @@ use crate::Config;
 use crate::credentials::without_credentials;
 use crate::list::Networks;
 use crate::sections::Listener;
-use crate::sections::orchestrator::UplinkProtocol;
+use crate::sections::orchestrator::{Orchestrator, UplinkProtocol};
 
 /// The file in the data directory that keeps the name.
 const NAME_FILE: &str = "orchestrator-name";
@@ -131,22 +131,42 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
 }
 
-impl Config {
+impl Orchestrator {
     /// The brokers that the configuration names.
     ///
     /// # Errors
     /// When an address is none.
     pub fn fleet_brokers(&self) -> Result<Vec<BrokerAddress>, BrokerAddressError> {
-        self.orchestrator.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
+        self.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
     }
 
+    /// What engines are told of the fleet, if there is one.
+    pub fn uplink_settings(&self) -> Option<UplinkSettings> {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.enabled.then(|| UplinkSettings {
+            orchestrator: self.name.clone(),
+            policy: self.policy,
+            window: self.window,
+            probe_interval_ms: ms(self.probe_interval),
+            probe_timeout_ms: ms(self.probe_timeout),
+            reassign_after_ms: ms(self.reassign_after),
+            return_timeout_ms: ms(self.return_timeout),
+            max_owed_messages: self.max_owed_messages.into(),
+            max_owed_bytes: self.max_owed_bytes.0,
+            session_expiry_seconds: u32::try_from(self.session_expiry.as_secs()).unwrap_or(u32::MAX),
+            ..UplinkSettings::default()
+        })
+    }
+}
+
+impl Config {
     /// A broker, with all that is needed to reach it.
     ///
     /// # Errors
     /// When TLS is spoken there, and cannot be set up.
     pub fn broker_settings(&self, address: BrokerAddress) -> Result<BrokerSettings, BrokerTlsError> {
         let options = self.uplink_options(&address);
-        let tls = if address.secure { Some(self.broker_tls()?) } else { None };
+        let tls = if address.secure { Some(self.orchestrator.broker_tls()?) } else { None };
         Ok(BrokerSettings { name: address.name, at: address.at, tls, options })
     }
 
@@ -163,25 +183,6 @@ impl Config {
             // Who cannot come back under the same name needs no session there.
             lasting: self.store.directory.is_some() || !self.orchestrator.name.is_empty(),
         }
-    }
-
-    /// What engines are told of the fleet, if there is one.
-    pub fn uplink_settings(&self) -> Option<UplinkSettings> {
-        let orchestrator = &self.orchestrator;
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        orchestrator.enabled.then(|| UplinkSettings {
-            orchestrator: orchestrator.name.clone(),
-            policy: orchestrator.policy,
-            window: orchestrator.window,
-            probe_interval_ms: ms(orchestrator.probe_interval),
-            probe_timeout_ms: ms(orchestrator.probe_timeout),
-            reassign_after_ms: ms(orchestrator.reassign_after),
-            return_timeout_ms: ms(orchestrator.return_timeout),
-            max_owed_messages: orchestrator.max_owed_messages.into(),
-            max_owed_bytes: orchestrator.max_owed_bytes.0,
-            session_expiry_seconds: u32::try_from(orchestrator.session_expiry.as_secs()).unwrap_or(u32::MAX),
-            ..UplinkSettings::default()
-        })
     }
 }
 
@@ -295,18 +296,18 @@ pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), Orchestrato
         // A member of a cluster learns from the table whether it continues with connections of dead members.
         OrchestratorMoves::of(node).continue_adopted(Continued::All)?;
     }
-    let brokers = config.fleet_brokers()?;
+    let brokers = config.orchestrator.fleet_brokers()?;
     if brokers.is_empty() {
         tracing::warn!(
-            "the orchestrator has no broker yet: what clients publish waits or is dropped until one is named by --broker or the admin API"
+            "the orchestrator has no broker; published messages wait or are dropped until --broker or the admin API names one"
         );
     }
     for address in brokers {
         let name = address.name.clone();
         let broker = config.broker_settings(address).map_err(|source| OrchestratorError::BrokerTls { name, source })?;
-        node.set_broker(broker)?;
+        node.fleet().set_broker(broker)?;
     }
-    Ok(node.settle_former_brokers()?)
+    Ok(node.fleet().settle_former_brokers()?)
 }
 
 #[cfg(test)]

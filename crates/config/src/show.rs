@@ -25,12 +25,12 @@ pub fn show(config: &Config, which: Which) -> String {
             let mut lines = Vec::new();
             for key in keys.keys {
                 let path = KeyPath { section: keys.name, index, key: key.name };
-                let source = config.source(&path);
+                let source = config.origins.source(&path);
                 if which == Which::Effective || *source != Source::Default {
                     let value = section.show(key.name);
                     let value = if key.credentials { without_credentials(&value) } else { value };
                     let line = format!("{} = {value}", key.name);
-                    lines.push((line, source.describe(config.file())));
+                    lines.push((line, source.describe(config.origins.file())));
                 }
             }
             write_section(&mut out, &keys.header(), &lines);

@@ -374,18 +374,18 @@ fn what_the_broker_has_is_divided_between_shards() {
         .limits
         .memory_ceiling;
     assert_eq!(ceiling, 256 * 1024 * 1024);
-    assert!(config.shards() >= 1);
+    assert!(config.node.shards() >= 1);
 }
 
 #[test]
 fn the_store_takes_a_share_of_the_memory_or_the_configured_size() {
     const MIB: u64 = 1024 * 1024;
     let config = from_file("").unwrap();
-    assert_eq!(config.store_memory(Some(1024 * MIB)), (64 * MIB, 64 * MIB));
-    assert_eq!(config.store_memory(Some(64 * MIB)), (16 * MIB, 16 * MIB));
-    assert_eq!(config.store_memory(Some(64 * 1024 * MIB)), (256 * MIB, 256 * MIB));
+    assert_eq!(config.store.memory(Some(1024 * MIB)), (64 * MIB, 64 * MIB));
+    assert_eq!(config.store.memory(Some(64 * MIB)), (16 * MIB, 16 * MIB));
+    assert_eq!(config.store.memory(Some(64 * 1024 * MIB)), (256 * MIB, 256 * MIB));
     let config = from_file("[store]\nmerge_memory = \"32MiB\"\npending_memory = \"8MiB\"\n").unwrap();
-    assert_eq!(config.store_memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
+    assert_eq!(config.store.memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
 }
 
 #[test]

@@ -10,7 +10,6 @@ use tidegate_node::{
 
 use tidegate_node::proxy_protocol::Network;
 
-use super::Config;
 use super::sections::Listener;
 use super::value::{Problem, words};
 use tidegate_certificates::development;
@@ -54,20 +53,16 @@ words! {
     }
 }
 
-impl Config {
-    /// What TLS listeners are told, by their position.
-    pub fn tls_settings(&self) -> BTreeMap<usize, TlsSettings> {
-        let listeners = self.listeners.iter().enumerate().filter(|(_, listener)| listener.address.is_tls());
-        listeners.map(|(position, listener)| (position, settings(listener))).collect()
-    }
+/// The settings of TLS listeners, by their position.
+pub fn of_listeners(listeners: &[Listener]) -> BTreeMap<usize, TlsSettings> {
+    let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.address.is_tls());
+    listeners.map(|(position, listener)| (position, settings(listener))).collect()
 }
 
-impl Config {
-    /// The networks of the proxies of those listeners that speak the PROXY protocol, by their position.
-    pub fn proxies(&self) -> BTreeMap<usize, Vec<Network>> {
-        let listeners = self.listeners.iter().enumerate().filter(|(_, listener)| listener.proxy_protocol);
-        listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
-    }
+/// The networks of the proxies of those listeners that speak the PROXY protocol, by their position.
+pub fn proxies(listeners: &[Listener]) -> BTreeMap<usize, Vec<Network>> {
+    let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.proxy_protocol);
+    listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
 }
 
 /// What is wrong with the keys of one listener that are about proxies, each with the key that is to blame.
@@ -106,11 +101,9 @@ pub(crate) fn takes_development_certificate(listener: &Listener) -> bool {
     has_none && listener.address.is_local() && matches!(listener.address, ListenAddress::Quic(_))
 }
 
-impl Config {
-    /// Whether a listener takes the certificate for development.
-    pub fn needs_development_certificate(&self) -> bool {
-        self.listeners.iter().any(takes_development_certificate)
-    }
+/// True if a listener takes the certificate for development.
+pub fn needs_development_certificate(listeners: &[Listener]) -> bool {
+    listeners.iter().any(takes_development_certificate)
 }
 
 fn settings(listener: &Listener) -> TlsSettings {
@@ -215,7 +208,7 @@ mod tests {
              proxy_networks = [\"10.0.0.0/8\", \"::1\"]",
         )
         .unwrap();
-        let tls = &config.tls_settings()[&0];
+        let tls = &of_listeners(&config.listeners)[&0];
         let pairs: Vec<_> = tls
             .certificates
             .iter()
@@ -229,7 +222,10 @@ mod tests {
         assert_eq!((tls.identity_role, tls.minimum_version), (IdentityRole::ClientId, TlsVersion::Tls13));
         assert_eq!((tls.client_ca.as_deref(), tls.crl.len()), (Some(std::path::Path::new("ca.pem")), 1));
         assert_eq!((tls.max_handshakes, tls.crl_outdated), (7, OutdatedLists::Refuse));
-        assert_eq!(config.proxies()[&0].iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1/128"]);
+        assert_eq!(
+            proxies(&config.listeners)[&0].iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.0.0.0/8", "::1/128"]
+        );
     }
 
     #[test]

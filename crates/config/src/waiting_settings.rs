@@ -3,49 +3,51 @@
 use tidegate_engine as engine;
 use tidegate_mqtt::{TopicFilter, TopicName};
 
-use super::Config;
 use super::finding::Findings;
+use super::origins::Origins;
 use super::path::KeyPath;
-use super::sections::waiting::{DEAD_LETTER_REASONS, DEAD_LETTER_REASONS_IF_NAMED, LevelSource, Overflow, Priority};
+use super::sections::waiting::{
+    DEAD_LETTER_REASONS, DEAD_LETTER_REASONS_IF_NAMED, DeadLetters, LevelSource, Overflow, Priority,
+};
 use super::value::Problem;
 
 /// Rules that a section may have: each is looked at for every message that waits.
 const MAX_RULES: usize = 64;
 
-impl Config {
-    /// What holds for the queues of some clients or topics.
-    pub fn overflow_rules(&self) -> Vec<engine::OverflowRule> {
-        let rule = |rule: &Overflow| engine::OverflowRule {
-            clients: rule.clients.clone(),
-            filter: Some(rule.filter.clone()).filter(|filter| filter != "#"),
-            policy: rule.policy,
-            max_messages: Some(rule.max_messages).filter(|max| *max != 0),
-            max_bytes: Some(rule.max_bytes.0).filter(|max| *max != 0),
-        };
-        self.overflow.iter().map(rule).collect()
-    }
+/// The rules for the queues of some clients or topics.
+pub(super) fn overflow_rules(overflow: &[Overflow]) -> Vec<engine::OverflowRule> {
+    let rule = |rule: &Overflow| engine::OverflowRule {
+        clients: rule.clients.clone(),
+        filter: Some(rule.filter.clone()).filter(|filter| filter != "#"),
+        policy: rule.policy,
+        max_messages: Some(rule.max_messages).filter(|max| *max != 0),
+        max_bytes: Some(rule.max_bytes.0).filter(|max| *max != 0),
+    };
+    overflow.iter().map(rule).collect()
+}
 
-    /// Which messages go before others.
-    pub fn priority_rules(&self) -> Vec<engine::PriorityRule> {
-        let rule = |rule: &Priority| engine::PriorityRule {
-            filter: rule.filter.clone(),
-            source: match rule.source {
-                LevelSource::Property => engine::PrioritySource::Property,
-                LevelSource::Fixed => engine::PrioritySource::Fixed(rule.level),
-            },
-            default: rule.level,
-        };
-        self.priority.iter().map(rule).collect()
-    }
+/// Which messages go before others.
+pub(super) fn priority_rules(priority: &[Priority]) -> Vec<engine::PriorityRule> {
+    let rule = |rule: &Priority| engine::PriorityRule {
+        filter: rule.filter.clone(),
+        source: match rule.source {
+            LevelSource::Property => engine::PrioritySource::Property,
+            LevelSource::Fixed => engine::PrioritySource::Fixed(rule.level),
+        },
+        default: rule.level,
+    };
+    priority.iter().map(rule).collect()
+}
 
+impl DeadLetters {
     /// Where dropped messages go, if anywhere.
-    pub fn dead_letter(&self, shards: u16) -> Option<engine::DeadLetter> {
-        let names = &self.dead_letter.reasons.0;
+    pub fn settings(&self, shards: u16) -> Option<engine::DeadLetter> {
+        let names = &self.reasons.0;
         let by_default = |name: &str| names.is_empty() && DEAD_LETTER_REASONS.contains(&name);
         let wanted = |name: &str| by_default(name) || names.iter().any(|one| one == name);
         let reasons = engine::Reason::ALL.iter().copied().filter(|reason| wanted(reason.label())).collect();
-        let max_rate = self.dead_letter.max_rate.div_ceil(u32::from(shards.max(1)));
-        let prefix = self.dead_letter.topic.clone();
+        let max_rate = self.max_rate.div_ceil(u32::from(shards.max(1)));
+        let prefix = self.topic.clone();
         Some(engine::DeadLetter { prefix, max_rate, reasons }).filter(|letters| !letters.prefix.is_empty())
     }
 }
@@ -55,15 +57,21 @@ fn is_known(reason: &str) -> bool {
 }
 
 /// Checks filters, topics and names of reasons.
-pub(super) fn check(config: &Config, findings: &mut Findings) {
-    for (section, count) in [("overflow", config.overflow.len()), ("priority", config.priority.len())] {
+pub(super) fn check(
+    overflow: &[Overflow],
+    priority: &[Priority],
+    dead_letter: &DeadLetters,
+    origins: &Origins,
+    findings: &mut Findings,
+) {
+    for (section, count) in [("overflow", overflow.len()), ("priority", priority.len())] {
         if count > MAX_RULES {
-            let source = config.source(&KeyPath { section, index: MAX_RULES, key: "filter" }).clone();
+            let source = origins.source(&KeyPath { section, index: MAX_RULES, key: "filter" }).clone();
             findings.push(Problem::new(format!("there are {count} [[{section}]]; at most {MAX_RULES} may be")), source);
         }
     }
-    let overflow = config.overflow.iter().map(|rule| &rule.filter).enumerate();
-    let priority = config.priority.iter().map(|rule| &rule.filter).enumerate();
+    let overflow = overflow.iter().map(|rule| &rule.filter).enumerate();
+    let priority = priority.iter().map(|rule| &rule.filter).enumerate();
     let filters = overflow.map(|(index, filter)| ("overflow", index, filter));
     for (section, index, filter) in filters.chain(priority.map(|(index, filter)| ("priority", index, filter))) {
         let valid = TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_none());
@@ -71,28 +79,30 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
             let path = KeyPath { section, index, key: "filter" };
             let problem = Problem::new(format!("`{path}` must be a topic filter, not {filter:?}"));
             let hint = "`#` stands last and alone in its level, `+` alone in its level";
-            findings.push(problem.hint(hint), config.source(&path).clone());
+            findings.push(problem.hint(hint), origins.source(&path).clone());
         }
     }
-    let topic = &config.dead_letter.topic;
+    let topic = &dead_letter.topic;
     if !topic.is_empty() && TopicName::new(topic).is_err() {
         let problem = Problem::new(format!("`dead_letter.topic` must be a topic name, not {topic:?}"));
-        findings
-            .push(problem.hint("a topic name has no `+` and no `#`"), config.source_of("dead_letter", "topic").clone());
+        findings.push(
+            problem.hint("a topic name has no `+` and no `#`"),
+            origins.source_of("dead_letter", "topic").clone(),
+        );
     }
-    for name in config.dead_letter.reasons.0.iter().filter(|name| !is_known(name)) {
+    for name in dead_letter.reasons.0.iter().filter(|name| !is_known(name)) {
         let problem = Problem::new(format!("`dead_letter.reasons` names {name:?}, of which no message is at hand"));
         let names = [DEAD_LETTER_REASONS_IF_NAMED, DEAD_LETTER_REASONS].concat();
         let hint = format!("names are {}", names.join(", "));
-        findings.push(problem.hint(hint), config.source_of("dead_letter", "reasons").clone());
+        findings.push(problem.hint(hint), origins.source_of("dead_letter", "reasons").clone());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Inputs;
     use crate::source::FileText;
+    use crate::{Config, Inputs};
 
     #[test]
     fn every_reason_for_a_dead_letter_is_one() {
@@ -101,11 +111,11 @@ mod tests {
             assert!(labels.contains(name), "{name}");
         }
         let config = Config::default();
-        assert_eq!(config.dead_letter(2), None);
+        assert_eq!(config.dead_letter.settings(2), None);
         let of = |reasons: &str| load(&format!("[dead_letter]\ntopic = \"D\"\nreasons = {reasons}\n"));
-        let reasons = of("[]").unwrap().dead_letter(1).unwrap().reasons;
+        let reasons = of("[]").unwrap().dead_letter.settings(1).unwrap().reasons;
         assert_eq!(reasons.len(), DEAD_LETTER_REASONS.len(), "an empty list is all of the default");
-        let reasons = of("[\"offline_qos0\"]").unwrap().dead_letter(1).unwrap().reasons;
+        let reasons = of("[\"offline_qos0\"]").unwrap().dead_letter.settings(1).unwrap().reasons;
         assert_eq!(reasons, [engine::Reason::OfflineQos0]);
         assert!(of("[\"no_such_reason\"]").is_err());
     }

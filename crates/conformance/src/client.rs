@@ -92,7 +92,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends bytes that the broker may have stopped listening to; what it answers is checked afterwards.
+    /// Sends bytes that the broker may have stopped reading; its answer is checked afterwards.
     pub(crate) fn send_anyway(&mut self, bytes: &[u8]) {
         let _ = self.send(bytes);
     }
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// Sends PUBLISH, giving it a packet identifier if it needs one, and returns what was sent.
+    /// Sends PUBLISH, giving it a packet identifier if it needs one, and returns the sent packet.
     pub(crate) fn send_publish(&mut self, publish: &Publish) -> Outcome<Publish> {
         let mut publish = publish.clone();
         if publish.qos > 0 && publish.packet_id == 0 {
@@ -239,7 +239,7 @@ impl Client {
     fn finish(mut self) -> Outcome {
         self.transport.finish_sending();
         let deadline = Instant::now() + self.patience;
-        // What was under way may still arrive; only the end of the stream matters here.
+        // Earlier packets may still arrive; only the end of the stream matters here.
         loop {
             self.inbound.clear();
             match self.transport.read(&mut self.inbound, deadline)? {

@@ -1,4 +1,4 @@
-//! What the clients of a case said and heard, for the message of a failure, and what they left behind in the broker.
+//! The packets of a case's clients, for the message of a failure, and their traces in the broker.
 
 use crate::version::Version;
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ struct Inner {
     retained: BTreeSet<String>,
 }
 
-/// What a case leaves in the broker and should be taken away again.
+/// The state that a case leaves in the broker, to be removed.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     /// Client identifiers whose session may outlive the connection, with the version they spoke last.
@@ -69,7 +69,7 @@ impl Journal {
         self.inner.borrow_mut().retained.insert(topic.to_owned());
     }
 
-    /// Hands over what has to be cleaned up.
+    /// Takes the traces to clean up.
     pub(crate) fn take_traces(&self) -> Traces {
         let mut inner = self.inner.borrow_mut();
         Traces { sessions: std::mem::take(&mut inner.sessions), retained: std::mem::take(&mut inner.retained) }

@@ -7,7 +7,7 @@
 //! two runs do not meet.
 //!
 //! The *manifest* (`manifest.toml`) has a row for every normative statement of MQTT 3.1.1 and 5.0, with its cases or
-//! with the reason why there is none; a test keeps rows and cases in agreement.
+//! with the reason why it has no case; a test keeps rows and cases in agreement.
 //!
 //! ```no_run
 //! let options = tidegate_conformance::Options::new("127.0.0.1:1883");

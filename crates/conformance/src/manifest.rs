@@ -1,4 +1,4 @@
-//! `manifest.toml`: a row for every normative statement, with its tests or the reason why there is none.
+//! `manifest.toml`: a row for every normative statement, with its tests or the reason why it has no test.
 
 use crate::registry::cases;
 use crate::version::Version;
@@ -10,7 +10,7 @@ use std::fmt;
 const STATEMENTS: &str = include_str!("../statements.txt");
 const MANIFEST: &str = include_str!("../manifest.toml");
 
-/// Whom a statement binds.
+/// The parties that a statement binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Binds {
@@ -51,7 +51,7 @@ impl fmt::Display for Status {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Whom the statement binds.
+    /// The parties that the statement binds.
     pub binds: Binds,
     /// How it is proved.
     pub status: Status,
@@ -60,7 +60,7 @@ pub struct Row {
     pub tests: Vec<String>,
     /// Why no test proves it.
     pub reason: Option<String>,
-    /// A few words on what is shown, where the names of the tests do not say it.
+    /// A few words on the proof, where the names of the tests do not say it.
     pub about: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct Manifest {
     rows: BTreeMap<(Version, String), Row>,
 }
 
-/// What is wrong with the text of a manifest.
+/// The faults in the text of a manifest.
 #[derive(Debug)]
 pub struct ManifestError(String);
 
@@ -167,7 +167,7 @@ impl Manifest {
 }
 
 impl Row {
-    /// What is wrong with this row alone.
+    /// The faults of this row alone.
     fn problems(&self, version: Version, statement: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let mut complain = |what: String| problems.push(format!("{version} {statement}: {what}"));

@@ -6,7 +6,7 @@ use crate::version::Version;
 use crate::wire::{Connect, Packet, PacketType, Property};
 use std::collections::BTreeSet;
 
-/// The rules of one connection and what has been seen on it.
+/// The rules of one connection and its observed packets.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     version: Version,

@@ -1,4 +1,4 @@
-//! What a run of the suite is told.
+//! The options of a run of the suite.
 
 use crate::version::Version;
 use std::time::Duration;

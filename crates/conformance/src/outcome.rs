@@ -3,10 +3,9 @@
 /// Why a case stopped before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The broker did something that the specification forbids, or did not do what it demands. The text says what was
-    /// expected and what came.
+    /// The broker broke the specification. The text names the expected and the received behaviour.
     Failed(String),
-    /// The broker legitimately does not offer what the case needs. The text says what.
+    /// The broker legitimately does not offer what the case needs. The text names it.
     Skipped(String),
 }
 

@@ -1,4 +1,4 @@
-//! The cases: what they are called, what they prove, what they need.
+//! The cases: their names, statements and needs.
 
 use crate::cases::AREAS;
 use crate::outcome::Outcome;
@@ -9,7 +9,7 @@ use crate::version::Version;
 /// A black-box case. It runs once for each of its versions.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// `area.what_it_shows`, unique.
+    /// `area.its_statement`, unique.
     pub name: &'static str,
     /// The versions it runs in.
     pub versions: &'static [Version],

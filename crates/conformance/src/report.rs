@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What a case found.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The broker did as the specification says.
     Passed,
     /// It did not.
     Failed {
-        /// What was expected and what came.
+        /// The expected and the received behaviour.
         what: String,
         /// The packets of the case in hexadecimal, oldest first.
         conversation: String,
@@ -29,7 +29,7 @@ pub struct Result {
     pub case: &'static Case,
     /// The version that it ran in.
     pub version: Version,
-    /// What it found.
+    /// The result.
     pub verdict: Verdict,
     /// How long it took.
     pub duration: Duration,

@@ -44,7 +44,7 @@ pub fn run_with(options: &Options, told: &(dyn Fn(&Result) + Sync)) -> std::resu
     Ok(Report { broker: options.broker.clone(), results, duration: started.elapsed() })
 }
 
-/// The cases and versions that the options choose, those that wait for time to pass first.
+/// The chosen cases and versions; cases that wait for time to pass come first.
 fn chosen(options: &Options) -> Vec<Job> {
     let mut jobs = Vec::new();
     for (number, case) in (1..).zip(cases()) {
@@ -94,7 +94,7 @@ fn run_job(target: &Target, job: Job) -> Result {
     Result { case: job.case, version: job.version, verdict, duration: started.elapsed() }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a suite goes on with its next case, and serves nobody")]
+#[expect(clippy::disallowed_methods, reason = "a suite continues with its next case, and serves no client")]
 fn play(target: &Target, job: Job) -> Verdict {
     let journal = Rc::new(Journal::new());
     let scenario = Scenario::new(target, job.number, job.version, Rc::clone(&journal));

@@ -1,4 +1,4 @@
-//! What a case works with: the broker, one version, names of its own, and clients.
+//! The tools of a case: the broker, one version, names of its own, and clients.
 
 use crate::client::{Client, Connack};
 use crate::journal::Journal;

@@ -1,4 +1,4 @@
-//! The broker under test: where it is and what it says it can do.
+//! The broker under test: its address and its announced features.
 
 use crate::journal::Journal;
 use crate::options::Options;
@@ -9,7 +9,7 @@ use crate::wire::{Property, Subscribe};
 use std::fmt;
 use std::rc::Rc;
 
-/// What a case needs of the broker; a case whose needs are not met is skipped.
+/// A feature that a case needs; a case without its features is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// Retained messages are stored.
@@ -35,7 +35,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// What is missing, in words for the report.
+    /// The missing feature, in words for the report.
     fn absence(self) -> &'static str {
         match self {
             Self::Retained => "the broker has no retained messages",
@@ -115,7 +115,7 @@ impl fmt::Display for Unreachable {
 impl std::error::Error for Unreachable {}
 
 impl Target {
-    /// Asks the broker which versions it speaks and what it can do.
+    /// Asks the broker for its versions and features.
     ///
     /// # Errors
     /// When the broker accepts a CONNECT of no version.

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// What a read ended with.
+/// The end of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Bytes were appended.

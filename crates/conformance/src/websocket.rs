@@ -80,7 +80,7 @@ impl WebSocket {
         write_all(&mut self.stream, &masked_frame(fin, opcode, payload), patience)
     }
 
-    /// Sends bytes as they are, for what no well-behaved client would send.
+    /// Sends raw bytes, for packets that no correct client would send.
     pub(crate) fn send_raw(&mut self, bytes: &[u8], patience: Duration) -> Outcome<bool> {
         write_all(&mut self.stream, bytes, patience)
     }
@@ -195,7 +195,7 @@ fn split_frame(bytes: &[u8]) -> Outcome<Option<(Frame, usize)>> {
     Ok(Some((frame, 2 + wide + length)))
 }
 
-/// Reads the head of the HTTP response; what follows it stays in `inbound`.
+/// Reads the head of the HTTP response; later bytes stay in `inbound`.
 fn read_handshake(stream: &mut TcpStream, inbound: &mut Vec<u8>, deadline: Instant) -> Outcome<Handshake> {
     let end = loop {
         if let Some(end) = inbound.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -206,7 +206,7 @@ fn read_handshake(stream: &mut TcpStream, inbound: &mut Vec<u8>, deadline: Insta
         }
         match read_some(stream, inbound, deadline)? {
             Reading::Bytes => {}
-            // A connection closed without an answer is a refusal too; status 0 stands for it.
+            // A connection closed without an answer is a refusal too, with status 0.
             Reading::Closed => {
                 return Ok(Handshake { status: 0, headers: Vec::new() });
             }

@@ -1,4 +1,4 @@
-//! The suite judges: against a stand-in that answers what a test tells it to, right or wrong.
+//! The suite judges: against a stand-in with answers of the test's choice, right or wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::io::{Read, Write};

@@ -58,7 +58,7 @@ impl Bridges {
             if bridge.any_host_name {
                 tracing::warn!(
                     bridge = bridge.name,
-                    "any_host_name is set: whoever has any certificate of a trusted authority can pose as the other broker"
+                    "any_host_name is set: the owner of any certificate of a trusted authority can impersonate the other broker"
                 );
             }
         }
@@ -127,7 +127,7 @@ impl Moving {
             Err(error) => {
                 let error = error.to_string();
                 if self.attempts.fail(name, Instant::now(), &error) {
-                    tracing::warn!(bridge = name, error, "the bridge cannot be started; it is tried again");
+                    tracing::warn!(bridge = name, error, "cannot start the bridge; retrying");
                 }
                 None
             }

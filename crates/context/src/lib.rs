@@ -3,7 +3,7 @@
 //! The decisions are pure: they use neither a clock nor a bus, and are tested on a virtual clock. `docs/context.md`
 //! describes the topics, and the guarantees of each service.
 //!
-//! - What goes over the bus: `register` (topics), [`messages`], [`records`] (messages of applications), `partition`.
+//! - Data on the bus: `register` (topics), [`messages`], [`records`] (messages of applications), `partition`.
 //! - Points of access: `points` (the manager), `gateways` (load reports), [`ranking`] and `ideal` (how many nodes each
 //!   should have), `reallocation` (who is handed over).
 //! - Latency: [`latency`] (pings), `ping_reconfig` (the length of their window).

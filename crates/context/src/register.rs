@@ -1,6 +1,6 @@
 //! The register of topics (`CTX-62`): their names, contents and retention.
 //!
-//! The names are those of the study, after the prefix of the bus (`PREFIX.NAME` on Kafka).
+//! The names are the study's, after the prefix of the bus (`PREFIX.NAME` on Kafka).
 
 use std::time::Duration;
 
@@ -146,10 +146,6 @@ mod tests {
         assert_eq!(names.len(), all.len());
         assert_eq!((spec(Topic::ContextReport).partitions, spec(Topic::AppModel).partitions), (8, 8));
         assert_eq!((spec(Topic::LoadReport).partitions, spec(Topic::RejectedRecords).partitions), (1, 1));
-        assert_eq!(
-            spec(Topic::DeliveryPositions).keep_for,
-            None,
-            "a position is of use for as long as there is none after it"
-        );
+        assert_eq!(spec(Topic::DeliveryPositions).keep_for, None, "a position is of use until the next one");
     }
 }

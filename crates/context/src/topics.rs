@@ -1,4 +1,4 @@
-//! Topics on which nodes publish their state: those of the core, and other configured ones (`CTX-31`).
+//! Topics on which nodes publish their state: topics of the core, and configured ones (`CTX-31`).
 
 use std::fmt;
 
@@ -238,7 +238,7 @@ mod tests {
         ContextTopics::new("ctx", &owned(payloads), &owned(properties)).unwrap()
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "it is what reading gives")]
+    #[expect(clippy::unnecessary_wraps, reason = "reading returns this type")]
     fn context(node: &str, text: &str) -> Option<Said> {
         Some(Said::Context { node: node.into(), context: text.into() })
     }

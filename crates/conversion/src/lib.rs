@@ -1,10 +1,13 @@
 //! The report of a converted configuration, and the writer of the result.
 //!
 //! A converter reads the settings of another broker, gives each of them an outcome with its reason, and puts a [`Plan`]
-//! together. [`conversion`] writes the plan as TOML and notes the resulting keys of each setting. The crate reads no file.
+//! together. [`conversion`] writes the plan as TOML and notes the resulting keys of each setting. [`key_page`] writes the
+//! page of the keys of a broker. The crate reads no file.
 
+mod key_page;
 mod writer;
 
+pub use key_page::{KeyRow, key_page};
 pub use writer::{Plan, conversion, quoted};
 
 /// A file with its name.

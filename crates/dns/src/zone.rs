@@ -38,7 +38,9 @@ pub enum ZoneError {
         number: usize,
     },
     /// An endpoint has an address that no client can connect to.
-    #[error("endpoint `{name}` is at {address}, which no client can connect to: give it the address of one machine")]
+    #[error(
+        "endpoint `{name}` has the address {address}, which clients cannot connect to: give it the address of one machine"
+    )]
     NotAMachine {
         /// The endpoint.
         name: EndpointName,

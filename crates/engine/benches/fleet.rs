@@ -43,7 +43,7 @@ fn take_output(engine: &mut Engine, key: ConnectionKey) -> Vec<u8> {
     bytes
 }
 
-/// What a broker answers to what it is sent.
+/// The answers of a broker to the bytes that it gets.
 fn answer(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = bytes;

@@ -1,8 +1,8 @@
-//! What a message costs in the engine alone, without sockets: `cargo bench -p tidegate-engine`.
+//! The cost of a message in the engine alone, without sockets: `cargo bench -p tidegate-engine`.
 //!
 //! Publishers' packets go in as bytes, subscribers' bytes are thrown away, acknowledgements are answered as a client
-//! would. One line per scenario: nanoseconds per delivered message, the median of some rounds. What a broker adds to it
-//! is the kernel's part, which `docs/performance.md` shows.
+//! would. One line per scenario: nanoseconds per delivered message, the median of some rounds. The kernel adds its part
+//! in a broker, which `docs/performance.md` shows.
 
 #![allow(
     clippy::print_stdout,
@@ -35,7 +35,7 @@ struct Scenario {
     topic: fn(usize) -> String,
     filter: fn(usize) -> String,
     qos: QoS,
-    /// What is switched on, beside what always is.
+    /// The settings of the scenario.
     change: fn(&mut Settings),
 }
 
@@ -77,8 +77,8 @@ impl World {
         }
     }
 
-    /// Passes batches on until nobody has any, and throws away or acknowledges what clients are sent. Returns how many
-    /// bytes that was.
+    /// Passes batches on until no shard has any, and throws away or acknowledges the output to clients. Returns its
+    /// number of bytes.
     fn settle(&mut self, acknowledge: QoS, ids: &mut Vec<u8>) -> usize {
         let mut written = 0;
         loop {
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// What a client answers to the packets that it got: all have lengths of one or two bytes here.
+/// The answers of a client to its packets: all have lengths of one or two bytes here.
 fn answer(mut packets: &[u8], answers: &mut Vec<u8>) {
     while packets.len() >= 2 {
         let (len, head) = match packets[1] {

@@ -1,9 +1,9 @@
-//! What a client may do: the seam to rules that are made elsewhere.
+//! The rights of a client: the seam to the access rules.
 //!
-//! The engine asks for each message that a client publishes, for its will when it connects and once more when the will
-//! is published, and once for each subscription. A session remembers under which epoch of the rules its subscriptions
-//! were allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no
-//! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
+//! The engine asks the rules for each published message, for the will at CONNECT and again when the will is published,
+//! and once for each subscription. A session remembers the epoch of the rules that allowed its subscriptions. When new
+//! rules come, subscriptions of older epochs are checked again in bounded steps. Forbidden subscriptions end, and
+//! queued messages that may no longer be delivered are withdrawn.
 
 pub(crate) mod rights;
 
@@ -41,16 +41,17 @@ pub struct Subject<'a> {
 pub trait Access: fmt::Debug {
     /// Whether a message may be published to a topic.
     fn may_publish(&self, subject: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool;
-    /// Whether a filter may be subscribed to. For a shared subscription (`shared`) it is the filter behind the share
-    /// name, and [`Access::may_receive`] will not be asked: what a group deals to a member is that member's.
+    /// True if the client may subscribe to a filter. For a shared subscription (`shared`) it is the filter behind the
+    /// share name, and [`Access::may_receive`] is not asked: the group decides which member gets a message.
     fn may_subscribe(&self, subject: Subject<'_>, filter: &str, qos: QoS, shared: bool) -> bool;
     /// Whether a message of a topic may be delivered, to a client that was allowed to subscribe to it.
     fn may_receive(&self, subject: Subject<'_>, topic: &str) -> bool {
         let _ = (subject, topic);
         true
     }
-    /// Whether a rule, and not what holds where there is none, allows something about addresses of mobile nodes
-    /// ([`AddressSettings::guarded`](crate::AddressSettings::guarded)). Asked for what is allowed otherwise.
+    /// True if an explicit rule, not the default, allows a right on addresses of mobile nodes
+    /// ([`AddressSettings::guarded`](crate::AddressSettings::guarded)). Asked only for actions that are otherwise
+    /// allowed.
     fn has_right(&self, subject: Subject<'_>, right: Right<'_>) -> bool {
         let _ = (subject, right);
         true
@@ -62,7 +63,7 @@ pub trait Access: fmt::Debug {
     }
 }
 
-/// Clients of one route of whom it is told that they may not be sent its messages.
+/// Withheld clients of one route that are reported.
 const WITHHELD_TOLD: usize = 16;
 
 /// The rules in force, and how far sessions were asked for again.
@@ -125,11 +126,11 @@ impl Rules {
         allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
     }
 
-    /// Whether somebody may read the retained message of a topic, as a subscriber to the topic could.
+    /// True if the subject may read the retained message of a topic, as a subscriber to the topic could.
     pub(crate) fn subject_may_read(&self, settings: &Settings, who: Subject<'_>, topic: &str) -> bool {
         let readers = Readers::of(self, settings, topic);
         let may_subscribe = |access: &dyn Access| access.may_subscribe(who, topic, QoS::ExactlyOnce, false);
-        self.access().is_none_or(may_subscribe) && readers.may_be_told(who)
+        self.access().is_none_or(may_subscribe) && readers.is_allowed_to_read(who)
     }
 
     /// True if no rules have to be asked whether a message may be published: there are none, or the last one of this
@@ -159,8 +160,8 @@ impl Rules {
         state.sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session))
     }
 
-    /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message;
-    /// that they do not get it is told whenever the route is made.
+    /// Removes the receivers of a route that may not receive its topic. The route counts them with each message. They
+    /// are reported whenever the route is made.
     pub(crate) fn keep_receivers(
         &self,
         state: &mut ShardState,
@@ -215,7 +216,7 @@ impl Rules {
             && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
     }
 
-    /// Takes back what waits for a client that may not be sent it any more.
+    /// Withdraws the queued messages that a client may no longer receive.
     pub(crate) fn withdraw_waiting(&self, state: &mut ShardState, key: SessionKey) {
         let queue = state.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
         let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(state, key, delivery.message.topic());
@@ -253,7 +254,7 @@ struct Readers<'a> {
     statement: Option<Statement<'a>>,
     /// The members of the group that it is the address of, where only those count who are in it now.
     members: Option<&'a BTreeSet<u32>>,
-    /// Whether those to whom it is not addressed, and of whom it does not speak, need a rule that allows it.
+    /// True if receivers need an explicit rule, unless the message is addressed to them or is about them.
     guarded: bool,
 }
 
@@ -286,11 +287,11 @@ impl<'a> Readers<'a> {
         if addressed && self.members.is_none_or(|members| members.contains(&key.0)) {
             return true;
         }
-        self.may_be_told(subject_of(session))
+        self.is_allowed_to_read(subject_of(session))
     }
 
-    /// The same for somebody to whom it is not addressed.
-    fn may_be_told(&self, subject: Subject<'_>) -> bool {
+    /// The same for a subject to which the message is not addressed.
+    fn is_allowed_to_read(&self, subject: Subject<'_>) -> bool {
         let topic = self.topic;
         let allowed = self.on_delivery.is_none_or(|rules| rules.may_receive(subject, topic));
         let needed = || self.rules.is_some_and(|rules| rules.has_right(subject, Right::Receive { topic }));

@@ -1,5 +1,5 @@
-//! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what
-//! it stands for.
+//! Checks the engine's books: every running sum, and everything that is kept in two places, is compared with its
+//! source.
 
 pub(crate) mod checks;
 
@@ -12,7 +12,7 @@ use crate::publish::dead_letter::DeadLetters;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
 
-/// What was found to be wrong.
+/// The faults found.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(pub(crate) Vec<String>);
 
@@ -140,7 +140,7 @@ impl Audit<'_> {
             let asked = !parked.askers.is_empty() || matches!(extra.reserving, Reserving::Asked(_));
             let missed = self.groups.dealers.waiting.contains(&key) || self.links.holds(key);
             found.holds(held > 0 || slowed || short || asked || missed, || {
-                format!("{key:?} is parked and nobody will release it")
+                format!("{key:?} is parked and no owner will release it")
             });
         }
     }
@@ -174,7 +174,7 @@ impl Audit<'_> {
         let kept = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         found.equal("inflight_bytes", flow.inflight_bytes, kept.map(crate::session::Delivery::cost).sum());
         let watched = flow.expiry_timer.is_some() || flow.queue.next_expiry() == crate::now::Millis::NEVER;
-        found.holds(watched, || format!("{}: nobody looks at what expires in its queue", name()));
+        found.holds(watched, || format!("{}: no timer watches the expiry in its queue", name()));
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
         let known = flow.blocking.is_empty() || self.state.blockers.contains(&key.0);
         found.holds(known, || format!("{} holds publishers up unnoticed", name()));

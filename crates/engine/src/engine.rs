@@ -1,4 +1,4 @@
-//! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
+//! The engine of one shard: its inputs, its outputs, and the calls of its shell.
 
 mod access;
 mod addresses;
@@ -81,7 +81,7 @@ pub struct Engine {
     pub(crate) retained: RetainedStore,
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
-    /// Which sessions are those of mobile nodes, and their groups.
+    /// The sessions of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
     /// The brokers of a fleet, where there is one.
     pub(crate) uplinks: Uplinks,
@@ -108,14 +108,14 @@ pub struct Engine {
     pub(crate) turn_share: TurnShare,
     /// Sessions that have ended and are being removed.
     pub(crate) endings: EndedSessions,
-    /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
-    /// acknowledges them is told.
+    /// Unacknowledged pings by session and packet id; true if they are of this round, so that their acknowledgement is
+    /// reported.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
     /// Who must have messages before they are acknowledged.
     pub(crate) observers: Observers,
     /// Who publishes without a session.
     pub(crate) principals: Principals,
-    /// Messages that are owed to all nodes and that nobody sends again.
+    /// Messages that are owed to all nodes and that no client sends again.
     pub(crate) outgoing: Outgoing,
     /// Whether [`Engine::work_off`] is running.
     pub(crate) working_off: bool,
@@ -235,14 +235,14 @@ impl Engine {
         self.state.events.pop_front()
     }
 
-    /// What was gathered for another shard since the last call.
+    /// Takes the records for another shard since the last call.
     #[inline]
     pub fn take_batch(&mut self, to: ShardId) -> Option<Batch> {
         self.links.take_batch(to)
     }
 
-    /// Whether batches should be taken before the turn is over: some shard's work can begin, or its turn to be told has
-    /// come now that everything before was taken.
+    /// True if batches should be taken before the turn is over: a shard's work can begin, or its batch is due now that
+    /// earlier ones were taken.
     #[inline]
     pub fn batches_due(&self) -> bool {
         self.links.is_due()
@@ -261,13 +261,13 @@ impl Engine {
             return Millis(0);
         }
         if self.recovery.replay.is_some() {
-            // Other shards' subscribers are not known yet, and what is published now would not reach them.
+            // Other shards' subscribers are not known yet, and a message published now would not reach them.
             return Millis::NEVER;
         }
         self.state.timers.next().min(self.retained.values.next_expiry())
     }
 
-    /// Does what is due and counts no silence, a bounded part of it at a time.
+    /// Handles due timers that count no silence, a bounded part of them at a time.
     pub fn handle_timers(&mut self, now: Now) {
         self.state.journal.now = now;
         let timers = if self.recovery.replay.is_some() { 0 } else { TIMERS_PER_TURN };

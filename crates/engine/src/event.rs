@@ -26,7 +26,7 @@ pub enum Event {
         home: ShardId,
         /// The listener that it came from.
         listener: ListenerId,
-        /// Everything that was received and not worked off: the CONNECT packet and what follows.
+        /// All received and unprocessed bytes: the CONNECT packet and the bytes after it.
         bytes: Vec<u8>,
     },
     /// The client's home is another orchestrator, by its number in [`Homes::references`](crate::Homes::references).
@@ -38,7 +38,7 @@ pub enum Event {
         /// Where it goes.
         place: u16,
     },
-    /// Stop reading the socket: what it sends cannot be taken now.
+    /// Stop reading the socket: its input cannot be taken now.
     PauseReading {
         /// The connection.
         key: ConnectionKey,
@@ -80,15 +80,15 @@ pub enum Event {
         /// The client id.
         client_id: String,
     },
-    /// A message for an observer: [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed) says what has become of
-    /// it.
+    /// A message for an observer, which answers with
+    /// [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed).
     Observed {
         /// Who observes its topic.
         observer: ObserverId,
         /// The message.
         message: Box<ObservedMessage>,
     },
-    /// What has become of a message that was given to [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as). Each is
+    /// The outcome of a message given to [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as). Each is
     /// answered exactly once.
     Published {
         /// Who has published it.
@@ -96,7 +96,7 @@ pub enum Event {
         /// As it was given.
         number: u64,
         /// The code that a PUBACK would have, when everything that it promises is so; or why the message was refused.
-        /// What is refused for [a reason that passes](Reason::is_temporary) may be published again.
+        /// A message refused for [a temporary reason](Reason::is_temporary) may be published again.
         outcome: Result<ReasonCode, Reason>,
     },
     /// Something for the log.
@@ -148,7 +148,7 @@ pub struct AuthRequest {
     pub password: Option<Vec<u8>>,
     /// How an exchange of several steps begins, if the client asked for one ([MQTT-4.12]).
     pub enhanced: Option<Enhanced>,
-    /// Whether a client that is in proves anew who it is ([MQTT-4.12.1]).
+    /// True if a connected client re-authenticates ([MQTT-4.12.1]).
     pub again: bool,
 }
 
@@ -238,7 +238,7 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Its client id.
         client_id: String,
-        /// What was wrong.
+        /// The fault.
         detail: String,
     },
     /// A broker of the fleet is there and holds all subscriptions.
@@ -275,8 +275,8 @@ pub enum LogEvent {
         /// Milliseconds since the client last acknowledged anything, while it is connected and something is not.
         waiting_ms: u64,
     },
-    /// A message was not delivered to a client. So many of these are told per second, of each client and in all, as of
-    /// the following kinds; the next one says how many were not.
+    /// A message was not delivered to a client. These and the following events are limited per second, for each client
+    /// and in all; the next one has the number of omitted ones.
     Dropped {
         /// The client that did not get it.
         client_id: String,
@@ -289,11 +289,11 @@ pub enum LogEvent {
         /// Events about the client since the last one that were not told.
         untold: u64,
     },
-    /// A client was not allowed what it asked for, and stays connected.
+    /// A client was denied an action, and stays connected.
     Denied {
         /// The client.
         client_id: String,
-        /// What it wanted to do.
+        /// The action.
         attempt: Attempt,
         /// With which topic, or filter.
         topic: String,
@@ -317,12 +317,12 @@ pub enum LogEvent {
     },
 }
 
-/// What a client is not allowed to do.
+/// An action that a client was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// Publish a message.
     Publish,
-    /// Have a message kept for those who subscribe later.
+    /// Have a message retained.
     Retain,
     /// Have its will published.
     Will,
@@ -333,7 +333,7 @@ pub enum Attempt {
 }
 
 impl Attempt {
-    /// What a person is told.
+    /// The text for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Publish => "to publish",
@@ -345,7 +345,7 @@ impl Attempt {
     }
 }
 
-/// What a publisher waits for.
+/// The cause of a publisher's delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delay {
     /// The queue of a subscriber, that has to have room; on another shard it is not known whose.
@@ -407,7 +407,7 @@ impl Default for ObservedTicket {
 pub struct ObservedMessage {
     /// For [`InsiderCalls::confirm_observed`](crate::InsiderCalls::confirm_observed).
     pub ticket: ObservedTicket,
-    /// Whether a publisher waits for the confirmation; not at QoS 0, for wills and for what the broker says itself.
+    /// True if a publisher waits for the confirmation; false at QoS 0, for wills and for messages of the broker itself.
     pub is_awaited: bool,
     /// The tenant.
     pub tenant: TenantId,

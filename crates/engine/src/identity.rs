@@ -13,7 +13,7 @@ pub struct Identity {
     pub superuser: bool,
     /// What else is known of it and rules may refer to: claims of a token, attributes that a service told.
     pub attributes: Vec<(String, String)>,
-    /// Rules that authentication brought along; without any, those of the configuration decide.
+    /// Rules from authentication; without any, the configured rules decide.
     pub grants: Option<Vec<Grant>>,
     /// When the proof ends, in milliseconds since the Unix epoch, and with it the connection.
     pub expires_at: Option<u64>,
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_is_read_as_it_was_written_but_for_the_end_of_its_proof() {
+    fn an_identity_is_read_as_written_except_its_expiry() {
         let text = |text: &str| text.to_owned();
         let known = Identity {
             user_name: Some(text("ann")),

@@ -1,6 +1,7 @@
 //! Names of places and things: distinct types, so that a session cannot be taken for a connection.
 
 use crate::hash::hash_bytes;
+pub use crate::partitions::{EARLIER_PARTITIONS, PARTITIONS, PartitionId, Partitions};
 use std::fmt;
 
 /// What the client ids of uplinks begin with; such a name is at home in partition 0.
@@ -22,94 +23,15 @@ pub struct Place {
 /// More shards than this are refused at start; interest in a topic is kept as a set of this many bits.
 pub const MAX_SHARDS: u16 = 64;
 
-/// Number of partitions that client ids, retained topics and shared groups are spread over, fixed for a deployment.
-pub const PARTITIONS: u16 = 64;
-
-/// A share of all client ids, retained topics and shared groups, and the unit of everything that moves between places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionId(pub u16);
-
-/// Some of the partitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Partitions(u64);
-
-const _: () = assert!(PARTITIONS as u32 <= u64::BITS);
-
-impl Partitions {
-    /// None of them.
-    pub const NONE: Self = Self(0);
-
-    /// All of them.
-    pub(crate) const ALL: Self = Self(u64::MAX >> (u64::BITS - PARTITIONS as u32));
-
-    /// One alone.
-    pub(crate) fn of(partition: PartitionId) -> Self {
-        std::iter::once(partition).collect()
-    }
-
-    /// Whether it is among them.
-    #[inline]
-    pub fn has(self, partition: PartitionId) -> bool {
-        self.0 >> partition.0.min(63) & 1 != 0 && partition.0 < PARTITIONS
-    }
-
-    /// Adds one; what is no partition is not added.
-    pub fn add(&mut self, partition: PartitionId) {
-        if partition.0 < PARTITIONS {
-            self.0 |= 1 << partition.0;
-        }
-    }
-
-    /// These and those.
-    #[must_use]
-    pub fn with(self, others: Self) -> Self {
-        Self(self.0 | others.0)
-    }
-
-    /// These without those.
-    #[must_use]
-    pub fn without(self, others: Self) -> Self {
-        Self(self.0 & !others.0)
-    }
-
-    /// Those of these that are among those.
-    #[must_use]
-    pub(crate) fn among(self, others: Self) -> Self {
-        Self(self.0 & others.0)
-    }
-
-    /// Those that `wanted` says.
-    pub(crate) fn that(wanted: impl Fn(PartitionId) -> bool) -> Self {
-        (0..PARTITIONS).map(PartitionId).filter(|partition| wanted(*partition)).collect()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Each of them, in order.
-    pub fn iter(self) -> impl Iterator<Item = PartitionId> {
-        (0..PARTITIONS).map(PartitionId).filter(move |partition| self.has(*partition))
-    }
-}
-
-impl FromIterator<PartitionId> for Partitions {
-    fn from_iter<I: IntoIterator<Item = PartitionId>>(partitions: I) -> Self {
-        let mut all = Self::NONE;
-        partitions.into_iter().for_each(|partition| all.add(partition));
-        all
-    }
-}
-
 impl Place {
     /// A process of a single shard.
     pub const ALONE: Self = Self { shard: ShardId(0), shards: 1 };
 
-    /// The shard that works `partition`.
+    /// The shard that works `partition`: the one that has worked it in earlier versions, so that what stores say of
+    /// shards stays true.
     #[inline]
     pub fn home_of(self, partition: PartitionId) -> ShardId {
-        ShardId(partition.0 % self.shards)
+        ShardId(partition.0 % EARLIER_PARTITIONS % self.shards)
     }
 
     /// Whether this shard works `partition`.

@@ -18,9 +18,9 @@ use tidegate_mqtt::QoS;
 pub struct JournalBatch {
     /// Grows by one with each batch of this shard; for [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed).
     pub sequence: u64,
-    /// The operations one after the other, numbers little-endian:
-    /// `1 | length of the key (u16) | key | length of the value (u32) | value` puts a value,
-    /// `2 | length of the key (u16) | key` deletes one. Empty when the batch only stands for its place in the order.
+    /// The operations one after the other, numbers little-endian: `1 | length of the key (u16) | key | length of the
+    /// value (u32) | value` puts a value, `2 | length of the key (u16) | key` deletes one. Empty when the batch only
+    /// marks its place in the order.
     pub operations: Vec<u8>,
 }
 
@@ -76,8 +76,8 @@ impl Journal {
         self.durability != Durability::Memory
     }
 
-    /// Whether the store is too full for a retained value that nobody was promised would be kept; above QoS 0 it is
-    /// refused before anyone gets it.
+    /// True if the store is too full for a retained value without a promise; above QoS 0 it is refused before any
+    /// subscriber gets it.
     pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
         self.full
             && self.is_on()
@@ -151,9 +151,9 @@ impl Journal {
         number
     }
 
-    /// Says that numbers are given out up to here. It is written before the first of them is used, so that a process
-    /// that comes later uses none of them again, whatever has been deleted since: what is left of an ended session must
-    /// not become part of a new one.
+    /// Reserves numbers up to here. It is written before the first of them is used, so that a later process uses none
+    /// of them again, whatever has been deleted since: the remains of an ended session must not become part of a new
+    /// one.
     #[cold]
     fn reserve(&mut self, reserved: Reserved) {
         self.reserved = reserved;
@@ -162,7 +162,7 @@ impl Journal {
 
     /// Numbers that an earlier process may have given out are not given out again.
     pub(crate) fn note_used(&mut self, reserved: Reserved) {
-        // What this shard will write takes the place of what it wrote before: nothing of that may be lost.
+        // The new record replaces the old one, so it must cover its numbers.
         self.reserved.sessions = self.reserved.sessions.max(reserved.sessions);
         self.reserved.bodies = self.reserved.bodies.max(reserved.bodies);
         if let Some(behind) = reserved.sessions.checked_sub(self.next_session.get()) {
@@ -221,7 +221,7 @@ impl Journal {
         Some(self.sequence)
     }
 
-    /// What was gathered, if anything was or someone waits for it.
+    /// Takes the gathered operations, if there are any or a waiter needs the batch.
     pub(crate) fn take(&mut self) -> Option<JournalBatch> {
         if self.operations.is_empty() && !self.awaited {
             return None;
@@ -255,7 +255,7 @@ impl Journal {
 /// out twice.
 const NUMBERS: u64 = crate::ids::MAX_SHARDS as u64;
 
-/// Numbers of sessions that are reserved at once, those of the other shards included.
+/// Numbers of sessions that are reserved at once, including numbers of the other shards.
 const RESERVED_SESSIONS: u64 = NUMBERS * 1024;
 
 /// The same for messages that several entries refer to.

@@ -96,6 +96,7 @@ mod message;
 mod now;
 mod observers;
 mod orchestrator;
+mod partitions;
 mod principals;
 mod publish;
 mod records;
@@ -140,8 +141,8 @@ pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use ids::{
-    ConnectionKey, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place, PrincipalId,
-    ShardId, TenantId, partition_of,
+    ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place,
+    PrincipalId, ShardId, TenantId, partition_of,
 };
 pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};

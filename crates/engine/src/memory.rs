@@ -1,6 +1,6 @@
-//! What a shard holds in memory, and the ceiling for it.
+//! The memory of a shard, and its ceiling.
 
-/// The share of a queue while the shard holds more than half of what it may.
+/// The share of a queue while the shard holds more than half of its ceiling.
 const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
 /// Bytes that a blocked socket is taken to hold in the kernel, towards the memory ceiling.
 pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
@@ -50,8 +50,8 @@ impl MemoryUse {
         ceiling != 0 && self.held + more > ceiling
     }
 
-    /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well.
-    /// Queues stop growing at the ceiling, and those who come to empty them have to get in.
+    /// True if the shard is so far over its ceiling that connections and parts of packets are refused as well. Queues
+    /// stop growing at the ceiling, and clients that come to empty them have to get in.
     #[inline]
     pub(crate) fn is_far_over_ceiling(&self) -> bool {
         let ceiling = self.ceiling;

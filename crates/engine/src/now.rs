@@ -35,7 +35,7 @@ impl Millis {
 pub struct Now {
     /// Monotonic time; every deadline is on this clock.
     pub monotonic: Millis,
-    /// Milliseconds since the Unix epoch; used for what leaves the process: exported deadlines and `$SYS` times.
+    /// Milliseconds since the Unix epoch; used for times that leave the process: exported deadlines and `$SYS` times.
     pub unix: u64,
 }
 

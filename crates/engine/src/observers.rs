@@ -1,8 +1,8 @@
 //! Observers: services that have to have each message of some topics before its publisher is acknowledged.
 //!
-//! A message is told to the observers of the shard where it enters, once to each whose filters match. What an observer
-//! has not confirmed is bounded by its window; its policy says what happens to publishers beyond it. The topics of an
-//! observer are looked up with the route of a topic, so a topic without one costs nothing.
+//! A message goes to the observers of the shard where it enters, once to each whose filters match. The window of an
+//! observer bounds its unconfirmed messages; its policy decides about publishers beyond it. The topics of an observer
+//! are looked up with the route of a topic, so a topic without one costs nothing.
 
 use crate::topics::observed::ObservedTopics;
 use crate::topics::observed::ObserverSet;
@@ -24,16 +24,16 @@ use tidegate_mqtt::split_frame;
 pub enum ObserverPolicy {
     /// The publisher waits, within the limit for blocked publishers; then its message is refused.
     Hold,
-    /// The message is refused. One at QoS 0 goes on without the observer, and is counted.
+    /// The message is refused. One at QoS 0 is delivered without the observer, and counted.
     Refuse,
-    /// The message goes on without the observer, and is counted.
+    /// The message is delivered without the observer, and counted.
     Drop,
 }
 
 /// How much an observer may have that it has not confirmed. A message that is larger than the window passes alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObserverWindow {
-    /// Messages; with 0 nothing is told to it.
+    /// Messages; with 0 it gets none.
     pub messages: u64,
     /// Bytes of topics, properties and payloads.
     pub bytes: u64,
@@ -46,9 +46,9 @@ pub struct Observer {
     pub name: String,
     /// The topics that it observes.
     pub filters: Vec<String>,
-    /// The tenant whose messages it observes; none for those of all tenants.
+    /// The tenant whose messages it observes; `None` observes all tenants.
     pub tenant: Option<TenantId>,
-    /// What it may have unconfirmed.
+    /// The bound of its unconfirmed messages.
     pub window: ObserverWindow,
     /// What happens beyond that.
     pub policy: ObserverPolicy,
@@ -83,7 +83,7 @@ pub enum ObserverAnswer {
     },
 }
 
-/// A message that was told and not confirmed.
+/// An observed message that is not confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unconfirmed {
     /// Whose acknowledgement waits.
@@ -126,7 +126,7 @@ pub(crate) struct Observers {
 /// What the window of some observers has to say about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// It goes on.
+    /// It is delivered.
     Enough,
     /// Its publisher waits for this observer.
     Wait(ObserverId),
@@ -220,7 +220,7 @@ impl Observers {
         self.all.get(&id).map(|it| &*it.observer.name)
     }
 
-    /// Whether all these observers have room for a message. `is_answered` says whether its publisher can be told of a
+    /// Checks that all these observers have room for a message. `is_answered` says whether its publisher gets a
     /// refusal, `may_wait` whether it can wait.
     pub(crate) fn room(
         &mut self,

@@ -1,9 +1,9 @@
 //! Principals publish and read without an MQTT session: services of the broker, and users of protocols that the shell
 //! speaks.
 //!
-//! What a principal publishes passes the same pipeline as a PUBLISH of a client. A principal stands in the table of
-//! connections, without a transport: everything that makes a client wait makes it wait too, and other shards confirm to
-//! it. What it publishes meanwhile is held, within its bounds.
+//! A principal's message passes the same pipeline as a PUBLISH of a client. A principal is in the table of connections,
+//! without a transport: it waits for the same causes as a client, and other shards confirm to it. Its messages are held
+//! meanwhile, within its bounds.
 
 use crate::access::{Rules, Subject};
 use crate::connection::table::Connections;
@@ -16,19 +16,19 @@ use crate::state::ShardState;
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
 
-/// What a principal is.
+/// The kind of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrincipalKind {
     /// A part of the broker: it may do everything but publish below `$SYS`, in every tenant.
     Broker,
-    /// Somebody outside: the rules in force are asked about everything, and it stays in its tenant.
+    /// An outside user: the rules in force apply to everything, and it stays in its tenant.
     User,
 }
 
-/// Somebody who publishes and reads without an MQTT session.
+/// A publisher and reader without an MQTT session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// What it is.
+    /// Its kind.
     pub kind: PrincipalKind,
     /// Its tenant.
     pub tenant: TenantId,
@@ -42,7 +42,7 @@ pub struct Principal {
     pub max_held_messages: usize,
     /// Bytes of those messages, topics and properties included.
     pub max_held_bytes: u64,
-    /// Observers that are not told what it publishes, since they are of the same service.
+    /// Observers that do not get its messages, since they are of the same service.
     pub unobserved_by: Vec<ObserverId>,
 }
 

@@ -12,11 +12,12 @@ pub struct Roster {
     place: Place,
     /// All that live, this one included, one bit each.
     live: u64,
-    /// Partitions that nobody serves for now and somebody will, with all that was owed there, one bit each.
-    absent: u64,
-    /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile, one bit
-    /// each.
-    stood_in_for: u64,
+    /// Partitions that nobody serves for now and somebody will, with all that was owed there.
+    absent: Partitions,
+    /// Whether there are such.
+    misses_any: bool,
+    /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile.
+    stood_in_for: Partitions,
     homes: [ShardId; PARTITIONS as usize],
     /// The greatest id of a move that can have begun by now.
     moves_begun: u64,
@@ -27,7 +28,6 @@ pub struct Roster {
 }
 
 const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a number");
-const _: () = assert!(PARTITIONS as u32 <= u64::BITS, "a set of partitions is a number");
 
 impl Roster {
     /// That of a process that is no node of a cluster.
@@ -37,8 +37,9 @@ impl Roster {
         Self {
             place,
             live: own,
-            absent: 0,
-            stood_in_for: 0,
+            absent: Partitions::NONE,
+            misses_any: false,
+            stood_in_for: Partitions::NONE,
             homes,
             moves_begun: u64::MAX,
             open_moves: Vec::new(),
@@ -71,14 +72,15 @@ impl Roster {
     /// that it owes.
     #[must_use]
     pub fn with_absent(mut self, partition: PartitionId) -> Self {
-        self.absent |= 1 << (partition.0 & 63);
+        self.absent.add(partition);
+        self.misses_any = true;
         self
     }
 
     /// Says that a partition's home cannot be reached, so that this process takes its place for its own clients.
     #[must_use]
     pub fn with_stand_in(mut self, partition: PartitionId) -> Self {
-        self.stood_in_for |= 1 << (partition.0 & 63);
+        self.stood_in_for.add(partition);
         self
     }
 
@@ -109,23 +111,23 @@ impl Roster {
 
     /// Whether this process works a partition only as long as its home cannot be reached.
     pub(crate) fn stands_in(&self, partition: PartitionId) -> bool {
-        self.stood_in_for >> (partition.0 & 63) & 1 != 0
+        self.stood_in_for.has(partition)
     }
 
     /// Whether nobody serves some partition for now.
     #[inline]
     pub(crate) fn misses_any(&self) -> bool {
-        self.absent != 0
+        self.misses_any
     }
 
     /// Partitions that nobody serves for now.
     pub(crate) fn missed_partitions(&self) -> Partitions {
-        if self.misses_any() { Partitions::that(|partition| self.misses(partition)) } else { Partitions::NONE }
+        self.absent
     }
 
     /// Whether nobody serves this partition for now.
     pub(crate) fn misses(&self, partition: PartitionId) -> bool {
-        self.absent >> (partition.0 & 63) & 1 != 0
+        self.absent.has(partition)
     }
 
     /// Whether a shard is in it.
@@ -144,6 +146,11 @@ impl Roster {
     #[inline]
     pub(crate) fn home_of(&self, partition: PartitionId) -> ShardId {
         self.homes.get(usize::from(partition.0)).copied().unwrap_or(self.place.shard)
+    }
+
+    /// The partitions that a shard works.
+    pub(crate) fn at_home(&self, shard: ShardId) -> Partitions {
+        Partitions::that(|partition| self.home_of(partition) == shard)
     }
 
     /// The home of a topic's retained message. What a node tells of itself stays its own.

@@ -1,4 +1,4 @@
-//! What an engine is told at start: limits with names and units, and the policy for when each is hit.
+//! Settings of an engine at start: limits with names and units, and the policy of each.
 
 mod address;
 pub(crate) mod overflow;
@@ -34,7 +34,7 @@ pub struct Settings {
     pub queue: QueueSettings,
     /// What holds for the queues of some clients or with some topics instead; the first rule that fits decides.
     pub overflow_rules: Vec<OverflowRule>,
-    /// Topic filters of the hub's pipelines: its sessions are told who published messages of these.
+    /// Topic filters of the hub's pipelines: its sessions receive the publisher of each matching message.
     pub hub_filters: Vec<(TenantId, String)>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
@@ -54,7 +54,7 @@ pub struct Settings {
     pub wills_on_shutdown: bool,
     /// What outlives the process.
     pub durability: Durability,
-    /// Whose client somebody is, where that is not settled by [`ListenerSettings::tenant`].
+    /// Finds the tenant of a client, unless [`ListenerSettings::tenant`] sets it.
     pub tenants: Option<Arc<dyn Tenants>>,
     /// Counts what tenants have on all shards together, against quotas of its own; `None` counts this shard's against
     /// `tenant_quotas`.
@@ -63,16 +63,14 @@ pub struct Settings {
     pub uplinks: Option<UplinkSettings>,
     /// Addresses of mobile nodes; `None` knows none, and no client is a node.
     pub addresses: Option<AddressSettings>,
-    /// How much tenants may have where there is no `tenant_ledger`. One that is not named has no limits but those of
-    /// the broker.
+    /// Quotas of tenants, used without a `tenant_ledger`. A tenant without an entry has only the limits of the broker.
     pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
 }
 
 /// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at
 /// once, from memory.
 pub trait Tenants: std::fmt::Debug + Send + Sync {
-    /// The tenant of who comes in through a listener and of whom nothing else is known; `None` is that of the
-    /// listener's settings.
+    /// The tenant of an otherwise unknown client of a listener; `None` uses the tenant of the listener's settings.
     fn of_listener(&self, _listener: ListenerId) -> Option<TenantId> {
         None
     }
@@ -93,7 +91,7 @@ pub trait Tenants: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// Something of which a tenant may have so many.
+/// Something that a tenant's quota limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
     /// Clients connected.
@@ -136,8 +134,8 @@ pub trait TenantLedger: std::fmt::Debug + Send + Sync {
     /// Whether any tenant may publish only so fast. Asked whenever bytes come in.
     fn limits_rates(&self) -> bool;
 
-    /// Takes a message from what a tenant may publish, at a time in nanoseconds of the monotonic clock; returns for how
-    /// many nanoseconds it is short of it, or `None` where it may publish as fast as it likes.
+    /// Takes a message from a tenant's quota, at a time in nanoseconds of the monotonic clock. Returns the missing time
+    /// in nanoseconds, or `None` without a limit.
     fn take_message(&self, tenant: TenantId, now: u64) -> Option<u64>;
 }
 
@@ -163,9 +161,9 @@ pub enum Durability {
     /// Nothing does.
     #[default]
     Memory,
-    /// All does that the store had time to write; nobody waits for it.
+    /// Everything that the store had time to write; no packet waits for it.
     Relaxed,
-    /// All does that was promised: what promises something leaves after the commit that holds it.
+    /// Everything promised: a packet that promises something leaves after its commit.
     Commit,
 }
 
@@ -203,7 +201,7 @@ pub struct ListenerSettings {
     pub maximum_qos: QoS,
     /// Keep-alive imposed on clients that ask for more or none, seconds; 0 imposes none.
     pub keep_alive_maximum: u16,
-    /// Whether MQTT 3 clients that ask for more than that, or for none, are refused; they cannot be told otherwise.
+    /// True if MQTT 3 clients that ask for a longer keep-alive, or for 0, are refused: MQTT 3 has no Server Keep Alive.
     pub keep_alive_refuse: bool,
     /// Whether payloads that say they are UTF-8 are checked.
     pub check_payload_format: bool,
@@ -234,9 +232,9 @@ pub struct ListenerSettings {
     /// Whether its clients are mobile nodes, which are reached by address, where there are addresses and they bring a
     /// client id of their own.
     pub mobile_nodes: bool,
-    /// Whether other orchestrators relay clients to it: those who are not at home here are refused, and not sent on.
+    /// True if other orchestrators relay clients to it: clients of other homes are refused, not relayed again.
     pub relayed: bool,
-    /// Whether pipelines of the hub come in by it, and nobody else: each CONNECT waits for its verdict there.
+    /// True if only pipelines of the hub may connect: each CONNECT waits for the hub's decision.
     pub for_hub: bool,
     /// Whether clients of HTTP come in by it. Only they have client ids of queues.
     pub for_http: bool,
@@ -307,16 +305,16 @@ pub struct Limits {
     pub memory_ceiling: u64,
     /// Bytes under way from one shard to another before publishers are parked.
     pub shard_link_bytes: u64,
-    /// Bytes of messages that one shard's shared groups have dealt to other nodes and keep until those answer for them,
-    /// and of those that wait for members that were at nodes that are gone. Beyond it a message is dealt without being
-    /// kept, or refused where it would wait, and counted.
+    /// Bytes of messages kept by the shared groups of one shard: messages dealt to other nodes and not confirmed, and
+    /// messages that wait for members of dead nodes. Beyond it, a message is dealt without being kept, or refused if it
+    /// would wait, and counted.
     pub kept_deal_bytes: u64,
     /// Bytes of PUBLISH packets parked per connection before its socket is no longer read.
     pub parked_bytes: u32,
     /// Milliseconds that a publisher may be parked before its message is dropped with a reason.
     pub block_timeout_ms: u64,
-    /// What a publisher may make a shard do in a second, in bytes handed on, before it is held although the shard's
-    /// turns take too long. Each message counts 256 bytes beside its own, each time.
+    /// Load that a publisher may cause on a shard per second, in bytes sent on, before it is held because the shard's
+    /// turns take too long. Each delivery counts its bytes and 256 more.
     pub lag_exempt_bytes: u64,
 }
 
@@ -352,20 +350,21 @@ pub enum OverflowPolicy {
     DropNewest,
     /// The oldest waiting message makes room.
     DropOldest,
-    /// The slow reader is disconnected; its session keeps what it may keep.
+    /// The slow reader is disconnected; its session keeps its queue within the limits.
     Disconnect,
     /// The publisher waits.
     Block,
     /// The newest message of a topic replaces the waiting older one of the same topic, also where there is room; a
     /// queue that is full of other topics gives up its oldest message.
     KeepLast,
-    /// Nobody gets the message: room is reserved at all subscribers above QoS 0 that have this policy before any of
-    /// them receives. An MQTT 5 publisher is answered 0x97; the acknowledgement of another is withheld until there is
-    /// room, or its link closed after [`Limits::block_timeout_ms`]. What nobody can be told of is dropped.
+    /// No subscriber gets the message: room is reserved at all subscribers above QoS 0 with this policy before any of
+    /// them receives. An MQTT 5 publisher gets reason code 0x97. The acknowledgement of another publisher is withheld
+    /// until there is room, or its link closed after [`Limits::block_timeout_ms`]. Messages without an acknowledgement
+    /// are dropped.
     Reject,
 }
 
-/// The queue of a session: what waits because the client is away, reads slowly or has its window full.
+/// The queue of a session: messages that wait because the client is away, reads slowly or has its window full.
 #[derive(Clone, Debug)]
 pub struct QueueSettings {
     /// Messages waiting per session.
@@ -374,8 +373,8 @@ pub struct QueueSettings {
     pub max_bytes: u64,
     /// Messages waiting per session whose queue is in a store, where that is another number.
     pub stored_max_messages: Option<u32>,
-    /// The same for bytes. What has to stay in memory all the same (priorities, shared groups, `keep-last`) is bounded
-    /// by `max_bytes`.
+    /// The same for bytes. Messages that must stay in memory (priorities, shared groups, `keep-last`) are bounded by
+    /// `max_bytes`.
     pub stored_max_bytes: Option<u64>,
     /// Bytes of them in memory where a store holds the rest.
     pub memory_bytes: u64,
@@ -408,7 +407,7 @@ impl Default for QueueSettings {
 pub struct RetainedSettings {
     /// Whether the server keeps retained messages at all.
     pub available: bool,
-    /// How many; 0 is no limit. What comes beyond is refused, what is kept may still be replaced.
+    /// How many; 0 is no limit. Beyond it, new topics are refused; retained messages may still be replaced.
     pub max_messages: u64,
     /// How many bytes of topics and payloads; 0 is no limit.
     pub max_bytes: u64,

@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 
 use crate::ids::ConnectionKey;
 
-/// Entries per chunk. A chunk is allocated whole and never moves, and only what was used of it has been touched.
+/// Entries per chunk. A chunk is allocated whole and never moves, and only its used part has been touched.
 const CHUNK: usize = 128;
 /// The end of a chunk's list of free slots.
 const NO_SLOT: u8 = u8::MAX;
@@ -16,9 +16,9 @@ const _: () = assert!(CHUNK.is_power_of_two() && CHUNK <= HELD as usize);
 /// A table that hands out `u32` keys. Insertion, removal and look-up take constant time; growth copies no entry.
 ///
 /// The lowest chunk with room is filled first, so that after a peak the high chunks drain. A chunk without entries is
-/// given back at once, but for one that is kept so that a single entry coming and going does not allocate each time.
-/// Keys are reused: see [`GenSlab`] where a stale key must not reach the successor. Holds at most `u32::MAX` entries,
-/// which the limits of whoever inserts keep far away.
+/// freed at once, except one that is kept so that a single entry coming and going does not allocate each time. Keys are
+/// reused: see [`GenSlab`] where a stale key must not reach the successor. Holds at most `u32::MAX` entries; the limits
+/// of all callers are far below.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     chunks: Vec<Chunk<T>>,
@@ -157,7 +157,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// The entries with keys from `start` on, in order: a walk in bounded steps goes on from the last key plus one.
+    /// The entries with keys from `start` on, in order: a walk in bounded steps continues from the last key plus one.
     pub(crate) fn iter_from(&self, start: u32) -> impl Iterator<Item = (u32, &T)> {
         let (first, skip) = split(start);
         let chunks = self.chunks.iter().enumerate().skip(first);
@@ -224,7 +224,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// For keys that are known to be in use, such as those that one table of an index keeps about another.
+/// For keys that are known to be in use, such as keys that one table of an index keeps about another.
 ///
 /// # Panics
 ///
@@ -332,7 +332,7 @@ impl Vacancies {
 
     #[inline]
     fn lowest(&self) -> Option<usize> {
-        // A word of the summary stands for half a million entries: one or two are looked at in practice.
+        // A word of the summary covers half a million entries: one or two are looked at in practice.
         let group = self.summary.iter().position(|word| *word != 0)?;
         let word = group * 64 + self.summary[group].trailing_zeros() as usize;
         Some(word * 64 + self.words[word].trailing_zeros() as usize)

@@ -69,7 +69,7 @@ pub(crate) struct ShardState {
     pub has_addresses: bool,
     /// Receipts on their way to senders.
     pub receipts: Receipts,
-    /// What becomes of messages to several nodes.
+    /// The counts of messages to several nodes.
     pub tallies: Tallies,
     /// Dropped messages on their way to being published again, if that is wanted.
     pub dead_letters: Option<DeadLetters>,
@@ -111,7 +111,7 @@ pub(crate) struct ShardState {
     pub to_close: Vec<(ConnectionKey, Reason, Option<String>)>,
     /// Sessions whose queue ran empty and who have retained messages to fetch.
     pub hungry: Vec<SessionKey>,
-    /// Sessions whose queue has room again, which their shared groups are to be told.
+    /// Sessions whose queue has room again, which is to be reported to their shared groups.
     pub roomy: Vec<SessionKey>,
     /// Sessions whose queue has another message at its front, which may be sent at once.
     pub to_refill: Vec<SessionKey>,
@@ -235,7 +235,7 @@ impl ShardState {
         }
     }
 
-    /// The same for a packet that promises nothing, and goes ahead of what waits.
+    /// The same for a packet that promises nothing, and overtakes the waiting ones.
     pub(crate) fn send_ahead(&mut self, key: ConnectionKey, packet_type: PacketType, packet: &[u8]) {
         if let Some(output) = self.output_for(key) {
             output.push_ahead(packet);
@@ -243,8 +243,8 @@ impl ShardState {
         }
     }
 
-    /// The same for a packet that promises what was written in this turn, or (`promises`) what others have written: it
-    /// leaves when that is committed.
+    /// The same for a packet that promises changes written in this turn, or (`promises`) changes of other shards: it
+    /// leaves when those are committed.
     #[inline]
     pub(crate) fn send_promise(
         &mut self,
@@ -289,8 +289,8 @@ impl ShardState {
 /// Output that a connection may hold in any case, bytes.
 const OUTPUT_LEAST_BYTES: u64 = 4 * 1024;
 
-/// Encoded output that a connection may hold while so many of the shard take none: all of them together a quarter of
-/// what the shard may hold.
+/// Encoded output that a connection may hold while so many connections of the shard are blocked: all of them together a
+/// quarter of the shard's ceiling.
 pub(crate) fn high_water(settings: &Settings, blocked: u64) -> usize {
     let (most, ceiling) = (settings.limits.output_high_water as usize, settings.limits.memory_ceiling);
     let share = (ceiling / 4 / blocked.max(1)).max(OUTPUT_LEAST_BYTES);

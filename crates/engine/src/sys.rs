@@ -1,7 +1,7 @@
 //! `$SYS`: what the broker tells of itself, in the dialect of Mosquitto, while someone listens.
 //!
-//! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a
-//! subscription below `$SYS`.
+//! The first shard gathers the numbers of all shards each round and publishes them. Nothing runs without a subscription
+//! below `$SYS`.
 
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
@@ -19,7 +19,7 @@ pub(crate) struct Sys {
     pub(crate) started: Now,
     /// Filters below `$SYS` that shards are interested in, of the tenant that the values are for.
     pub(crate) watchers: u32,
-    /// The same of all other tenants, which are told of their own clients and of nothing else.
+    /// The same of all other tenants, which get events of their own clients only.
     pub(crate) tenant_watchers: u32,
     /// When the next round is due; also its key among the timers.
     pub(crate) next: Option<Millis>,
@@ -164,7 +164,7 @@ impl Sys {
         state.timers.set(at, Timer::Sys);
     }
 
-    /// Moves the averages on by what was counted since the last round.
+    /// Moves the averages on by the counts since the last round.
     #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
     pub(crate) fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
         let start = (self.started.monotonic, SysValues::default());
@@ -182,8 +182,8 @@ impl Sys {
         }
     }
 
-    /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are
-    /// any.
+    /// The event for watchers of the client's tenant when the client has come (no reason) or gone (its reason), if
+    /// there are any.
     pub(crate) fn client_event(
         &self,
         now: Now,
@@ -196,7 +196,7 @@ impl Sys {
         }
         let session = state.sessions.get(key.0)?;
         let what = if reason.is_some() { "disconnected" } else { "connected" };
-        // A client id may hold what a topic level may not.
+        // A client id may hold characters that a topic level may not.
         let level = session.client_id.replace(['+', '#', '/'], "_");
         let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", state.settings.node_name);
         let mut text = String::from("{\"clientid\":");

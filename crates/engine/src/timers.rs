@@ -35,10 +35,10 @@ mod tests {
     }
 }
 
-/// A set of deadlines with the keys of whoever waits for them. The waiter keeps its deadline, which is how it is found
-/// again; one key may wait for several. Each operation takes logarithmic time.
+/// A set of deadlines with the keys of their waiters. The waiter keeps its deadline, by which it is found again; one
+/// key may wait for several. Each operation takes logarithmic time.
 ///
-/// [`Millis::NEVER`] is a deadline that is not kept, so that whoever waits for nothing costs nothing.
+/// [`Millis::NEVER`] is a deadline that is not kept, so a waiter without a deadline costs nothing.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
     waiting: BTreeSet<(Millis, K)>,
@@ -70,7 +70,7 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// Takes back what [`Timers::set`] was told; returns whether it was still ahead.
+    /// Takes back a deadline of [`Timers::set`]; returns whether it was still ahead.
     #[inline]
     pub(crate) fn cancel(&mut self, deadline: Millis, key: K) -> bool {
         deadline != Millis::NEVER && self.waiting.remove(&(deadline, key))
@@ -98,14 +98,14 @@ impl<K: Copy + Ord> Default for Timers<K> {
     }
 }
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 pub(crate) trait Waits: Copy + Ord {
     /// Whether the deadline means that a peer was silent for too long. Such a deadline has effect only after the input
     /// that had arrived by then has been taken.
     fn counts_silence(self) -> bool;
 }
 
-/// All deadlines of a shard: those that count a peer's silence, and the others.
+/// All deadlines of a shard: deadlines that count a peer's silence, and the others.
 #[derive(Debug)]
 pub(crate) struct Schedule<K> {
     work: Timers<K>,
@@ -146,13 +146,13 @@ impl<K: Waits> Schedule<K> {
         self.silence.next()
     }
 
-    /// As [`Timers::pop_due`], of those that do not count silence.
+    /// As [`Timers::pop_due`], for deadlines that do not count silence.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<(Millis, K)> {
         self.work.pop_due(now)
     }
 
-    /// As [`Timers::pop_due`], of those that count silence.
+    /// As [`Timers::pop_due`], for deadlines that count silence.
     #[inline]
     pub(crate) fn pop_silence(&mut self, heard: Millis) -> Option<(Millis, K)> {
         self.silence.pop_due(heard)
@@ -165,7 +165,7 @@ impl<K: Waits> Default for Schedule<K> {
     }
 }
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// CONNECT timeout or keep-alive.
@@ -186,11 +186,11 @@ pub(crate) enum Timer {
     Deals,
     /// The next round of `$SYS`.
     Sys,
-    /// Counts of receipts are told.
+    /// Counts of receipts are reported.
     Receipts,
     /// An uplink is probed, reached again, or given up.
     Uplink(UplinkKey),
-    /// Brokers of an earlier process that nobody has named are given up.
+    /// Brokers of an earlier process that are not named are given up.
     FormerUplinks,
 }
 

@@ -79,6 +79,11 @@ impl<'a> WireReader<'a> {
         self.rest.is_empty()
     }
 
+    /// How many bytes are left.
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
     #[inline]
     pub(crate) fn take(&mut self, len: usize, reading: &'static str) -> Result<&'a [u8], WireError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(WireError { reading })?;

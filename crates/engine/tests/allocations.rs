@@ -1,6 +1,6 @@
 //! Once its buffers are there, an engine takes no heap memory for a small message at QoS 0 to subscribers of its shard.
-//! To another shard of the process it takes some for a batch, and none for a message. Publishers that send so much at
-//! once that the rest has to wait for the next turn are not looked at: what waits is copied.
+//! To another shard of the process it takes some for a batch, and none for a message. A publisher that sends so much at
+//! once that the rest waits for the next turn is not tested: waiting packets are copied.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise, and tells where it was")]
 
@@ -23,8 +23,8 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[expect(unsafe_code, reason = "only an allocator sees what is allocated, and there is no safe way to be one")]
-// SAFETY: what is asked for is handed on to the system's allocator as it came.
+#[expect(unsafe_code, reason = "only an allocator sees allocations, and there is no safe way to be one")]
+// SAFETY: all calls are handed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.set(TAKEN.get() + 1);
@@ -146,7 +146,7 @@ fn a_message_to_subscribers_of_its_shard_takes_no_memory() {
 }
 
 #[test]
-fn a_message_to_another_shard_takes_no_memory_beyond_that_of_its_batch() {
+fn a_message_to_another_shard_allocates_only_for_its_batch() {
     const BATCHES: u64 = 100;
     let mut shards = Shards::new(2);
     let name_at = |shards: &mut Shards, at: usize| {

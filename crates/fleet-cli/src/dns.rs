@@ -1,4 +1,4 @@
-//! `tidegate dns`: the entry point of a fleet alone, for trying it and for fleets that somebody else manages.
+//! `tidegate dns`: the entry point of a fleet alone, for trials and for fleets without a manager.
 
 mod endpoint;
 
@@ -42,7 +42,7 @@ An endpoint is NAME=ADDRESS, with more addresses after commas and settings after
 
 Each answer holds one address of a healthy endpoint. The names are ZONE and mqtt.ZONE, NAME.ZONE
 of each endpoint, and for SRV _mqtt._tcp.ZONE and _secure-mqtt._tcp.ZONE. Nothing else is answered,
-and no other server is asked. SIGTERM and SIGINT stop it; then it says what it has answered.
+and no other server is asked. SIGTERM and SIGINT stop it; then it prints its counts of answers.
 How to delegate a zone to it: docs/dns.md.";
 
 /// The flags of `tidegate dns`.
@@ -52,7 +52,7 @@ pub struct Args {
     /// The zone that it answers for, such as fleet.example
     #[arg(long, value_name = "NAME", value_parser = ZoneName::new)]
     zone: ZoneName,
-    /// Listen here, over UDP and TCP; repeatable. Port 53 is what resolvers ask
+    /// Listen here, over UDP and TCP; repeatable. Resolvers ask port 53
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5353")]
     listen: Vec<SocketAddr>,
     /// An endpoint, as below; repeatable
@@ -118,7 +118,7 @@ fn name_server(text: &str) -> Result<NameServer, String> {
     Ok(NameServer { name, addresses: address.transpose()?.into_iter().collect() })
 }
 
-/// Answers until it is told to stop.
+/// Answers until it is stopped.
 pub fn run(args: &Args) -> Exit {
     let log = match Log::start(LogLevel::Info, LogFormat::Text) {
         Ok(log) => log,
@@ -142,7 +142,7 @@ fn serve(args: &Args) -> Result<Exit, (Exit, String)> {
     let server = Server::start(&settings).map_err(|error| failure(error.to_string()))?;
     server.zone().set_endpoints(args.endpoints.clone()).map_err(|error| (Exit::Usage, error.to_string()))?;
     service_manager::tell_ready("server", &ready_line(args, &server));
-    // There is nothing to read anew: the endpoints are on the command line.
+    // There is nothing to read again: the endpoints are on the command line.
     while signals.wait() == Asked::Reload {}
     let counters = server.counters();
     server.stop();
@@ -199,13 +199,13 @@ fn ready_line(args: &Args, server: &Server) -> String {
     line
 }
 
-/// What was answered and dropped, one kind per line; kinds that did not happen are left out.
+/// The counts of answers and drops, one kind per line; kinds that did not happen are left out.
 fn summary(counters: &Counters) -> String {
     let answers = AnswerKind::ALL.iter().map(|kind| ("answered", kind.label(), counters.answers(*kind)));
     let drops = DropReason::ALL.iter().map(|reason| ("dropped", reason.label(), counters.dropped(*reason)));
     let mut out = String::new();
-    for (what, label, number) in answers.chain(drops).filter(|(.., number)| *number > 0) {
-        let _ = writeln!(out, "{what} {label}: {number}");
+    for (event, label, number) in answers.chain(drops).filter(|(.., number)| *number > 0) {
+        let _ = writeln!(out, "{event} {label}: {number}");
     }
     out
 }

@@ -13,7 +13,7 @@ Examples:
   tidegate manager --fleet fleet.toml
   tidegate manager --fleet fleet.toml --log info
 
-It starts what the fleet file asks for, or goes on with what a manager before it has left, and works until SIGTERM or SIGINT. The
+It starts the fleet of the file, or continues with the fleet of an earlier manager, and works until SIGTERM or SIGINT. The
 fleet runs on without it; `tidegate fleet stop` stops it then, and `tidegate up` is the same as this and stops the fleet at its end.
 More: docs/manager.md.";
 
@@ -28,7 +28,7 @@ pub struct Args {
     session: SessionArgs,
 }
 
-/// Works until it is told to stop.
+/// Works until it is stopped.
 pub fn run(args: &Args) -> Exit {
     let session = match Session::open(&args.fleet, &args.session, AtItsEnd::Leave) {
         Ok(session) => session,

@@ -1,4 +1,4 @@
-//! `tidegate up`: a fleet from its file, with everything that it needs, until it is told to stop.
+//! `tidegate up`: a fleet from its file, with all its needs, until it is stopped.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ Examples:
   tidegate up examples/fleet/tidegate.toml
   tidegate up fleet.toml --log info
 
-One line on standard output says when the fleet is ready, with the addresses that clients connect to; those of the brokers follow.
-Until then standard error says what it waits for, after 5 s for the first time.
-SIGTERM and SIGINT (Ctrl-C) stop all of it: orchestrators, then brokers. What orchestrators have stored stays, and the next start
-goes on with it. A further signal a second later ends this process in the middle of the stop: `fleet status` then says what is stopped, and the next
+One line on standard output says when the fleet is ready, with the addresses for clients; the addresses of the brokers follow.
+Until then standard error names the cause of the wait, after 5 s for the first time.
+SIGTERM and SIGINT (Ctrl-C) stop all of it: orchestrators, then brokers. The stores of orchestrators stay, and the next start
+continues with them. A further signal a second later ends this process in the middle of the stop: `fleet status` then lists the stopped processes, and the next
 `up` or `manager` finishes the stop before it starts anything. When this process is killed the fleet runs on, and the next `up` or
 `manager` takes it over.
 While it runs: tidegate fleet status. More: docs/manager.md.";
@@ -35,7 +35,7 @@ pub struct Args {
     session: SessionArgs,
 }
 
-/// Runs the fleet until it is told to stop.
+/// Runs the fleet until it is stopped.
 pub fn run(args: &Args) -> Exit {
     let session = match Session::open(&args.fleet, &args.session, AtItsEnd::Stop) {
         Ok(session) => session,
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Exit {
             complain(format_args!("not ready after {} s: {}\n", waited.as_secs(), waits_for(driver)));
         }
         match driver.manager().last_failure() {
-            // What fails once may have met somebody else on its port.
+            // A single failure may be another program on its port.
             Some(why) if !told && driver.manager().book().totals.failed > failures => {
                 report(&format_args!("the fleet does not start: {why}"));
                 failed = true;
@@ -70,14 +70,14 @@ pub fn run(args: &Args) -> Exit {
     }
 }
 
-/// When a person is told what a start waits for: after 5 s, then after twice as long each time.
+/// The times of reports about a waiting start: after 5 s, then after twice as long each time.
 struct Patience {
     started: Instant,
     next: Duration,
 }
 
 impl Patience {
-    /// How long somebody looks at a terminal without a word.
+    /// How long a user waits at a terminal without a line.
     const FIRST: Duration = Duration::from_secs(5);
 
     fn new() -> Self {
@@ -94,7 +94,7 @@ impl Patience {
     }
 }
 
-/// What is under way and whom it waits for.
+/// The current actions and the processes that they wait for.
 fn waits_for(driver: &Driver) -> String {
     let status = driver.status();
     let actions = status["actions"].as_array().into_iter().flatten().filter_map(|action| {

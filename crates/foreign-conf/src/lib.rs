@@ -19,9 +19,10 @@ mod rabbitmq;
 mod rule;
 mod vernemq;
 
+use std::borrow::Cow;
 use std::io;
 
-use tidegate_conversion::{Conversion, File};
+use tidegate_conversion::{Conversion, File, KeyRow, key_page};
 
 pub use keys::Key;
 
@@ -80,6 +81,17 @@ impl Broker {
             Self::RabbitMq => rabbitmq::KEYS,
             Self::VerneMq => vernemq::KEYS,
         }
+    }
+
+    /// The page of its keys, as Markdown: each with its outcome.
+    pub fn key_page(self) -> String {
+        let rows = self.keys().iter().map(|key| KeyRow {
+            name: Cow::Borrowed(key.pattern),
+            outcome: key.outcome(),
+            restricts: key.restricts,
+            how: key.how,
+        });
+        key_page(self.name(), rows)
     }
 }
 

@@ -118,7 +118,7 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, StartError> {
     });
     let status = Arc::new(BrokerStatus::starting());
     // A broker of the same machine has the default address.
-    let is_asked_for = *config.source_of("admin", "address") != Source::Default;
+    let is_asked_for = *config.origins.source_of("admin", "address") != Source::Default;
     let console = if is_asked_for { console::start(config, &status, None)? } else { None };
     let (core, services) = start_services(config, &member, &args.services)?;
     let line = ready_line(&member, &services.names(), console.as_ref());

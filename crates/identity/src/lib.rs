@@ -1,4 +1,4 @@
-//! Who clients are, what they may do, and which tenant they belong to, as the configuration of a broker says.
+//! Identities, rights and tenants of clients, by the configuration of a broker.
 
 pub mod access;
 pub mod authentication;

@@ -1,5 +1,5 @@
 //! Keeps the numbers of tenants with the store, whose keys carry them: a tenant has the same one after every restart,
-//! in whatever order the configuration names it, and nobody else ever gets that of one that is gone.
+//! in any order of the configuration, and no other tenant ever gets the number of a removed one.
 
 use std::collections::HashSet;
 use std::fs;
@@ -45,7 +45,7 @@ pub enum NumbersError {
         source: io::Error,
     },
     /// No number is left.
-    #[error("all {MAX_NUMBERS} numbers of tenants are given away{}", in_place(.0.as_ref()))]
+    #[error("all {MAX_NUMBERS} tenant numbers are in use{}", in_place(.0.as_ref()))]
     NoneLeft(Option<String>),
     /// The cluster does not answer.
     #[error(transparent)]
@@ -68,14 +68,14 @@ fn in_place(place: Option<&String>) -> String {
     place.map(|place| format!(" in {place}")).unwrap_or_default()
 }
 
-/// The configuration with its tenants in the order of their numbers. Where a tenant is gone, one that nobody belongs to
-/// keeps its place. Called once the store is open, so that no other broker writes the file.
+/// The configuration with its tenants in the order of their numbers. An unused tenant keeps the place of a removed one.
+/// Called once the store is open, so that no other broker writes the file.
 ///
 /// # Errors
 /// When the file cannot be read, is not what this function writes, or cannot be written; when the cluster has other
 /// numbers, or does not answer.
 pub fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk>) -> Result<Config, NumbersError> {
-    let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+    let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
     let Some(directory) = directory else {
         let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
         return Ok(with_names(config, agreed(&[], names, agree)?));
@@ -109,8 +109,8 @@ fn agreed(known: &[String], names: Vec<String>, agree: Option<&Agree>) -> Result
     }
 }
 
-/// The same for a configuration that a running broker takes: the tenants that it knows keep their numbers, in memory or
-/// on disk, and those that are new get others.
+/// The same for a configuration that a running broker takes: the known tenants keep their numbers, in memory or on
+/// disk, and new ones get others.
 ///
 /// # Errors
 /// When the file cannot be written, or no number is left.
@@ -127,7 +127,7 @@ pub fn settle_again(
     }
     let names = agreed(known, names, agree.filter(|_| has_new))?;
     if let Some(directory) = config.store.directory.as_ref().filter(|_| has_new)
-        && config.durability() != Durability::Memory
+        && config.store.engine_durability() != Durability::Memory
     {
         let path = Path::new(directory).join(NAME);
         write(Path::new(directory), &names, mirror).map_err(|source| NumbersError::Write { path, source })?;
@@ -143,13 +143,13 @@ fn with_names(config: &Config, names: Vec<String>) -> Config {
     config
 }
 
-/// The tenant of this name, or one of it that nobody belongs to.
+/// The tenant of this name, or an unused one with it.
 fn of_name(config: &Config, name: String) -> Tenant {
     let known = config.tenants.iter().find(|tenant| tenant.name == name);
     known.cloned().unwrap_or_else(|| Tenant { name, ..Tenant::default() })
 }
 
-/// The names by their numbers, with those that are new behind.
+/// The names by their numbers, with the new ones at the end.
 fn with_new<'a>(mut names: Vec<String>, configured: impl Iterator<Item = &'a str>) -> Vec<String> {
     let known: HashSet<String> = names.iter().cloned().collect();
     names.extend(configured.filter(|name| !known.contains(*name)).map(str::to_owned));
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(settle(&config, None, None).unwrap().tenants.len(), 1);
     }
 
-    /// A cluster that has these names, in their order, and adds those that it is told.
+    /// A cluster that has these names, in their order, and adds the given ones.
     fn cluster(names: &[&str]) -> Box<Agree> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         Box::new(move |told| Ok(with_new(names.clone(), told.iter().map(String::as_str))))

@@ -1,8 +1,8 @@
 //! Writes events to standard error, one line each, as text or JSON.
 //!
-//! This is all that we need of a subscriber: no spans, and of filters only one for a library that says what is told in
-//! better words. Of lines that come again and again some are left out. The lines are written by a thread of their own,
-//! because events come from shards, and a shard must not wait for whoever reads the log.
+//! The program needs no more of a subscriber: no spans, and only one filter, for a library whose events we report in
+//! better words. Of frequent lines some are left out. A thread of its own writes the lines, because events come from
+//! shards, and a shard must not wait for the reader of the log.
 
 mod level;
 mod limit;
@@ -29,12 +29,12 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The client of NATS logs each attempt to connect, several times a second; the bus tells of them now and then.
 const NATS_CLIENT: &str = "async_nats";
 
-/// Takes events and writes those that matter enough.
+/// Takes events and writes those of its level.
 struct StderrLog {
     /// The number of a [`LogLevel`]; changes with a reload.
     level: Arc<AtomicU8>,
     format: LogFormat,
-    /// How many lines are told, where nobody has asked for all of them.
+    /// The limits of lines, unless the level asks for all of them.
     limits: Limits,
     writer: Writer,
 }
@@ -71,7 +71,7 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// Waits until what was logged so far is written, but not long. Whether it is.
+    /// Waits a short time until all earlier lines are written. Returns true if they are.
     pub fn flush(&self) -> bool {
         self.writer.flush(FLUSH_TIMEOUT)
     }
@@ -85,7 +85,7 @@ impl StderrLog {
         LEVELS.get(number).copied().unwrap_or(LevelFilter::TRACE)
     }
 
-    /// What is to be told with a line, or nothing where it is left out. Whoever looks closely sees all of them.
+    /// The notes for a line, or `None` if it is left out. At `debug` no line is left out.
     fn admit(&self, place: Identifier, now: Instant) -> Option<Told> {
         if self.level() >= LevelFilter::DEBUG { Some(Told::default()) } else { self.limits.note(place, now) }
     }
@@ -93,7 +93,7 @@ impl StderrLog {
 
 impl Subscriber for StderrLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Whoever asks beforehand (`tracing::enabled!`) asks about a hint, which is neither an event nor a span.
+        // A caller of `tracing::enabled!` asks about a hint, which is neither an event nor a span.
         let told_already = metadata.target().starts_with(NATS_CLIENT) && self.level() < LevelFilter::DEBUG;
         !metadata.is_span() && *metadata.level() <= self.level() && !told_already
     }
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// What was written.
+    /// The written text.
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
 
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// How many lines there are of two kinds, of which each comes so often.
+    /// The number of written lines of two kinds, if each comes so often.
     fn lines(level: LogLevel, times: u64) -> (usize, usize) {
         let paper = Paper::default();
         let writer = Writer::start(paper.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! How many lines of a kind are told: clients, servers and other nodes cause lines, and as many as they like.
+//! The limit of lines of a kind: clients, servers and other nodes cause lines, as many as they like.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
 
-/// Lines of a kind that are told within [`PERIOD`]. Where there are more, one is told per period from then on, until
-/// there are not.
+/// Lines of a kind that are written within [`PERIOD`]. Beyond it, one is written per period from then on, until a
+/// period has fewer.
 pub(super) const LINES: u64 = 100;
 
 /// Time within which lines are counted.
@@ -18,14 +18,14 @@ const PERIOD: Duration = Duration::from_secs(60);
 pub(super) struct Limits(Mutex<HashMap<Identifier, Limit>>);
 
 impl Limits {
-    /// There is a line of a place. Says what is to be told with it, or nothing where it is left out.
+    /// Counts a line of a place. Returns the notes to write with it, or `None` if it is left out.
     pub(super) fn note(&self, place: Identifier, now: Instant) -> Option<Told> {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         limits.entry(place).or_insert_with(|| Limit::starting(now)).note(now)
     }
 }
 
-/// What is told with a line of the lines that are not.
+/// The notes in a line about lines left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     /// Lines of its kind before it that were left out.
@@ -41,9 +41,9 @@ struct Limit {
     began: Instant,
     /// Lines since then.
     lines: u64,
-    /// How many of the present period are told.
+    /// The number of lines that this period may write.
     allowed: u64,
-    /// Lines since the last one that was told.
+    /// Lines since the last written one.
     untold: u64,
 }
 
@@ -52,11 +52,11 @@ impl Limit {
         Self { began: now, lines: 0, allowed: LINES, untold: 0 }
     }
 
-    /// There is a line at a moment, none of which is before an earlier one.
+    /// Counts a line at a given time; times never decrease.
     fn note(&mut self, now: Instant) -> Option<Told> {
         let past = now.saturating_duration_since(self.began);
         if past >= PERIOD {
-            // A flood that goes on is told once a period. It is over when a period had no more lines than are told.
+            // A lasting flood has one line per period. It is over when a period had no more lines than the limit.
             let floods = self.lines > LINES && past < 2 * PERIOD;
             let allowed = if floods { 1 } else { LINES };
             *self = Self { allowed, untold: self.untold, ..Self::starting(now) };
@@ -92,7 +92,7 @@ mod tests {
             self.limit.note(self.start + Duration::from_millis(milliseconds))
         }
 
-        /// Those that are told of so many, one each ten milliseconds.
+        /// The notes of the written ones among so many lines, one each ten milliseconds.
         fn flood(&mut self, from: u64, count: u64) -> Vec<Told> {
             (0..count).filter_map(|line| self.at(from + line * 10)).collect()
         }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn lines_that_come_seldom_are_all_told() {
         let mut lines = Lines::new();
-        // As many a minute as are told, for an hour.
+        // Lines at the limit per minute, for an hour.
         let told = (0..60 * LINES).filter_map(|line| lines.at(line * 60_000 / LINES)).count();
         assert_eq!(told as u64, 60 * LINES);
     }
@@ -124,10 +124,10 @@ mod tests {
         assert_eq!(lines.flood(0, LINES + 50).len() as u64, LINES);
         assert_eq!(lines.at(60_000), Some(Told { untold: 50, is_last: true }), "it may go on");
         assert_eq!((lines.at(60_001), lines.at(60_002)), (None, None));
-        // That minute had no more lines than are told.
+        // That minute had no more lines than the limit.
         assert_eq!(lines.at(120_000), Some(Told { untold: 2, is_last: false }));
         assert_eq!(lines.flood(120_001, LINES).len() as u64, LINES - 1);
-        // Nothing for a long time, and nobody there to tell it to.
+        // No line for a long time, so no line to carry the count.
         assert_eq!(lines.flood(600_000, LINES).first(), Some(&Told { untold: 1, is_last: false }));
     }
 }

@@ -14,10 +14,10 @@ const MESSAGE: &str = "message";
 
 /// Field of a line after others of its kind that were left out: how many.
 const UNTOLD: &str = "untold";
-/// Field of a line after which others of its kind are left out, and what it says.
+/// Field of a line after which others of its kind are left out, and its value.
 const FURTHER: (&str, &str) = ("further", "one a minute");
 
-/// Writes an event as a line, with its end, and what is to be said of lines that are not told.
+/// Writes an event as a line, with its end, and the notes about lines left out.
 pub(super) fn render(event: &Event<'_>, told: Told, format: LogFormat, now: SystemTime) -> String {
     let time = humantime::format_rfc3339_millis(now);
     let level = *event.metadata().level();
@@ -71,7 +71,7 @@ impl Fields {
 
     fn text(&mut self, field: &Field, value: &str) {
         if field.name() == MESSAGE {
-            // A message of ours is one line; what a peer sent is in fields, which are quoted.
+            // A message of ours is one line; texts of a peer are in fields, which are quoted.
             self.message.push_str(value);
             return;
         }
@@ -114,7 +114,7 @@ impl Visit for Fields {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // JSON has no word for what is no number.
+        // JSON has no word for infinite values.
         if value.is_finite() {
             self.plain(field.name(), value);
         } else {
@@ -127,7 +127,7 @@ impl Visit for Fields {
     }
 }
 
-/// Text in quotes as JSON has it: what a client chose cannot end a line or the quotes.
+/// Text in quotes as JSON has it: a client's text cannot end a line or the quotes.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,4 +1,4 @@
-//! What is said of a panic, before it ends the process.
+//! The log line about a panic, before it ends the process.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 
@@ -26,15 +26,15 @@ fn tell_of_the_end(log: &Log, panic: &Panic) {
         thread,
         place,
         said,
-        "a thread has panicked, and the process ends: it would go on without what the thread was there for. It is a defect; please report it"
+        "a thread panicked; the process ends, because this work would stop. This is a defect; please report it"
     );
     let trace = Backtrace::capture();
     if trace.status() == BacktraceStatus::Captured {
-        tracing::error!(%trace, "where it has panicked");
+        tracing::error!(%trace, "the place of the panic");
     }
     // Who does not read the log does not keep the process from ending.
     if !log.flush() && thread == writer::THREAD {
-        report(&format_args!("the thread that writes the log has panicked at {place}: {said}"));
+        report(&format_args!("the log writer's thread panicked at {place}: {said}"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The thread that writes lines, so that nobody else waits for it.
+//! The thread that writes lines, so that no other thread waits for the output.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const BATCH: usize = 32 * 1024;
 
 enum Order {
     Line(String),
-    /// Whoever holds the other end is told once everything before is written.
+    /// Notifies the holder of the other end once everything before is written.
     Flush(Sender<()>),
 }
 
@@ -52,7 +52,7 @@ impl Writer {
     /// Waits until everything handed over so far is written, or for the time given. Whether it is written.
     pub(super) fn flush(&self, limit: Duration) -> bool {
         let (done, wait) = channel();
-        // A full queue means that nobody reads the log; then the end does not wait either.
+        // A full queue means that the log is not read; then the end does not wait either.
         self.orders.try_send(Order::Flush(done)).is_ok() && wait.recv_timeout(limit).is_ok()
     }
 }
@@ -87,7 +87,7 @@ fn run(mut out: impl Write, orders: &Receiver<Order>, lost: &AtomicU64) {
 mod tests {
     use super::*;
 
-    /// Takes what is written once somebody lets it.
+    /// Takes written bytes once the test lets it.
     struct Gate {
         open: Receiver<()>,
         written: Sender<Vec<u8>>,
@@ -135,7 +135,7 @@ mod tests {
             writer.write(line.clone());
         }
         drop((opener, writer));
-        // The thread ends when it has written what it was given.
+        // The thread ends when it has written all its lines.
         let written = text(taken.iter());
         assert!(written.contains(" log lines were lost: standard error is read too slowly\n"));
     }

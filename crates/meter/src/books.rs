@@ -73,7 +73,7 @@ impl Books {
             }
         }
         if damaged > 0 {
-            tracing::warn!(file = %path.display(), damaged, "records of usage are damaged and do not count");
+            tracing::warn!(file = %path.display(), damaged, "damaged usage records were skipped");
         }
         let file = open_file(&path)?;
         let length = whole as u64;
@@ -130,7 +130,7 @@ impl Books {
                 let text: String = self.ledger.records().map(|record| record.line()).collect();
                 if let Err(error) = kept.replace(&text) {
                     // The long file says the same, and it is tried again after as many bytes more.
-                    tracing::warn!(%error, "the file of usage cannot be made shorter");
+                    tracing::warn!(%error, "cannot truncate the usage file");
                     kept.merge_at = kept.length + MERGE_AFTER;
                 }
             }

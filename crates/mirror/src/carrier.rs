@@ -137,7 +137,7 @@ impl Carrier {
         self.send_queue.changed.notify_all();
         if *lost != Lost::Closed {
             // The process that opened the files ends for this error and reports it, so here it is only information.
-            tracing::info!(why = %lost, "the files on the bus cannot be written any more");
+            tracing::info!(why = %lost, "cannot write the files on the bus any more");
             (self.settings.on_lost)(lost);
         }
     }

@@ -150,7 +150,7 @@ impl Carrier {
         let Indexed { sequence, position, record, trim } = indexed;
         let state = LocalState { log: self.place.log.to_string(), position, index: Some(record) };
         if let Err(error) = state.save(&self.local, self.settings.local_sync) {
-            tracing::warn!(%error, "where the working copy stands could not be noted; the next start fetches more");
+            tracing::warn!(%error, "cannot store the position of the working copy; the next start fetches more");
         }
         let trimmed = {
             let mut state = self.send_queue.state();

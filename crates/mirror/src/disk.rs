@@ -97,7 +97,7 @@ impl MirrorDisk {
         self.carrier.lose(&Lost::Closed);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread of a mirror has ended by a panic");
+            tracing::error!("the thread of a mirror panicked");
         }
     }
 

@@ -25,9 +25,7 @@ pub enum MirrorError {
         holder: Option<u32>,
     },
     /// Another process claims the log again and again.
-    #[error(
-        "another process takes {log} as often as this one does; two nodes have this name: give one of them another name"
-    )]
+    #[error("another process keeps acquiring {log}: two nodes have this name; give one of them another name")]
     Contended {
         /// Which log.
         log: LogName,
@@ -66,7 +64,7 @@ pub enum MirrorError {
     },
     /// The directory holds a store that is not a copy of this log.
     #[error(
-        "the directory holds a store that is no copy of {log}; move the directory away to take what the bus has, or give the node another name"
+        "the directory holds a store that is not a copy of {log}; move the directory away to fetch the store from the bus, or give the node another name"
     )]
     Foreign {
         /// Which log.
@@ -94,9 +92,7 @@ pub enum Lost {
     #[error("another process has taken {0}: it continues from the records confirmed here, and no more are accepted")]
     Fenced(LogName),
     /// The bus has less than it had confirmed.
-    #[error(
-        "{log} has lost what it had confirmed up to position {seen}; start the node again, which says what can be done"
-    )]
+    #[error("{log} lost confirmed records up to position {seen}; restart the node: its error lists the repairs")]
     Behind {
         /// Which log.
         log: LogName,

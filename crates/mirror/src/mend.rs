@@ -52,7 +52,7 @@ impl Carrier {
                 Ok(false) => {}
                 Err(Failure::Lost(lost)) => return self.lose(&lost),
                 Err(Failure::Bus(BusError::Stopped)) => return self.lose(&Lost::Closed),
-                Err(Failure::Bus(error)) => tracing::warn!(%error, %trouble, "commits wait for the bus"),
+                Err(Failure::Bus(error)) => tracing::warn!(%error, %trouble, "commits are waiting for the bus"),
             }
             self.sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -111,7 +111,7 @@ impl Carrier {
         order.epoch = epoch;
         drop(state);
         self.send_queue.changed.notify_all();
-        tracing::info!(stored, again = again.len(), "the bus takes commits again");
+        tracing::info!(stored, again = again.len(), "the bus accepts commits again");
         for (sequence, payload) in again {
             self.append_again(epoch, sequence, payload);
         }

@@ -68,7 +68,7 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     let found = find(bus, &place, &local, settings.local_sync, claimed.epoch.0, &mut report)?;
     let Found { files, sequence, offset, is_content_local } = found;
     if !report.created && !report.filled {
-        tracing::info!(log = %place.log, report.resumed, report.records, report.bytes, "the working copy is what the bus has");
+        tracing::info!(log = %place.log, report.resumed, report.records, report.bytes, "the working copy equals the bus");
     }
     let trimmed = files.iter().filter_map(|(_, file)| file.first).min().map_or(offset, |mark| mark.offset);
     let state = State::at(sequence, Mark { position: claimed.position, offset }, trimmed);
@@ -187,7 +187,7 @@ fn find(
             // The servers have lost the log, and the working copy has everything that was confirmed. Records of an
             // earlier attempt to fill it are dropped.
             replay.parts.discard()?;
-            tracing::warn!(%log, "the bus has lost the files of the store; they are sent again from the working copy");
+            tracing::warn!(%log, "the bus lost the files of the store; sending them again from the working copy");
             LocalState::lost(log.as_str()).save(local, sync)?;
             let failed = |source| MirrorError::Bus { log: log.clone(), source };
             ask(&|| false, |done| bus.trim(place, end, done)).map_err(failed)?;
@@ -230,7 +230,7 @@ fn resume<'a>(
         Ok(replay) => Ok(Some(replay)),
         Err(Stop::Failed(error @ MirrorError::Bus { .. })) => Err(error),
         Err(Stop::Restart) => {
-            tracing::info!(log = %place.log, "the working copy is not what the bus has; all is fetched");
+            tracing::info!(log = %place.log, "the working copy differs from the bus; fetching everything");
             Ok(None)
         }
         Err(Stop::Failed(error)) => {

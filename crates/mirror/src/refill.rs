@@ -42,7 +42,7 @@ impl Carrier {
         let position = ask(&ends, |done| self.bus.append(&self.place, claim, done))?;
         order.epoch = epoch;
         self.send_queue.state().begin_again(Mark { position, offset: order.offset });
-        tracing::warn!(log = %self.place.log, "the bus has lost the files of the store; they are sent again from the working copy");
+        tracing::warn!(log = %self.place.log, "the bus lost the files of the store; sending them again from the working copy");
         let ids: Vec<FileId> = self.send_queue.files().iter().map(|(id, _)| id).collect();
         for id in ids {
             if !self.send_file(&mut order, id)? {
@@ -92,7 +92,7 @@ impl Carrier {
     }
 
     fn unreadable(&self, error: &std::io::Error) -> Failure {
-        tracing::error!(%error, "the working copy cannot be read, and the bus has lost its files");
+        tracing::error!(%error, "cannot read the working copy, and the bus lost its files");
         let seen = self.send_queue.state().mark.position;
         Failure::Lost(Lost::Behind { log: self.place.log.clone(), seen })
     }

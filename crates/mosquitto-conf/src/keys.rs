@@ -1,5 +1,9 @@
 //! Every key of `mosquitto.conf`, its outcome, and whether it restricts access.
 
+use std::borrow::Cow;
+
+use tidegate_conversion::KeyRow;
+
 use crate::lines::Line;
 use crate::values::{self, Invalid, Translated};
 
@@ -84,6 +88,14 @@ impl Key {
             Rule::ClosesAll => "refused; all listeners are left out",
         }
     }
+}
+
+/// The page of all keys, as Markdown: each with its outcome.
+pub fn key_page() -> String {
+    let row = |name, key: &Key| KeyRow { name, outcome: key.outcome(), restricts: key.restricts, how: key.how };
+    let whole = KEYS.iter().map(|key| row(Cow::Borrowed(key.name), key));
+    let beginnings = PREFIXES.iter().map(|key| row(Cow::Owned(format!("{}*", key.name)), key));
+    tidegate_conversion::key_page("Mosquitto", whole.chain(beginnings))
 }
 
 /// The key with this name or a prefix of it; `None` for one that Mosquitto does not know.

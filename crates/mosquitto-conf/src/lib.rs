@@ -15,7 +15,7 @@ mod tls;
 mod values;
 
 pub use dynamic_security::{DynamicSecurity, SecurityError, dynamic_security};
-pub use keys::{KEYS, Key, PREFIXES, key};
+pub use keys::{KEYS, Key, PREFIXES, key, key_page};
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and what it says.
+//! The end of a command: its exit code, and its message.
 
 use std::io;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use tidegate_terminal::complain;
 /// How a command ended that was not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It did what it was asked for.
+    /// It did its work.
     Done,
     /// The time of `-W` was over first.
     TimedOut,
@@ -32,7 +32,7 @@ pub(crate) enum CommandError {
     /// The command line is wrong.
     #[error(transparent)]
     Usage(#[from] UsageError),
-    /// What was to be published cannot be read.
+    /// The payload cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// There is no connection.
@@ -74,7 +74,7 @@ pub(crate) enum CommandError {
 }
 
 impl CommandError {
-    /// What a CONNACK that refuses the connection says. Exit codes are the Connect Return Codes of MQTT 3 and the
+    /// The outcome of a CONNACK that refuses the connection. Exit codes are the Connect Return Codes of MQTT 3 and the
     /// Reason Codes of MQTT 5.0, which do not overlap.
     pub(crate) fn refused(version: Version, dismissal: &Dismissal) -> Self {
         let reason = dismissal.reason_code;
@@ -85,7 +85,7 @@ impl CommandError {
         Self::Refused { exit_code, dismissal_text: describe(dismissal) }
     }
 
-    /// What a DISCONNECT of the server says.
+    /// The outcome of a DISCONNECT of the server.
     pub(crate) fn dismissed(dismissal: &Dismissal) -> Self {
         let exit_code = if dismissal.reason_code.is_error() { dismissal.reason_code.byte() } else { FAILURE_EXIT_CODE };
         Self::Dismissed { exit_code, dismissal_text: describe(dismissal) }
@@ -110,7 +110,7 @@ impl CommandError {
         }
     }
 
-    /// What a person may do about it.
+    /// A hint for the user.
     fn hint(&self, tool: Tool) -> Option<String> {
         match self {
             Self::Usage(_) => Some(format!("`tidegate {} --help` explains the flags", tool.name())),

@@ -9,7 +9,7 @@ use tidegate_client::{Message, TopicNameBuf};
 use super::flags::output::OutputFlags;
 use super::format::{RenderError, Template};
 
-/// How many topics have a line of their own with `--watch`; what comes after shares the last one.
+/// How many topics have a line of their own with `--watch`; further ones share the last line.
 const MAX_WATCHED: usize = 10_000;
 
 /// Moves the cursor home and clears the screen.

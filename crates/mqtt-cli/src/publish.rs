@@ -29,7 +29,7 @@ Examples:
   tidegate pub -t job -m start -D publish message-expiry-interval 60 -D publish user-property by me
   tidegate pub -L mqtt://me:secret@broker.local/door -m open
 
-The flags are those of mosquitto_pub. TLS: --cafile FILE, or mqtts:// with -L.
+The flags are as in mosquitto_pub. TLS: --cafile FILE, or mqtts:// with -L.
 Exit codes: 0 published, 1 failed, 2 wrong flags; when the broker refuses, its code (1 to 5, or 128 and up).
 More: docs/clients.md.";
 
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> ExitCode {
     finish(Tool::Publish, quiet, result)
 }
 
-/// What is to be published, after the flags have been found right.
+/// The work, after the flags have been checked.
 #[derive(Debug)]
 struct Work {
     connection: Plan,
@@ -165,7 +165,7 @@ impl Publisher {
     fn repeat(&mut self, payload: Vec<u8>, times: u64, delay: Duration) -> Result<Outcome, CommandError> {
         self.message.payload = payload;
         let mut left = times;
-        // When the next repetition is due; while there is no connection, and while one is under way, there is none.
+        // The time of the next repetition; `None` without a connection, and while a repetition is under way.
         let mut due = None;
         let mut connected = false;
         loop {
@@ -219,7 +219,7 @@ impl Publisher {
         }
     }
 
-    /// A signal has come: what is not settled now will not be.
+    /// A signal has come: unsettled messages stay unsettled.
     fn interrupted(&self) -> Result<Outcome, CommandError> {
         match self.waiting {
             0 => Ok(Outcome::Done),
@@ -235,7 +235,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes note of what became of a message; false when the event is about something else, or it is sent again.
+    /// Notes the outcome of a message; false when the event is about something else, or it is sent again.
     /// `only` is the message when there is only one.
     fn settle(&mut self, event: Event, only: Option<&Publish>) -> Result<bool, CommandError> {
         match event {

@@ -1,4 +1,4 @@
-//! Names in what a command says: a topic may be as long as a book.
+//! Names in a command's output: a topic may be as long as a book.
 
 use std::fmt;
 

@@ -29,7 +29,7 @@ Examples:
   tidegate rr -V 311 -t get -e answer -n                          by agreement on topics alone
 
 In MQTT 5.0 (the default) the request names the response topic, so that a responder need not know it.
-The flags are those of mosquitto_rr. TLS: --cafile FILE, or mqtts:// with -L.
+The flags are as in mosquitto_rr. TLS: --cafile FILE, or mqtts:// with -L.
 Exit codes: 0 answered or interrupted, 1 failed, 2 wrong flags, 27 time is up (-W); when the broker refuses, its code.
 More: docs/clients.md.";
 
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> ExitCode {
     finish(Tool::Request, quiet, result)
 }
 
-/// What is to be done, after the flags have been found right.
+/// The work, after the flags have been checked.
 #[derive(Debug)]
 struct Work {
     connection: Plan,

@@ -22,7 +22,7 @@ use tidegate_terminal::complain;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What is added to the number of a signal for the exit code of a process that it ended, as in shells.
+/// The number added to a signal for the exit code of a process that it ended, as in shells.
 const SIGNAL_EXIT_CODE: i32 = 128;
 
 /// How often a lost connection is tried again.
@@ -57,10 +57,10 @@ pub(crate) struct Session {
     farewell: DisconnectRequest,
     persistence: Persistence,
     quiet: bool,
-    /// How many messages are left until the client goes on from another port.
+    /// The messages left until the client continues from another port.
     rebind_after: Option<u64>,
     connected_once: bool,
-    /// Whether it was told, on this connection, that the server sends beyond the Receive Maximum.
+    /// True if messages of the server beyond the Receive Maximum were reported on this connection.
     told_beyond: bool,
     /// Since when there is a connection.
     attached_at: Option<Instant>,
@@ -210,7 +210,7 @@ impl Session {
         self.unattached.store(false, Ordering::SeqCst);
     }
 
-    /// A message has been settled or has arrived. After as many as were asked for, the client goes on from another
+    /// A message has been settled or has arrived. After as many as were asked for, the client continues from another
     /// port.
     fn count_message(&mut self) -> Result<(), CommandError> {
         let Some(left) = &mut self.rebind_after else { return Ok(()) };
@@ -230,7 +230,7 @@ impl Session {
 
     /// The connection is over: fails, or sees to it that it is made again.
     fn lost(&mut self, why: Disconnected) -> Result<(), CommandError> {
-        // After a signal the command ends by itself, with its own exit code.
+        // After a signal the command ends on its own, with its own exit code.
         self.unattached.store(!self.stop.load(Ordering::SeqCst), Ordering::SeqCst);
         if self.attached_at.take().is_some_and(|since| since.elapsed() >= LONGEST_PAUSE) {
             self.progress();
@@ -283,7 +283,7 @@ impl Session {
 
     fn retry(&mut self) -> Result<(), CommandError> {
         self.retry_at = None;
-        // What is left of the last connection has to go first.
+        // The last connection has to be finished first.
         self.driver.finish()?;
         match self.driver.connect() {
             Ok(()) => Ok(()),

@@ -39,7 +39,7 @@ impl StdinLines {
                 }
             }
             drop(sender);
-            // Nobody is left to be told if this fails.
+            // No receiver is left if this fails.
             let _ = waker.wake();
         });
         Self(receiver)

@@ -31,11 +31,11 @@ Examples:
   tidegate sub -t door -C 1 -W 5                  give up after 5 seconds with exit code 27
   tidegate sub -t '#' -F '@H:@M:@S %t %p'         with the time, by a format
   tidegate sub -t '#' -F %j                       each message as a JSON object
-  tidegate sub -t jobs -q 1 -c -i worker          a session that collects messages while nobody is there
+  tidegate sub -t jobs -q 1 -c -i worker          a session that collects messages while its client is away
   tidegate sub -t '#' --retained-only --remove-retained -v   show and remove all retained messages
   tidegate sub -t '$share/workers/jobs' -q 1 -V 5 share the messages with others
 
-The flags are those of mosquitto_sub. TLS: --cafile FILE, or mqtts:// with -L.
+The flags are as in mosquitto_sub. TLS: --cafile FILE, or mqtts:// with -L.
 Exit codes: 0 done or interrupted, 1 failed, 2 wrong flags, 27 time is up (-W); when the broker refuses, its code.
 A lost connection is made again. More: docs/clients.md.";
 
@@ -88,7 +88,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "no_retained", help_heading = heading::SUBSCRIPTION)]
     retained_only: bool,
 
-    /// Remove the retained messages that arrive from the broker, save those of -T
+    /// Remove the retained messages that arrive from the broker, except topics of -T
     #[arg(long, help_heading = heading::SUBSCRIPTION)]
     remove_retained: bool,
 
@@ -123,7 +123,7 @@ pub fn run(args: Args) -> ExitCode {
     finish(Tool::Subscribe, quiet, result)
 }
 
-/// What is to be done, after the flags have been found right.
+/// The work, after the flags have been checked.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) connection: Plan,
@@ -223,7 +223,7 @@ struct Subscriber<'a> {
     removals: usize,
     /// Topics whose removal will come back, since it is a message, too.
     removed: BTreeSet<TopicNameBuf>,
-    /// Everything that was to be shown has been; what is left is to wait for removals.
+    /// All messages have been shown; only removals are awaited.
     ending: bool,
     /// When the time of `-W` is over; known once there was a connection.
     deadline: Option<Instant>,

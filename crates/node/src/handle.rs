@@ -1,23 +1,19 @@
 //! The control plane's hold on a running node.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+pub(crate) mod clients;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{
-    ClientQuery, ClientSummary, Millis, Now, Partitions, Place, Reason, Settings, ShardId, SlowSession, TenantId,
-    partition_of,
-};
+use tidegate_engine::{Millis, Now, Partitions, Settings, ShardId};
 
 use crate::access::AccessFactory;
+use crate::admission::Admission;
 use crate::admission::stored_bans::StoredBans;
-use crate::admission::{Admission, Ban, BanError, BanRecord, BanTarget};
 use crate::clock::Clock;
 use crate::cluster::LinksHandle;
-use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Family, Identities};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
@@ -168,98 +164,6 @@ impl NodeHandle {
         Ok(answers)
     }
 
-    /// The recent events of a client, a topic or an address.
-    ///
-    /// # Errors
-    /// When a shard does not answer.
-    pub fn why(&self, subject: &FlightSubject) -> Result<FlightAnswer, NoAnswer> {
-        let mut story = FlightAnswer::default();
-        for answer in self.ask_all(|answer| Admin::Why { subject: subject.clone(), answer })? {
-            story.merge(answer);
-        }
-        Ok(story)
-    }
-
-    /// The clients that delay most messages, the worst first, `limit` at most: connected ones that have acknowledged
-    /// nothing for long although messages wait for it, and those whose queue is full.
-    ///
-    /// # Errors
-    /// When a shard does not answer.
-    pub fn slow_sessions(&self, limit: usize) -> Result<Vec<SlowSession>, NoAnswer> {
-        let mut all: Vec<SlowSession> =
-            self.ask_all(|answer| Admin::Slow { limit, answer })?.into_iter().flatten().collect();
-        all.sort_by_key(|slow| Reverse((slow.waiting_ms, slow.queued_messages)));
-        all.truncate(limit);
-        Ok(all)
-    }
-
-    /// The clients that a query asks for, in the order of tenants and client ids, each with its address while it is
-    /// connected. Looks at every session.
-    ///
-    /// # Errors
-    /// When a shard does not answer.
-    pub fn clients(&self, query: &ClientQuery) -> Result<Vec<(ClientSummary, Option<IpAddr>)>, NoAnswer> {
-        let asked = self.ask_all(|answer| Admin::Clients { query: query.clone(), answer })?;
-        let mut all: Vec<_> = asked.into_iter().flatten().collect();
-        all.sort_by(|(one, _), (other, _)| (one.tenant, &one.client_id).cmp(&(other.tenant, &other.client_id)));
-        all.truncate(query.limit);
-        Ok(all)
-    }
-
-    /// Adds a ban, and closes the matching connections: those of a client id (an MQTT 5 client receives
-    /// [`Reason::AdministrativeAction`]), of an address, and of a user name while its connections are counted. Returns
-    /// their number, once the ban is in the store.
-    ///
-    /// # Errors
-    /// When the ban is refused; then no connection is closed. With [`BanError::NotKept`] it is active, but not in the
-    /// store.
-    pub fn ban(&self, ban: Ban) -> Result<u64, BanError> {
-        let target = ban.target.clone();
-        self.admission.ban(self.now(), ban)?;
-        // The ban holds; a shard that does not answer in time closes its connections all the same.
-        let ended = self.close_connections_of(&target);
-        self.keep_bans()?;
-        Ok(ended.unwrap_or_default())
-    }
-
-    /// Ends a ban; says whether there was one, once the store knows.
-    ///
-    /// # Errors
-    /// When it is one of the configuration. With [`BanError::NotKept`] it has ended, but not in the store.
-    pub fn unban(&self, target: &BanTarget) -> Result<bool, BanError> {
-        let there_was_one = self.admission.unban(self.now(), target)?;
-        self.keep_bans()?;
-        Ok(there_was_one)
-    }
-
-    /// Takes in a change of a ban that all nodes of a cluster share, unless a later one is known, as [`Self::ban`] and
-    /// [`Self::unban`] would. Returns whether it changed anything, and how many connections were closed.
-    ///
-    /// # Errors
-    /// As of [`Self::ban`].
-    pub fn apply_ban(&self, record: BanRecord) -> Result<(bool, u64), BanError> {
-        let banned = record.ban.is_some().then(|| record.target.clone());
-        if !self.admission.apply_ban(self.now(), record)? {
-            return Ok((false, 0));
-        }
-        let ended = banned.and_then(|target| self.close_connections_of(&target).ok());
-        self.keep_bans()?;
-        Ok((true, ended.unwrap_or_default()))
-    }
-
-    /// Closes the connections of a client, a user or an address, without a ban; says how many there were.
-    ///
-    /// # Errors
-    /// When a shard does not answer; it closes them all the same.
-    pub fn close_connections_of(&self, target: &BanTarget) -> Result<u64, NoAnswer> {
-        let ended = self.ask_all(|answer| Admin::Enforce { target: target.clone(), answer })?;
-        Ok(ended.into_iter().sum())
-    }
-
-    fn keep_bans(&self) -> Result<(), BanError> {
-        if self.stored_bans.wait(ANSWER_TIMEOUT) { Ok(()) } else { Err(BanError::NotKept) }
-    }
-
     /// Activates other access rules on every shard; `None` allows everything. Rights that connected clients lose end in
     /// the next turns.
     ///
@@ -295,36 +199,6 @@ impl NodeHandle {
         });
         let asked: Vec<_> = asked.collect();
         all_of(&asked, Instant::now() + ANSWER_TIMEOUT).map(drop)
-    }
-
-    /// Closes all connections with one of these user names, of all tenants, with a reason, which an MQTT 5 client
-    /// receives. Returns their number.
-    ///
-    /// # Errors
-    /// When a shard does not answer; it closes its connections in its next turn, if it has one.
-    pub fn disconnect_users(&self, users: BTreeSet<String>, reason: Reason) -> Result<u64, NoAnswer> {
-        let users = Arc::new(users);
-        let ended = self.ask_all(|answer| Admin::DisconnectUsers { users: Arc::clone(&users), reason, answer })?;
-        Ok(ended.into_iter().sum())
-    }
-
-    /// Closes the connection of a client with a reason, which an MQTT 5 client receives. Returns whether there was one.
-    ///
-    /// # Errors
-    /// When the client's home shard does not answer.
-    pub fn disconnect_client(&self, tenant: TenantId, client_id: &str, reason: Reason) -> Result<bool, NoAnswer> {
-        let place = Place { shard: ShardId(0), shards: self.shards() };
-        let home = place.home_of(partition_of(tenant, client_id));
-        let ask = |inbox: &InboxSender| {
-            let (answer, answers) = channel();
-            inbox.send(ToShard::Admin(Admin::Disconnect { tenant, client_id: client_id.into(), reason, answer }));
-            answers
-        };
-        let here = ask(self.inboxes.get(usize::from(home.0)).ok_or(NoAnswer { shard: home })?);
-        let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
-        let until = Instant::now() + ANSWER_TIMEOUT;
-        let found = inner.iter().filter(|answers| wait_until(ShardId(0), answers, until).unwrap_or(false)).count();
-        Ok(wait_until(home, &here, until)? || found > 0)
     }
 }
 

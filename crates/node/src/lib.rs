@@ -75,13 +75,14 @@ pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
 };
+pub use handle::clients::NodeClients;
 pub use handle::{NoAnswer, NodeHandle};
 pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
 pub use listener::BindError;
 pub use listener::preset::Presets;
 pub use memory::program_pages::release_program_pages;
 pub use memory::share_allocator_arena;
-pub use moves::{Arrived, MoveError};
+pub use moves::{Arrived, MoveError, NodeMoves};
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
 pub use orchestrator_moves::OrchestratorMoves;
@@ -92,7 +93,7 @@ pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
 pub use service::observers::{Deliver, NodeObserver, Observation, ObserveError};
 pub use service::principals::{Answered, NodePrincipal, PublishOutcome};
 pub use service::records::{RecordEvent, Records, Reports};
-pub use service::{ClientLink, Ping, Pong, Pongs, ServiceWake};
+pub use service::{ClientLink, NodeInsiders, Ping, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;
 pub use tenants::{TenantCounts, TenantHoldings};
 pub use tls::{
@@ -100,4 +101,6 @@ pub use tls::{
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
-pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls};
+pub use uplink::{
+    BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, NodeFleet, Question, UplinkTls,
+};

@@ -122,7 +122,20 @@ pub(crate) struct Committing {
     answer: Box<dyn FnOnce() + Send>,
 }
 
+/// Moves of partitions between nodes, step by step. Every call waits for the shards.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeMoves<'n> {
+    node: &'n NodeHandle,
+}
+
 impl NodeHandle {
+    /// The steps of moves of partitions between nodes.
+    pub const fn moves(&self) -> NodeMoves<'_> {
+        NodeMoves { node: self }
+    }
+}
+
+impl NodeMoves<'_> {
     /// Stops serving the clients of these partitions; their sessions still collect messages. MQTT 5 clients are sent to
     /// `reference`, their new home.
     ///
@@ -142,7 +155,7 @@ impl NodeHandle {
     }
 
     /// Takes images of held partitions for a move to another node, or `None` while parts of their queues are being read
-    /// from the store. `transfer` is the id of the move. Later messages are collected for [`NodeHandle::take_transfer_rest`].
+    /// from the store. `transfer` is the id of the move. Later messages are collected for [`NodeMoves::take_transfer_rest`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -202,7 +215,7 @@ impl NodeHandle {
     }
 
     /// Imports and holds partitions of another node; answers when they are in the store. All nodes are asked to send
-    /// messages for these partitions here. They are collected until [`NodeHandle::finish_transfer`].
+    /// messages for these partitions here. They are collected until [`NodeMoves::finish_transfer`].
     ///
     /// # Errors
     /// When an image is refused, or a shard does not answer.
@@ -269,12 +282,12 @@ impl NodeHandle {
     }
 
     pub(crate) fn shard_ids(&self) -> impl Iterator<Item = ShardId> {
-        (0..self.shards()).map(ShardId)
+        (0..self.node.shards()).map(ShardId)
     }
 
     pub(crate) fn on<T>(&self, shard: ShardId, order: impl FnOnce(Sender<T>) -> MoveOrder) -> Result<T, NoAnswer> {
         let (answer, answers) = channel();
-        self.tell(shard, ToShard::Admin(Admin::Move(order(answer))));
+        self.node.tell(shard, ToShard::Admin(Admin::Move(order(answer))));
         wait(shard, &answers)
     }
 

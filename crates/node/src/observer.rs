@@ -134,7 +134,7 @@ impl Observer for TracingObserver {
                 tracing::info!(shard, %peer, client_id, reason = reason.label(), "client disconnected");
             }
             LogEvent::Refused { reason, detail, .. } if is_ordinary(*reason) => {
-                tracing::debug!(shard, %peer, reason = reason.label(), detail, "connection without a client");
+                tracing::debug!(shard, %peer, reason = reason.label(), detail, "connection closed before CONNECT");
             }
             LogEvent::Refused { reason, detail, .. } => {
                 tracing::warn!(shard, %peer, reason = reason.label(), detail, "connection refused");
@@ -143,7 +143,7 @@ impl Observer for TracingObserver {
                 tracing::warn!(shard, %peer, client_id, detail, "packet refused");
             }
             LogEvent::BrokerServes { broker } => {
-                tracing::info!(shard, broker, "broker serves: it holds all subscriptions");
+                tracing::info!(shard, broker, "broker serving: it has all subscriptions");
             }
             LogEvent::BrokerLost { broker, detail } => {
                 tracing::warn!(shard, broker, detail, "broker lost");

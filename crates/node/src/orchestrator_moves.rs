@@ -38,7 +38,7 @@ impl<'n> OrchestratorMoves<'n> {
         max_bytes: u64,
         transfer: u64,
     ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
-        self.node.snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
+        self.node.moves().snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
     }
 
     /// The messages that brokers have delivered for the partitions of a move since the last piece; `None` if there are
@@ -48,16 +48,17 @@ impl<'n> OrchestratorMoves<'n> {
     /// When the shard does not answer.
     pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Forwarded>, NoAnswer> {
         self.node
+            .moves()
             .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
     }
 
     /// Begins to check whether all messages have arrived that brokers have for this process;
-    /// [`NodeHandle::settle`] returns the result. A disconnected broker is waited for.
+    /// [`NodeMoves::settle`](crate::NodeMoves::settle) returns the result. A disconnected broker is waited for.
     ///
     /// # Errors
     /// When the shard does not answer.
     pub fn begin_settling(&self) -> Result<Settling, NoAnswer> {
-        self.node.on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::BeginSettling { answer }))
+        self.node.moves().on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::BeginSettling { answer }))
     }
 
     /// The messages that the sessions of a move had when they left.
@@ -65,7 +66,7 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When the shard does not answer.
     pub fn take_had(&self, transfer: u64) -> Result<Vec<u8>, NoAnswer> {
-        self.node.on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeHad { transfer, answer }))
+        self.node.moves().on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeHad { transfer, answer }))
     }
 
     /// The new homes have stored so many messages of a move: they are acknowledged to the brokers.
@@ -80,7 +81,10 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When a shard does not answer.
     pub fn resume_forwarding(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::ResumeForwarding { transfer, partitions, done })).map(drop)
+        self.node
+            .moves()
+            .on_all(|done| MoveOrder::Piece(PieceOrder::ResumeForwarding { transfer, partitions, done }))
+            .map(drop)
     }
 
     /// Partitions of a move are served here again: delivers the messages `taken` by
@@ -91,13 +95,13 @@ impl<'n> OrchestratorMoves<'n> {
     /// When messages cannot be read, or a shard does not answer.
     pub fn return_forwarded(&self, transfer: u64, partitions: Partitions, taken: &[u8]) -> Result<(), MoveError> {
         if !taken.is_empty() {
-            for shard in self.node.shard_ids() {
+            for shard in self.node.moves().shard_ids() {
                 let messages: Arc<[u8]> = taken.into();
-                self.node.on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
+                self.node.moves().on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
             }
         }
         let order = |answer| MoveOrder::Piece(PieceOrder::ReturnForwarded { transfer, partitions, answer });
-        let collected = self.node.on(UPLINK_SHARD, order)??;
+        let collected = self.node.moves().on(UPLINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &collected)?;
         Ok(self.end_forwarding(transfer, partitions)?)
     }
@@ -107,7 +111,10 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When a shard does not answer.
     pub fn end_forwarding(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node.on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, partitions, done })).map(drop)
+        self.node
+            .moves()
+            .on_all(|done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, partitions, done }))
+            .map(drop)
     }
 
     /// Delivers a piece of messages that the old home has forwarded for these partitions, and the messages that were kept back here unless
@@ -125,7 +132,7 @@ impl<'n> OrchestratorMoves<'n> {
     ) -> Result<Partitions, MoveError> {
         let piece: Arc<[u8]> = piece.into();
         let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, partitions, piece, behind, answer });
-        let (partitions, rest) = self.node.on(UPLINK_SHARD, order)??;
+        let (partitions, rest) = self.node.moves().on(UPLINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &rest)?;
         Ok(partitions)
     }
@@ -144,14 +151,16 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When the shard does not answer.
     pub fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node.on(UPLINK_SHARD, |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done }))
+        self.node
+            .moves()
+            .on(UPLINK_SHARD, |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done }))
     }
 
     /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
     fn deliver_on_other_shards(self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
-        for shard in self.node.shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
+        for shard in self.node.moves().shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
             let messages: Arc<[u8]> = messages.into();
-            self.node.on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
+            self.node.moves().on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
         }
         Ok(())
     }
@@ -196,7 +205,7 @@ impl<'n> OrchestratorMoves<'n> {
         had: Option<Vec<u8>>,
         transfer: u64,
     ) -> Result<Arrived, MoveError> {
-        self.node.take_in(images, had, Collecting::InPieces(transfer))
+        self.node.moves().take_in(images, had, Collecting::InPieces(transfer))
     }
 
     /// Whether a broker of this name is in the fleet.
@@ -215,13 +224,13 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When the node does not answer.
     pub fn continue_adopted(&self, continued: Continued) -> Result<(), FleetError> {
-        self.node.order(|done| FleetOrder::Continue { continued, done })
+        self.node.fleet().order(|done| FleetOrder::Continue { continued, done })
     }
 
     /// Connects to a broker with the session of the dead orchestrator `of`, so that the pending messages of both are
     /// delivered; returns the name of this connection in the fleet. `transfer` is the id under which the partitions of
     /// the dead orchestrator arrived ([`OrchestratorMoves::arrive`]). [`OrchestratorMoves::settle_broker`] says when all
-    /// messages are delivered, and [`NodeHandle::remove_broker`] ends the connection.
+    /// messages are delivered, and [`NodeFleet::remove_broker`](crate::NodeFleet::remove_broker) ends the connection.
     ///
     /// # Errors
     /// When the broker is unknown here, or the image cannot be read.

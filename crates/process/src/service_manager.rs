@@ -67,7 +67,7 @@ pub fn tell_stopping() {
 fn tell(change: &str) {
     let Some(socket) = std::env::var_os(SOCKET).filter(|socket| !socket.is_empty()) else { return };
     if let Err(error) = send(&socket, change) {
-        tracing::warn!(%error, "the service manager cannot be told how the service is; {SOCKET} says that it listens at {}", socket.display());
+        tracing::warn!(%error, "cannot notify the service manager at {SOCKET} = {}", socket.display());
     }
 }
 

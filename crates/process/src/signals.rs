@@ -121,7 +121,7 @@ impl BrokerSignals {
             }
         });
         if let Err(error) = heard {
-            tracing::warn!(%error, "no thread hears further signals: only SIGKILL ends this process before it has stopped");
+            tracing::warn!(%error, "no thread receives further signals; only SIGKILL ends this process before its stop completes");
         }
     }
 }

@@ -93,7 +93,7 @@ impl Prepared for NewRules {
         let factory = self.rules.clone().map(|rules| access::factory(rules, self.names.clone()));
         if let Err(error) = self.node.set_access(factory.as_ref()) {
             // The request stands in its inbox all the same, before everything that comes later.
-            tracing::warn!(%error, "new access rules come in force there later");
+            tracing::warn!(%error, "new access rules apply on that shard later");
         }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let told = differences(running.as_deref(), self.rules.as_deref());

@@ -66,7 +66,7 @@ impl Reloadable for LimitKeys {
 impl Prepared for NewLimits {
     fn commit(self: Box<Self>) -> Vec<String> {
         if let Err(error) = self.node.set_limits(*self.settings, self.of_user.map(|settings| *settings)) {
-            tracing::warn!(%error, "new limits come in force there later");
+            tracing::warn!(%error, "new limits apply on that shard later");
         }
         Vec::new()
     }

@@ -30,7 +30,10 @@ impl Outcome {
     pub fn log(&self) {
         match self {
             Self::Refused { problem } => {
-                tracing::error!(problem = problem.trim(), "the new configuration is wrong; the old one stays in force");
+                tracing::error!(
+                    problem = problem.trim(),
+                    "the new configuration is invalid; the old one stays in force"
+                );
             }
             Self::Applied { parts, files, changes } => {
                 tracing::info!(parts = parts.join(", "), changes = changes.len(), "reloaded");

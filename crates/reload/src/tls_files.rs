@@ -45,7 +45,10 @@ impl Reloadable for TlsFiles {
     }
 
     fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
-        let prepared = self.node.prepare_tls(&new.tls_settings()).map_err(|error| error.to_string())?;
+        let prepared = self
+            .node
+            .prepare_tls(&tidegate_config::tls_settings::of_listeners(&new.listeners))
+            .map_err(|error| error.to_string())?;
         Ok(Box::new(NewFiles(prepared)))
     }
 }

@@ -10,6 +10,7 @@ use tidegate_store::inspect::{KindStats, StatsReport, stats};
 use tidegate_terminal::{Exit, print_and_exit};
 
 use tidegate_config::Config;
+use tidegate_config::sections::Store;
 use tidegate_process::physical_memory;
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
@@ -42,7 +43,7 @@ fn text(found: &StatsReport) -> String {
     let (batches, operations) = (found.journal_batches, found.journal_operations);
     let _ = writeln!(text, "\n{live} live entries, {dead} that a merge drops");
     let _ = writeln!(text, "{table} entries in the table, {operations} operations of {batches} batches in the journal");
-    let merge_memory = Config::default().store_memory(physical_memory::available()).0;
+    let merge_memory = Store::default().memory(physical_memory::available()).0;
     let (reading, passing, kept) = (found.reading_bytes(merge_memory), passing_bytes(found), kept_bytes(found));
     let _ = writeln!(
         text,

@@ -164,7 +164,7 @@ impl Shared {
         if self.status.reserve_missing.swap(missing, Relaxed) == 0 {
             tracing::error!(
                 reserve = self.settings.reserve_bytes,
-                "the disk is full: the store uses its reserve, and takes nothing new until there is room"
+                "the disk is full: the store uses its reserve and rejects new data until there is space"
             );
         }
         self.measure_free_space();
@@ -183,16 +183,16 @@ impl Shared {
         let free = self.disk.free_space().unwrap_or(u64::MAX);
         self.status.free_bytes.store(free, Relaxed);
         if missing > 0 && !self.has_room_for_reserve() {
-            tracing::warn!(free, missing, "the disk has no room for the store's reserve");
+            tracing::warn!(free, missing, "the disk has no space for the store's reserve");
             return;
         }
         match self.reserve.fill(&*self.disk) {
             Ok(()) => {
                 if self.status.reserve_missing.swap(0, Relaxed) > 0 {
-                    tracing::info!("the store's reserve is whole again");
+                    tracing::info!("the store's reserve is complete again");
                 }
             }
-            Err(error) => tracing::warn!(%error, "the store's reserve could not be made"),
+            Err(error) => tracing::warn!(%error, "cannot create the store's reserve"),
         }
     }
 }

@@ -57,7 +57,7 @@ impl Reserve {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "no room of the store's reserve could be given back");
+                tracing::warn!(%error, "cannot free the store's reserve");
                 false
             }
         }

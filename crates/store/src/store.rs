@@ -55,7 +55,7 @@ fn log_report(report: &RecoveryReport) {
     if let Some(torn) = &report.torn {
         tracing::warn!(
             file = %torn.file, offset = torn.offset, bytes = torn.bytes, frames = torn.frames,
-            "the end of the journal was half written and never acknowledged; it is left behind"
+            "the last journal record was incomplete and not acknowledged; it is skipped"
         );
     }
     tracing::info!(
@@ -204,7 +204,7 @@ impl Drop for Running {
         self.shared.work.ask(|wanted| wanted.stop = true);
         for thread in self.writing.take().into_iter().chain(self.others.drain(..)) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the store has ended by a panic");
+                tracing::error!("a thread of the store panicked");
             }
         }
     }

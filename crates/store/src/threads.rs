@@ -233,7 +233,7 @@ fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits
         let bytes = shared.status.pending_bytes();
         tracing::error!(bytes, "the disk rejected the last batches; none of them was acknowledged");
     } else if writer.end() == Step::Retry {
-        tracing::warn!("the end of the journal could not be written; the next start reads all of it");
+        tracing::warn!("cannot write the end of the journal; the next start reads all of it");
     }
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn load(mut loader: Loader, requests: &Receiver<Request>) {
     while let Ok(Request::Load(load)) = requests.recv() {
         let answer = loader.load(&load.from, &load.to, load.max_bytes);
         if let Err(error) = &answer {
-            tracing::error!(%error, "a part of the store could not be loaded");
+            tracing::error!(%error, "cannot load a part of the store");
         }
         (load.callback)(answer);
     }
@@ -268,7 +268,7 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
                 // The process that owns the files now merges them.
                 Err(MergeError::Write(OpenError::Fenced(_))) => return,
                 Err(error) => {
-                    tracing::error!(%error, "a merge failed; it is tried again");
+                    tracing::error!(%error, "a merge failed; retrying");
                     give_room(shared, &error);
                     shared.status.failed_merges.fetch_add(1, Relaxed);
                     shared.status.merges_fail.store(true, Relaxed);
@@ -287,7 +287,7 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
         if wanted.spare
             && let Err(error) = make_spare(shared)
         {
-            tracing::warn!(%error, "no file could be made ready for the journal; its syncs take longer");
+            tracing::warn!(%error, "cannot prepare a file for the journal; its syncs take longer");
         }
     }
 }

@@ -115,8 +115,18 @@ pub(crate) enum Command {
         /// bash, elvish, fish, powershell or zsh
         shell: clap_complete::Shell,
     },
-    /// Print the help of all commands, as Markdown
-    Manual,
+    /// Print the help of all commands or the reference of all metrics, as Markdown
+    Manual {
+        /// The reference [default: the help of all commands]
+        subject: Option<ManualSubject>,
+    },
+}
+
+/// The subject of a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ManualSubject {
+    /// The metrics of a broker and their labels
+    Metrics,
 }
 
 /// Reads the command line of this process; help, and what is wrong with it, ends the process.

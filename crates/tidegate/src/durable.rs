@@ -35,7 +35,7 @@ pub(crate) struct Kept {
 /// # Errors
 /// In words for people: what is wrong with the directory or what is in it, and what to do.
 pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept, String> {
-    let durability = match config.durability() {
+    let durability = match config.store.engine_durability() {
         Durability::Memory => return Ok(Kept::default()),
         Durability::Commit => tidegate_store::Durability::Commit,
         Durability::Relaxed => tidegate_store::Durability::Relaxed { window: config.store.window },
@@ -58,7 +58,7 @@ pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept,
 }
 
 fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Settings {
-    let (merge_memory_bytes, max_pending_bytes) = config.store_memory(physical_memory::available());
+    let (merge_memory_bytes, max_pending_bytes) = config.store.memory(physical_memory::available());
     Settings {
         durability,
         segment_bytes: config.store.segment_size.0,
@@ -83,7 +83,7 @@ fn warn_of_open_directory(directory: &str) {
         tracing::warn!(
             directory,
             mode = format!("{mode:04o}"),
-            "everybody on this machine may {may} what is in the data directory; chmod 700 keeps them out"
+            "all users of this machine may {may} the data directory; run chmod 700 on it"
         );
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn tell_restored(node: &Node) {
             subscriptions = restored.subscriptions,
             messages = restored.messages,
             retained = restored.retained,
-            "what the store holds is taken in"
+            "the store is loaded"
         );
     }
 }

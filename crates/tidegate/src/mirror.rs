@@ -48,11 +48,11 @@ fn is_for_cluster(config: &Config) -> bool {
         && mirror.bus == cluster.bus
         && mirror.prefix == cluster.prefix
         && mirror.name == cluster.name;
-    tidegate_config::mirror::is_implied(config) || is_said
+    tidegate_config::mirror::is_implied(&config.store, &config.cluster, &config.mirror) || is_said
 }
 
 fn target(config: &Config) -> Option<Target> {
-    if tidegate_config::mirror::is_implied(config) {
+    if tidegate_config::mirror::is_implied(&config.store, &config.cluster, &config.mirror) {
         let (bus, name) = (config.cluster.bus.clone().unwrap_or_default(), config.cluster.name.clone());
         return Some(Target { key: "cluster.bus", bus, name, settings: tidegate_cluster_node::bus_settings(config) });
     }
@@ -87,7 +87,7 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
         on_lost: stop_on_loss(&lost),
         ..settings
     };
-    tracing::info!(bus = %address, log = %settings.log, "taking the files of the store");
+    tracing::info!(bus = %address, log = %settings.log, "fetching the files of the store");
     let was_here = tidegate_mirror::is_copy(Path::new(directory));
     status.waits_for(&address, &bus);
     let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
@@ -125,7 +125,7 @@ fn stop_on_loss(lost: &Arc<OnceLock<Lost>>) -> OnLost {
         let _ = lost.set(why.clone());
         // As if somebody had asked for it, so that there is one way to stop.
         if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
-            tracing::error!(%error, "the broker cannot be stopped; it acknowledges nothing any more");
+            tracing::error!(%error, "the broker cannot be stopped; it acknowledges nothing more");
         }
     })
 }
@@ -156,7 +156,7 @@ impl Mirrored {
         let disk = Arc::clone(&self.disk);
         let watch = move || {
             if wait.recv_timeout(limit.saturating_add(CLOSE_PATIENCE)) == Err(RecvTimeoutError::Timeout) {
-                tracing::warn!("the bus does not confirm the last of what was to be kept; it was never acknowledged");
+                tracing::warn!("the bus did not confirm the last writes; none of them was acknowledged");
                 disk.close(Duration::ZERO);
             }
         };

@@ -7,7 +7,7 @@ use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, Tra
 
 use tidegate_connectors::hub::Door;
 use tidegate_identity::authentication::passing;
-use tidegate_identity::authentication::{Authentication, Visitors, is_told};
+use tidegate_identity::authentication::{Authentication, Visitors, is_logged};
 
 /// Logs events, and decides who comes in.
 pub(crate) struct BrokerObserver {
@@ -42,7 +42,7 @@ impl Observer for BrokerObserver {
         if let LogEvent::Refused { reason, detail, .. } = occasion.event
             && self.authentication.is_some()
             && detail.is_empty()
-            && is_told(*reason)
+            && is_logged(*reason)
         {
             tracing::debug!(shard = occasion.shard.0, reason = reason.label(), "connection refused");
             return;

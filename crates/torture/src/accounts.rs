@@ -1,4 +1,4 @@
-//! The end of a load: everything under way finishes, then the books are compared with what clients received.
+//! The end of a load: open exchanges finish, then the books are compared with the clients' receipts.
 
 use std::time::{Duration, Instant};
 

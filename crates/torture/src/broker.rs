@@ -106,7 +106,7 @@ impl Broker {
         Err(NotUp::TooSlow)
     }
 
-    /// The exit status once it has ended by itself.
+    /// The exit status once it has ended without a request.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -146,7 +146,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Asks it to end, and kills it when it does not within the limit. True when it ended by itself.
+    /// Asks it to end, and kills it after the limit. True when it ended within the limit.
     pub(crate) fn terminate(&mut self, limit: Duration) -> Result<bool, Failure> {
         self.signal(Signal::TERM)?;
         let asked = Instant::now();

@@ -14,7 +14,7 @@ use crate::wire::Wire;
 /// How long a broker may be silent before a measurement is given up.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// What a client got.
+/// A packet for a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Got<'a> {
     /// CONNACK.
@@ -45,7 +45,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Nobody yet.
+    /// No client yet.
     pub(crate) fn new(port: u16) -> Result<Self, Failure> {
         let poll = Poll::new().map_err(Failure::system("creating a poll"))?;
         Ok(Self { poll, events: Events::with_capacity(1024), port, members: Vec::new(), heard: Instant::now() })
@@ -131,7 +131,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Writes what waits, and hands over what comes; messages are acknowledged at once.
+    /// Writes waiting output, and hands over the input; messages are acknowledged at once.
     pub(crate) fn turn(&mut self, wait: Duration, mut on: impl FnMut(usize, Got<'_>)) -> Result<(), Failure> {
         for member in self.members.iter_mut().flatten() {
             member.wire.flush();
@@ -179,7 +179,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Turns until enough of what is counted has come.
+    /// Turns until enough counted packets have come.
     pub(crate) fn until(&mut self, wanted: usize, mut counts: impl FnMut(Got<'_>) -> bool) -> Result<(), Failure> {
         self.heard = Instant::now();
         let mut come = 0;

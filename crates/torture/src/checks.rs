@@ -1,4 +1,4 @@
-//! What is checked from outside while nothing else goes on: retained values, and whether subscriptions work.
+//! Checks from outside without a load: retained values, and whether subscriptions work.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -58,10 +58,10 @@ impl Visitor {
         Ok(None)
     }
 
-    /// One turn of the loop, and what came for this client.
+    /// One turn of the loop, and the packets for this client.
     fn turn(&mut self, world: &mut World) -> Result<Vec<Incoming>, Failure> {
         self.session.flush();
-        // Other clients go on when they are connected; nobody connects meanwhile.
+        // Other clients continue while they are connected; no client connects meanwhile.
         world.turn(Mood::Over)?;
         let (packets, alive, _) = self.session.receive();
         if packets.iter().any(|packet| *packet != Incoming::PingResp) {
@@ -132,7 +132,7 @@ pub(crate) fn retained(
                     }
                     if let Some(place) = workload::retained_place(&delivery.topic).and_then(|place| seen.get_mut(place))
                     {
-                        // What a fleet brings back late comes live, and is no retained value.
+                        // A message that a fleet returns late comes live, and is no retained value.
                         let message = workload::message_of(&delivery.payload);
                         let is_removal = waits && delivery.payload.is_empty();
                         if delivery.retain || message > *place || is_removal {

@@ -47,7 +47,7 @@ pub(crate) fn run(settings: &Settings, command: &str, port: u16) -> Result<Findi
     Ok(all)
 }
 
-/// One cycle; adds what was found, and says in a line what happened.
+/// One cycle; adds its findings, and returns a line about it.
 fn one(settings: Settings, command: &str, port: u16, rng: &mut Rng, all: &mut Findings) -> Result<String, Failure> {
     let data = settings.folder.join("data");
     Snapshot::default().restore(&data)?;
@@ -84,7 +84,7 @@ fn one(settings: Settings, command: &str, port: u16, rng: &mut Rng, all: &mut Fi
     Ok(format!("{what}: {}", if findings.total() == 0 { "as it should be" } else { "found" }))
 }
 
-/// What became of a start with damage.
+/// The outcome of a start with damage.
 enum Verdict {
     Refused,
     Reported,

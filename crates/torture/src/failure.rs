@@ -9,25 +9,25 @@ pub(crate) enum Failure {
     /// A file or folder of the rig.
     #[error("{what} {} failed: {source}", path.display())]
     File {
-        /// What was tried, such as "reading".
+        /// The attempt, such as "reading".
         what: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Something with the system that has no file.
     #[error("{what} failed: {source}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A packet of the rig's own that cannot be encoded: a mistake in the rig.
     #[error("a packet of the rig cannot be encoded: {0}")]
     Encode(#[from] tidegate_mqtt::EncodeError),
-    /// A topic of the rig's own that is none: a mistake in the rig.
+    /// An invalid topic of the rig's own: a mistake in the rig.
     #[error("a topic of the rig is not valid: it {0}")]
     Topic(#[from] tidegate_mqtt::TopicError),
     /// The broker does not come up although nothing was done to it.
@@ -57,7 +57,7 @@ pub(crate) enum Failure {
     Log {
         /// The offset of the record.
         at: usize,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
 }

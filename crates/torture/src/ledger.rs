@@ -1,8 +1,8 @@
-//! The books: what was sent, acknowledged and delivered, and what follows from that.
+//! The books: sent, acknowledged and delivered messages, and the resulting debts.
 //!
-//! One thread keeps them, so everything seen has one place in one order, the [`Clock`]. A message is *owed* to a
+//! One thread keeps them, so each event has one place in one order, the [`Clock`]. A message is *owed* to a
 //! subscription when the subscription had been acknowledged before the message was first sent, the message was
-//! acknowledged to its publisher, and nobody has asked to end the subscription since.
+//! acknowledged to its publisher, and the end of the subscription has not been requested since.
 
 mod findings;
 mod receipts;
@@ -38,7 +38,7 @@ pub(crate) struct MessageId {
 pub(crate) struct Expectation {
     pub(crate) subscriber: u16,
     pub(crate) subscription: u16,
-    /// Grows when the subscription is given up, which ends what is owed to it.
+    /// Grows when the subscription is given up, which ends its debts.
     pub(crate) generation: u32,
 }
 
@@ -72,7 +72,7 @@ struct Track {
     entries: VecDeque<Entry>,
 }
 
-/// What a message is, as its publisher sends it for the first time.
+/// A message as its publisher sends it for the first time.
 #[derive(Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) id: MessageId,
@@ -102,9 +102,9 @@ pub(crate) struct Ledger {
     topics: Topics,
     receipts: Receipts,
     retained: Vec<RetainedTopic>,
-    /// Messages sent and not yet received, by what they are for.
+    /// Messages sent and not yet received, by their subscriptions.
     backlog: HashMap<Expectation, u64>,
-    /// Declared lost, so that one loss counts once and a late arrival can be told.
+    /// Declared lost, so that one loss counts once and a late arrival is recognised.
     lost: HashSet<(u16, MessageId)>,
     /// Whether order is promised: not where topics go from one broker of a fleet to another.
     pub(crate) keeps_order: bool,
@@ -256,7 +256,7 @@ impl Ledger {
     fn void(&mut self, id: MessageId, what: &'static str) -> Option<&mut Entry> {
         let clock = self.tick();
         let entry = entry_mut(&mut self.tracks, id)?;
-        // What was acknowledged stays owed, whatever becomes of the publisher's session.
+        // An acknowledged message stays owed, whatever happens to the publisher's session.
         if entry.progress == Progress::Sent {
             entry.progress = Progress::Void;
             for expectation in &entry.expected {
@@ -351,7 +351,8 @@ impl Ledger {
         }
     }
 
-    /// How many acknowledged messages have not been received; `holds` says whether a subscription is still what it was.
+    /// The number of acknowledged messages that have not been received; `holds` says whether a subscription is
+    /// unchanged.
     pub(crate) fn outstanding(&self, holds: impl Fn(Expectation) -> bool) -> usize {
         let owed = |id: MessageId, entry: &Entry| {
             let missing = entry.expected.iter().filter(|expectation| self.is_missing(id, **expectation, &holds));
@@ -371,7 +372,7 @@ impl Ledger {
         !self.receipts.has(owed.subscriber, id) && !self.lost.contains(&(owed.subscriber, id)) && holds(owed)
     }
 
-    /// Everything had its time: what is still missing is lost. Settled messages leave the books.
+    /// Everything had its time: missing messages are lost. Settled messages leave the books.
     pub(crate) fn settle(&mut self, holds: impl Fn(Expectation) -> bool, name: impl Fn(u16) -> String) {
         let mut missing = Vec::new();
         for (id, entry) in self.entries().filter(|(_, entry)| entry.progress == Progress::Acknowledged) {
@@ -397,7 +398,7 @@ impl Ledger {
         self.backlog.clear();
     }
 
-    /// What a new subscriber received of the retained topics: the number of the message per topic.
+    /// Checks the retained messages of a new subscriber: the number of the message per topic.
     pub(crate) fn check_retained(&mut self, seen: &[Option<MessageId>], name: impl Fn(usize) -> String) {
         let wrong: Vec<_> = self
             .retained

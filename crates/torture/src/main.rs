@@ -1,11 +1,11 @@
 //! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
 //!
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
-//!   (what follows).
+//!   (the debts).
 //! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
-//! - What is measured: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
-//! - What comes out: `report`; `failure` is what keeps the rig itself from going on.
+//! - Measurements: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
+//! - Results: `report`; `failure` is an error of the rig itself.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
 
@@ -106,7 +106,7 @@ struct Arguments {
     /// Messages per second of all publishers.
     #[arg(long, default_value_t = 3000)]
     rate: u64,
-    /// Seconds without news after which what is missing is lost.
+    /// Seconds without news after which missing messages are lost.
     #[arg(long, default_value_t = 5.0)]
     patience: f64,
     /// Seconds that a start may take.
@@ -123,10 +123,10 @@ struct Arguments {
     quiet: bool,
 }
 
-/// What is done instead of torturing one broker.
+/// A command instead of torturing one broker.
 #[derive(Debug, Subcommand)]
 enum Instead {
-    /// Strike the nodes and the bus of a cluster, and compare `/readyz` with what is served.
+    /// Strike the nodes and the bus of a cluster, and compare `/readyz` with the service of clients.
     Cluster(ClusterArguments),
     /// Strike two brokers with a bridge between them, and the link that it takes.
     Bridge(BridgeArguments),
@@ -138,7 +138,7 @@ enum Instead {
     RawLimit(RawLimit),
 }
 
-/// Seconds without news after which what is missing in front of a fleet is lost, at least.
+/// The least time in seconds without news after which missing messages in front of a fleet are lost.
 const FLEET_PATIENCE: f64 = 20.0;
 
 /// Ports of a run without a fleet.
@@ -149,19 +149,19 @@ const PORTS: u16 = 40;
 enum FaultKind {
     /// kill -9.
     Kill9,
-    /// Power loss, simulated: what was not synced is dropped, in part or in whole.
+    /// Power loss, simulated: unsynced writes are dropped, in part or in whole.
     Power,
     /// SIGTERM.
     Term,
-    /// kill -9 of a broker of the fleet, which comes back after a moment, while the orchestrator goes on.
+    /// kill -9 of a broker of the fleet, which comes back after a moment, while the orchestrator runs.
     Broker,
     /// SIGSTOP of the broker, or of a member of the fleet, for up to four seconds, then SIGCONT.
     Freeze,
     /// kill -9 of the orchestrator and of a broker of the fleet.
     Both,
-    /// One of these at random for each cycle; those of brokers where there is a fleet.
+    /// One of these at random for each cycle; with a fleet, the faults of brokers.
     Mixed,
-    /// Damage to a file between two runs; each cycle begins anew.
+    /// Damage to a file between two runs; each cycle starts from the same data.
     Damage,
 }
 
@@ -229,7 +229,7 @@ impl Place {
         Ok(Self { seed, folder, data, port, ports })
     }
 
-    /// Removes what nobody asked to keep.
+    /// Removes the files that the user has not asked to keep.
     fn remove(&self, arguments: &Arguments) -> Result<(), Failure> {
         if arguments.folder.is_some() {
             return Ok(());
@@ -242,7 +242,7 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     let mut place = Place::new(arguments)?;
     let Place { seed, folder, port, ports, .. } = &mut place;
     let faults = faults(arguments)?;
-    // What a broker of a fleet loses is sent again after ten seconds, unless another time is configured.
+    // Messages lost by a broker of a fleet are sent again after ten seconds, unless another time is configured.
     let patience = if arguments.fleet > 0 || arguments.instead.is_some() {
         arguments.patience.max(FLEET_PATIENCE)
     } else {

@@ -15,8 +15,7 @@ pub(crate) use folder::{Item, Snapshot};
 
 /// The library's source; it is built where it is used, for the C library that is there.
 const SOURCE: &str = include_str!("../preload/volatile.c");
-/// Files that may differ from what the log says: one call may have been cut off before its record, and a rename changes
-/// two.
+/// Files that may differ from the log: one call may have been cut off before its record, and a rename changes two.
 const TOLERATED: usize = 2;
 
 /// The library, its log, and the folder as it was when the broker was started.
@@ -28,10 +27,10 @@ pub(crate) struct Power {
     snapshot: Snapshot,
 }
 
-/// What a power loss did.
+/// The effect of a power loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// How the disk treated what was not synced.
+    /// The treatment of unsynced writes by the disk.
     pub(crate) style: &'static str,
     /// Operations that were not safe, and how many of them were undone in whole or in part.
     pub(crate) unsafe_operations: usize,
@@ -58,7 +57,7 @@ impl Power {
         Ok(Self { library, log: folder.join("volatile.log"), data, snapshot: Snapshot::default() })
     }
 
-    /// What the broker's environment needs; faults are told in the words of the library.
+    /// The variables for the broker's environment; faults are written as the library reads them.
     pub(crate) fn environment(&self, faults: Option<&str>) -> Vec<(String, String)> {
         let mut environment = vec![
             ("LD_PRELOAD".to_owned(), self.library.display().to_string()),
@@ -69,7 +68,7 @@ impl Power {
         environment
     }
 
-    /// What is on the disk now is safe; the log begins anew.
+    /// The present content of the disk is safe; the log starts again.
     pub(crate) fn prepare(&mut self) -> Result<(), Failure> {
         self.snapshot = Snapshot::take(&self.data)?;
         std::fs::write(&self.log, []).map_err(Failure::file("emptying", &self.log))

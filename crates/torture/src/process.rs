@@ -1,4 +1,4 @@
-//! What a process costs, from /proc.
+//! The costs of a process, from /proc.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 /// Processor time that a process has taken so far, in seconds; 0 when it is gone.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold spaces; what follows begins with the third field.
+    // The name, in parentheses, may hold spaces; the third field comes after it.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<u32>().ok()).unwrap_or(0);
     f64::from(ticks(11) + ticks(12)) / clock_ticks()

@@ -1,5 +1,5 @@
-//! A publisher: keeps what is not acknowledged and sends it again, with its packet id, on the next connection (section
-//! 4.4).
+//! A publisher: keeps unacknowledged messages and sends them again, with their packet ids, on the next connection
+//! (section 4.4).
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ struct Flight {
     payload: Vec<u8>,
     qos: QoS,
     retain: bool,
-    /// PUBREC has come, so PUBREL is what is repeated.
+    /// PUBREC has come, so PUBREL is repeated.
     received: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Publisher {
     rng: Rng,
 }
 
-/// What is to be published next.
+/// The next message to publish.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) topic: String,
@@ -138,7 +138,7 @@ impl Publisher {
         id
     }
 
-    /// The connection is open: what is under way goes out again, in its first order ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
+    /// The connection is open: open messages are sent again, in their first order ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
     pub(crate) fn opened(&mut self, present: bool, ledger: &mut Ledger) -> Result<(), Failure> {
         if !present {
             for flight in self.flights.drain(..) {
@@ -151,7 +151,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Handles an acknowledgement. False when the packet is none, or is for nothing that is under way.
+    /// Handles an acknowledgement. False when the packet is no acknowledgement, or belongs to no open message.
     pub(crate) fn handle(&mut self, packet: &Incoming, ledger: &mut Ledger) -> Result<bool, Failure> {
         Ok(match packet {
             Incoming::PubAck { id, code } => self.finish(*id, *code, false, ledger),
@@ -190,7 +190,7 @@ impl Publisher {
 }
 
 impl Flight {
-    /// Sends what is due: PUBREL once PUBREC has come, PUBLISH before.
+    /// Sends the due packet: PUBREL once PUBREC has come, PUBLISH before.
     fn send(&self, session: &mut Session, dup: bool) -> Result<(), Failure> {
         if self.received {
             return session.send(&Packet::PubRel(PubRel::new(self.id, ReasonCode::Success)));

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::ledger::{CHECKS, Finding, Findings};
 
-/// Prints totals, the table of checks, and the first cases of each finding with what led to them.
+/// Prints totals, the table of checks, and the first cases of each finding with their traces.
 pub(crate) fn print(findings: &Findings) {
     for (name, count) in findings.totals.rows() {
         println!("{name:<34}{count:>12}");
@@ -29,7 +29,7 @@ pub(crate) fn print(findings: &Findings) {
     }
 }
 
-/// A loss as a part of what was owed.
+/// The share of owed messages that were lost.
 fn share(findings: &Findings, finding: Finding, count: u64) -> String {
     let owed = match finding {
         Finding::LostQos1 => findings.totals.owed_qos1,

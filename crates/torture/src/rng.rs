@@ -12,7 +12,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// A generator for another purpose, so that one more draw here does not change what is drawn there.
+    /// A generator for another purpose, so that one more draw here does not change the draws there.
     pub(crate) fn fork(&mut self, purpose: u64) -> Self {
         Self(self.next() ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }

@@ -21,9 +21,9 @@ const FROZEN: std::ops::Range<u64> = 100..4_000;
 /// What happens to the broker at the end of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// `kill -9`: the system keeps what was written.
+    /// `kill -9`: the system keeps written data.
     Kill,
-    /// The power fails: what was not synced may be gone, in part or in whole.
+    /// The power fails: unsynced data may be gone, in part or in whole.
     Power,
     /// SIGTERM: a graceful stop.
     Terminate,
@@ -65,14 +65,14 @@ pub(crate) enum DiskFault {
     WriteError,
     /// Syncs fail with EIO now and then.
     SyncError,
-    /// Writes take only a part of what they were given.
+    /// Writes take only a part of their data.
     ShortWrite,
     /// The disk is full for a while.
     Full,
 }
 
 impl DiskFault {
-    /// What the preload library is told.
+    /// The text for the preload library.
     fn words(self, rng: &mut Rng) -> String {
         match self {
             Self::WriteError => format!("write_eio={} ", rng.within(5..300)),
@@ -85,7 +85,7 @@ impl DiskFault {
     }
 }
 
-/// What a run is to do.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) cycles: u64,
@@ -95,7 +95,7 @@ pub(crate) struct Settings {
     /// Longest load of one cycle.
     pub(crate) load: Duration,
     pub(crate) size: Size,
-    /// How long nothing may come before what is missing counts as lost.
+    /// The time without news after which missing messages count as lost.
     pub(crate) patience: Duration,
     /// How long a start may take.
     pub(crate) start_limit: Duration,
@@ -123,7 +123,7 @@ pub(crate) struct Run {
     running: Option<Broker>,
 }
 
-/// Runs all cycles and gives what was found.
+/// Runs all cycles and returns the findings.
 pub(crate) fn run(settings: Settings, command: String, port: u16, fleet: Fleet) -> Result<Findings, Failure> {
     let mut run = Run::new(settings, command, port)?;
     run.fleet = fleet;
@@ -234,7 +234,7 @@ impl Run {
         self.strike(fault, &mut broker)
     }
 
-    /// Load on a disk that misbehaves. The broker may refuse and may give up, but what it acknowledges it must keep.
+    /// Load on a faulty disk. The broker may refuse and may give up, but it must keep acknowledged messages.
     fn misbehave(&mut self) -> Result<(), Failure> {
         let mut words = format!("seed={} ", self.rng.within(1..1 << 40));
         for fault in &self.settings.disk_faults {
@@ -314,7 +314,7 @@ impl Run {
         Ok(())
     }
 
-    /// Load until the moment of the fault: after a time, or after a number of bytes, or when the broker ends by itself.
+    /// Load until the moment of the fault: after a time, or after a number of bytes, or when the broker ends.
     pub(crate) fn load(&mut self, broker: &mut Broker) -> Result<(), Failure> {
         self.world.wake();
         let load = self.settings.load.as_micros() as u64;

@@ -203,7 +203,7 @@ impl Session {
         forgotten
     }
 
-    /// Puts a packet behind those that wait; it is lost when there is no connection.
+    /// Puts a packet behind the waiting ones; it is lost when there is no connection.
     pub(crate) fn send(&mut self, packet: &Packet<'_>) -> Result<(), Failure> {
         match &mut self.wire {
             Some(wire) => wire.push(packet),
@@ -217,7 +217,7 @@ impl Session {
         self.send(&Packet::PingReq(PingReq))
     }
 
-    /// Writes what waits. A connection that is gone shows when it is read.
+    /// Writes waiting output. A lost connection shows when it is read.
     pub(crate) fn flush(&mut self) {
         if let Some(wire) = &mut self.wire {
             wire.flush();
@@ -229,7 +229,7 @@ impl Session {
         self.wire.as_ref().map_or(0, |wire| wire.bytes)
     }
 
-    /// Reads what is there. The second part is false when the connection has ended; the third says what was malformed.
+    /// Reads the input. The second part is false when the connection has ended; the third describes malformed input.
     pub(crate) fn receive(&mut self) -> (Vec<Incoming>, bool, Option<String>) {
         let Some(wire) = &mut self.wire else {
             return (Vec::new(), true, None);

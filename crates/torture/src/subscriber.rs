@@ -68,13 +68,13 @@ pub(crate) struct Subscriber {
     pub(crate) account: u16,
     subscriptions: Vec<Subscription>,
     request: Option<Request>,
-    /// QoS 2 messages that were received and not yet released, with what they were.
+    /// QoS 2 messages that were received and not yet released, with their payloads.
     unreleased: BTreeMap<PacketId, Vec<u8>>,
     /// The last message of each packet id whose PUBREL has come.
     released: BTreeMap<PacketId, Vec<u8>>,
     /// Its broker is known to send a message again after its PUBREL.
     pub(crate) expects_old_releases: bool,
-    /// Those of them whose PUBREL was given up, so that one is reported once.
+    /// Those whose PUBREL was given up, so that each is reported once.
     given_up: BTreeSet<PacketId>,
     acks: VecDeque<Ack>,
     /// Acknowledges one packet at a time, not before then.
@@ -126,7 +126,7 @@ impl Subscriber {
         })
     }
 
-    /// True while nobody has asked to end the subscription.
+    /// True until the end of the subscription is requested.
     pub(crate) fn holds(&self, expectation: Expectation) -> bool {
         let subscription = self.subscriptions.get(usize::from(expectation.subscription));
         subscription.is_some_and(|subscription| subscription.generation == expectation.generation)
@@ -174,7 +174,7 @@ impl Subscriber {
         })
     }
 
-    /// A subscription turned out not to be what the broker had said: it is asked for anew.
+    /// The broker does not serve a subscription as it had answered: it is requested again.
     pub(crate) fn distrust(&mut self, filter: &str) {
         for subscription in self.subscriptions.iter_mut().filter(|subscription| subscription.filter == filter) {
             subscription.standing = Standing::Uncertain;
@@ -200,21 +200,21 @@ impl Subscriber {
             for subscription in &mut self.subscriptions {
                 subscription.standing = match subscription.standing {
                     Standing::Absent(ended) => Standing::Absent(ended),
-                    // What was owed stays owed: the broker had no right to forget.
+                    // Debts stay: the broker had no right to forget.
                     Standing::Held | Standing::Uncertain => Standing::Uncertain,
                 };
             }
         }
     }
 
-    /// The connection is gone: what was not acknowledged will come again.
+    /// The connection is gone: unacknowledged messages will come again.
     pub(crate) fn closed(&mut self) {
         self.acks.clear();
         self.request = None;
         self.next_ack = None;
     }
 
-    /// Asks for what is wanted and not held, or gives up what is not wanted, one request at a time.
+    /// Requests wanted subscriptions or ends unwanted ones, one request at a time.
     pub(crate) fn ask(&mut self, ledger: &mut Ledger) -> Result<(), Failure> {
         if !self.session.is_open() || self.request.is_some() {
             return Ok(());

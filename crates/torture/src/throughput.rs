@@ -1,4 +1,4 @@
-//! How fast a broker is while it keeps what it acknowledges: QoS 1 from persistent session to persistent session.
+//! The speed of a broker while it keeps acknowledged messages: QoS 1 from persistent session to persistent session.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::process::cpu_seconds;
 /// Bytes of a payload that say when it was sent.
 const STAMP: usize = 8;
 
-/// What is measured.
+/// The measured load.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Throughput {
     /// Pairs of a publisher and a subscriber, each with a topic of its own.
@@ -34,8 +34,8 @@ pub(crate) struct Throughput {
     /// Messages per second in all; as many as the windows allow when absent.
     #[arg(long)]
     rate: Option<u64>,
-    /// Subscribers are away, so that every message has to be stored before its PUBACK; what counts is what was
-    /// acknowledged.
+    /// Subscribers are away, so that every message has to be stored before its PUBACK; acknowledged messages are
+    /// counted.
     #[arg(long)]
     away: bool,
 }
@@ -52,7 +52,7 @@ impl Latency {
     }
 }
 
-/// What is under way and what was measured.
+/// Open messages and measured values.
 struct Load {
     topics: Vec<String>,
     /// When each unacknowledged message of each publisher was sent, by packet id.

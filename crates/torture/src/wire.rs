@@ -14,7 +14,7 @@ const DIAL: Duration = Duration::from_secs(5);
 /// Read at a time, in bytes.
 const CHUNK: usize = 16 * 1024;
 
-/// A packet from the broker, with what the rig looks at.
+/// A packet from the broker, with the fields that the rig uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Incoming {
     ConnAck { present: bool, code: ReasonCode, receive_maximum: u16 },
@@ -66,7 +66,7 @@ impl Wire {
         &mut self.stream
     }
 
-    /// Puts a packet behind those that wait to be written.
+    /// Puts a packet behind the waiting ones.
     pub(crate) fn push(&mut self, packet: &Packet<'_>) -> Result<(), Failure> {
         Ok(packet.encode(self.version, &mut self.output)?)
     }
@@ -91,7 +91,7 @@ impl Wire {
         alive
     }
 
-    /// Reads what is there. False when the connection is gone; what came before is kept all the same.
+    /// Reads the input. False when the connection is gone; earlier input is kept all the same.
     pub(crate) fn fill(&mut self) -> bool {
         let mut chunk = [0; CHUNK];
         loop {
@@ -122,7 +122,7 @@ impl Wire {
         Ok(used > 0)
     }
 
-    /// The packets that are complete. The text says what was wrong when the broker sent something else than MQTT.
+    /// The complete packets. The text describes input that is no MQTT.
     pub(crate) fn take(&mut self) -> (Vec<Incoming>, Option<String>) {
         let (mut packets, mut used, mut wrong) = (Vec::new(), 0, None);
         loop {

@@ -1,7 +1,7 @@
-//! What is published to which topics, and who subscribes to what.
+//! The topics of publishers, and the subscriptions.
 //!
-//! - `t/PUBLISHER/K`: what the lasting subscriptions are for;
-//! - `c/PUBLISHER/K`: what subscriptions that come and go are for;
+//! - `t/PUBLISHER/K`: topics of lasting subscriptions;
+//! - `c/PUBLISHER/K`: topics of subscriptions that come and go;
 //! - `r/PUBLISHER/K`: retained values;
 //! - `s/PUBLISHER/K`: topics of a shared subscription;
 //! - `d/CLIENT/K`: wills.
@@ -84,7 +84,7 @@ pub(crate) fn qos_of(topic: &str) -> QoS {
     if number.is_some_and(|number| number % 2 == 1) { QoS::ExactlyOnce } else { QoS::AtLeastOnce }
 }
 
-/// The place of a retained topic among those of all publishers.
+/// The index of a retained topic among the topics of all publishers.
 pub(crate) fn retained_index(publisher: u16, number: usize) -> usize {
     usize::from(publisher) * TOPICS + number
 }
@@ -131,7 +131,7 @@ pub(crate) struct Wish {
     pub(crate) churns: bool,
 }
 
-/// What a subscriber subscribes to.
+/// The subscriptions of a subscriber.
 pub(crate) fn wishes(subscriber: usize, publishers: u16, rng: &mut Rng) -> Vec<Wish> {
     let qos = if subscriber % 3 == 1 { QoS::AtLeastOnce } else { QoS::ExactlyOnce };
     let lasting: Vec<String> = match subscriber {

@@ -58,9 +58,9 @@ impl Size {
 pub(crate) enum Mood {
     /// Publish, come and go, change subscriptions.
     Load,
-    /// Finish what is under way, and nothing new.
+    /// Finish open exchanges, and begin no new ones.
     Drain,
-    /// No new connections: only what is still in the pipes is read.
+    /// No new connections: only the data in the pipes is read.
     Over,
 }
 
@@ -165,7 +165,7 @@ impl World {
         self.bytes + self.sessions().map(Session::bytes).sum::<u64>()
     }
 
-    /// One turn: reads what is there, does what is due, writes. The token is that of an event that is nobody's here.
+    /// One turn: reads input, does due work, writes. Returns the tokens of other owners' events.
     pub(crate) fn turn(&mut self, mood: Mood) -> Result<Vec<Token>, Failure> {
         match self.poll.poll(&mut self.events, Some(TURN)) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
@@ -353,13 +353,12 @@ impl World {
         }
     }
 
-    /// The broker is gone: reads what it had sent before, for what has left counts, and forgets the connections.
+    /// The broker is gone: reads the packets that it had sent before, because they count, and forgets the connections.
     pub(crate) fn aftermath(&mut self) -> Result<(), Failure> {
         let closed = self.ledger.findings.totals.closed_by_broker;
         let begun = Instant::now();
         let connected = |world: &Self| world.sessions().any(|session| session.phase != Phase::Away);
-        // The end of each connection follows what was sent on it; a child of the broker may hold it open longer than
-        // that.
+        // The end of each connection follows its last bytes; a child of the broker may hold it open longer.
         while connected(self) && begun.elapsed() < LAST_WORDS {
             let now = Instant::now();
             for place in 0..self.publishers.len() {
@@ -401,7 +400,7 @@ impl World {
         self.mortals.iter_mut().filter(|mortal| mortal.session.port == port).for_each(Mortal::note_death);
     }
 
-    /// Makes every client come and go anew from now on.
+    /// Starts the rhythm of every client again from now on.
     pub(crate) fn wake(&mut self) {
         let now = Instant::now();
         self.paced = now;
@@ -490,7 +489,7 @@ fn ended(session: &mut Session, wrong: Option<String>, ledger: &mut Ledger, now:
     ledger.findings.totals.closed_by_broker += 1;
     ledger.trace.mark(clock, format!("{} closed, connection {}", session.name, session.epoch));
     if let Some(wrong) = wrong {
-        let text = format!("{} received what is not MQTT: {wrong}", session.name);
+        let text = format!("{} received bytes that are no MQTT: {wrong}", session.name);
         ledger.findings.add(Finding::Unanswered, text, Vec::new());
     }
     session.lost(now);

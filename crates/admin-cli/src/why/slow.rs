@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_client_is_named_with_packet_id_time_and_what_waits() {
+    fn a_slow_client_is_named_with_packet_id_time_and_queue() {
         let reader = SlowClient {
             client: "a\u{1b}".into(),
             node: "n1".into(),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_said_to_be_nobody() {
+    fn an_empty_list_says_so() {
         assert!(list(&SlowClients::default()).starts_with("no client is slow"));
     }
 }

@@ -45,7 +45,7 @@ fn failed(error: FleetError) -> ControlError {
 pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError> {
     let node = status.node()?;
     let config = config(status)?;
-    let fleet = node.fleet().map_err(|_| Unavailable)?;
+    let fleet = node.fleet().report().map_err(|_| Unavailable)?;
     let report = node.report().map_err(|_| Unavailable)?;
     let values = <RoutingPolicy as Words>::VALUES.iter().zip(<RoutingPolicy as Words>::WORDS);
     let policy = values.into_iter().find(|(value, _)| **value == config.orchestrator.policy);
@@ -81,9 +81,9 @@ pub(super) fn set_broker(status: &BrokerStatus, name: &str, settings: &NewAddres
     let address = BrokerAddress::of_parts(Some(name), &settings.address).map_err(invalid)?;
     let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
     let (name, at) = (broker.name.clone(), broker.at.clone());
-    let fleet = status.node()?.fleet().map_err(|_| Unavailable)?;
+    let fleet = status.node()?.fleet().report().map_err(|_| Unavailable)?;
     check_address(&fleet.brokers, &broker, &settings.replaces)?;
-    status.node()?.set_broker(broker).map_err(failed)?;
+    status.node()?.fleet().set_broker(broker).map_err(failed)?;
     tracing::info!(broker = name, %at, "a broker is added to the fleet");
     Ok(())
 }
@@ -108,14 +108,14 @@ fn check_address(known: &[BrokerReport], new: &BrokerSettings, replaces: &[Strin
 
 pub(super) fn drain_broker(status: &BrokerStatus, name: &str) -> Result<(), ControlError> {
     config(status)?;
-    status.node()?.drain_broker(name).map_err(failed)?;
+    status.node()?.fleet().drain_broker(name).map_err(failed)?;
     tracing::info!(broker = name, "a broker is drained");
     Ok(())
 }
 
 pub(super) fn remove_broker(status: &BrokerStatus, name: &str, force: bool) -> Result<(), ControlError> {
     config(status)?;
-    status.node()?.remove_broker(name, force).map_err(failed)?;
+    status.node()?.fleet().remove_broker(name, force).map_err(failed)?;
     tracing::info!(broker = name, force, "a broker was taken out of the fleet");
     Ok(())
 }
@@ -124,20 +124,20 @@ pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(),
     let node = status.node()?;
     let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
     let evict_after_s = request.evict_after_s;
-    tracing::info!(reference, per_second, evict_after_s, "clients are sent elsewhere");
+    tracing::info!(reference, per_second, evict_after_s, "drain started: clients are sent to other servers");
     status.drain().begin(node, request)
 }
 
 pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {
     status.drain().end(status.node()?)?;
-    tracing::info!("clients are taken again");
+    tracing::info!("drain ended: clients are accepted again");
     Ok(())
 }
 
 pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, ControlError> {
     let node = status.node()?;
     let report = node.report().map_err(|_| Unavailable)?;
-    let fleet = node.fleet().map_err(|_| Unavailable)?;
+    let fleet = node.fleet().report().map_err(|_| Unavailable)?;
     // Sessions include those of brokers: what waits for them and what they have not acknowledged.
     let gauges = &report.gauges;
     let sessions_are_owed = gauges.queued_messages + gauges.stored_messages + gauges.inflight_messages;

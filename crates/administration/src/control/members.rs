@@ -52,7 +52,7 @@ impl Members for LinkedMembers {
             match answer.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string())) {
                 Ok(answer) => shares.answered.push((name.to_string(), answer)),
                 Err(error) => {
-                    tracing::warn!(node = %name, error, "a node of the cluster does not answer for its part");
+                    tracing::warn!(node = %name, error, "a node of the cluster does not answer");
                     shares.unreachable.push(name.to_string());
                 }
             }

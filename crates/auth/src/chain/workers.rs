@@ -86,6 +86,6 @@ fn decide(shared: &Shared, job: &Job) -> Decision {
 
 /// A provider has panicked. Its thread continues, and the client is refused.
 fn broken(error: &Contained) -> Decision {
-    tracing::error!(%error, "a provider of authentication has failed; the client is refused");
+    tracing::error!(%error, "an authentication provider failed; the client is refused");
     Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "a provider failed"))
 }

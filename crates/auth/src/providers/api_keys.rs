@@ -27,7 +27,7 @@ impl ApiKeys {
     pub(super) fn load(name: &str, settings: &UserFileSettings) -> Result<Self, ProviderError> {
         let file = KeyFile::load(&settings.file)?;
         if file.is_exposed() {
-            tracing::warn!(provider = name, file = %settings.file.display(), "others than its owner may read or write this file of keys; set its mode to 600");
+            tracing::warn!(provider = name, file = %settings.file.display(), "other users than its owner may read or write this key file; set its mode to 600");
         }
         let mut users: HashMap<String, DefaultHasher> = HashMap::new();
         for (key, hash) in file.entries() {

@@ -33,9 +33,9 @@ impl Users {
         let read = UserFile::load(file)?;
         read.check_memory(file, hashing.bytes(), |hash| rank(hash).is_some())?;
         if read.is_open() {
-            tracing::warn!(provider, file = %file.display(), "others than its owner may write this file of users, and so let themselves in; set its mode to 600");
+            tracing::warn!(provider, file = %file.display(), "other users than its owner may write this user file, and so add themselves; set its mode to 600");
         } else if read.is_exposed() {
-            tracing::warn!(provider, file = %file.display(), "others than its owner may read this file of users; set its mode to 600");
+            tracing::warn!(provider, file = %file.display(), "other users than its owner may read this user file; set its mode to 600");
         }
         let mut found: HashMap<String, (u8, PasswordHash)> = HashMap::new();
         let mut order = Vec::new();
@@ -51,7 +51,7 @@ impl Users {
             found.insert(name.as_str().to_owned(), (rank, hash.clone()));
         }
         if found.is_empty() {
-            tracing::warn!(provider, file = %file.display(), "this file holds no user; the provider refuses everybody");
+            tracing::warn!(provider, file = %file.display(), "this file has no users; the provider refuses all clients");
         }
         let table = found.into_iter().map(|(name, (_, hash))| (name, hash)).collect();
         Ok(Self { provider: provider.to_owned(), table, order, hashing: Arc::clone(hashing) })

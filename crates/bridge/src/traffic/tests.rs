@@ -63,7 +63,7 @@ impl Ends {
         self.end(side).0.handle_input(now, bytes);
     }
 
-    /// What was sent to a broker since it was asked for last.
+    /// The bytes for a broker since the last call.
     fn written(&mut self, side: Side) -> Vec<u8> {
         let now = self.now;
         let client = &mut self.end(side).0;
@@ -72,7 +72,7 @@ impl Ends {
         without_mark(&bytes, side.other())
     }
 
-    /// Works until nobody has news.
+    /// Works until neither end has news.
     fn work(&mut self) {
         while self.work_at(Side::Local) || self.work_at(Side::Remote) {}
     }
@@ -84,7 +84,7 @@ impl Ends {
         let event = client.poll_event();
         if matches!(&event, Some(Event::Connected(connected)) if connected.session_present) {
             let (client, traffic) = self.end(side.other());
-            traffic.forget_what_comes_again(client);
+            traffic.forget_redelivered(client);
         }
         let (client, traffic) = self.end(side);
         let worked = event.is_some() || !verdicts.is_empty();
@@ -168,12 +168,12 @@ const QOS_1: &[u8] = b"\x32\x07\0\x01t\0\x09\0x";
 const QOS_2: &[u8] = b"\x34\x07\0\x01t\0\x09\0x";
 
 #[test]
-fn a_message_is_acknowledged_when_the_other_broker_has_it_and_not_before() {
+fn a_message_is_acknowledged_once_the_other_broker_has_it() {
     let mut ends = Ends::new(&["t out 1 \"\" far/"]);
     ends.says(Side::Local, QOS_1);
     ends.work();
     assert_eq!(ends.written(Side::Remote), b"\x32\x0b\0\x05far/t\0\x01\0x");
-    assert_eq!(ends.written(Side::Local), b"", "nobody has it yet");
+    assert_eq!(ends.written(Side::Local), b"", "no broker has it yet");
     ends.says(Side::Remote, &[0x40, 2, 0, 1]);
     ends.work();
     assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 9]);
@@ -181,7 +181,7 @@ fn a_message_is_acknowledged_when_the_other_broker_has_it_and_not_before() {
 }
 
 #[test]
-fn a_message_of_qos_2_comes_once_although_both_connections_are_lost_on_its_way() {
+fn a_qos_2_message_comes_once_although_both_connections_break() {
     let mut ends = Ends::new(&["t out 2"]);
     ends.says(Side::Local, QOS_2);
     ends.work();
@@ -201,7 +201,7 @@ fn a_message_of_qos_2_comes_once_although_both_connections_are_lost_on_its_way()
 }
 
 #[test]
-fn what_a_broker_that_has_forgotten_the_session_has_not_confirmed_is_sent_anew() {
+fn unconfirmed_messages_of_a_forgotten_session_are_resent() {
     let mut ends = Ends::new(&["t out 1"]);
     ends.says(Side::Local, QOS_1);
     ends.work();
@@ -243,7 +243,7 @@ fn a_message_without_room_waits_and_is_tried_again() {
 }
 
 #[test]
-fn what_found_no_room_is_not_overtaken_by_what_comes_later() {
+fn a_message_without_room_is_not_overtaken() {
     let mut ends = Ends::with(&["t out 1"], |options| {
         (options.max_in_flight, options.max_queued_messages) = (1.try_into().unwrap(), 1);
     });
@@ -275,7 +275,7 @@ fn what_found_no_room_is_not_overtaken_by_what_comes_later() {
 /// Two have room in the client's queue, the third has none. Each time that their broker was reached again, all three
 /// were added once more.
 #[test]
-fn what_waits_comes_once_however_often_its_broker_is_reached_again() {
+fn a_waiting_message_comes_once_after_many_reconnects() {
     let mut ends = Ends::with(&["t out 1"], |options| options.max_queued_messages = 2);
     ends.remote.0.handle_closed();
     ends.status.note_connected(Side::Remote, false);
@@ -300,7 +300,7 @@ fn what_waits_comes_once_however_often_its_broker_is_reached_again() {
 }
 
 #[test]
-fn qos_0_is_dropped_while_the_other_broker_is_away_and_the_others_wait() {
+fn only_qos_0_is_dropped_while_the_other_broker_is_away() {
     let mut ends = Ends::new(&["t out 2"]);
     ends.remote.0.handle_closed();
     ends.status.note_connected(Side::Remote, false);
@@ -319,11 +319,11 @@ fn a_message_of_a_topic_that_is_carried_no_longer_is_done_with() {
     ends.says(Side::Local, QOS_1);
     ends.work();
     assert_eq!((ends.written(Side::Remote), ends.written(Side::Local)), (Vec::new(), vec![0x40, 2, 0, 9]));
-    assert_eq!(ends.status.dropped_to(Side::Remote), 0, "nobody asked for it");
+    assert_eq!(ends.status.dropped_to(Side::Remote), 0, "no subscription asked for it");
 }
 
 #[test]
-fn the_qos_is_the_lower_one_and_what_a_broker_does_not_take_goes_without() {
+fn the_lower_qos_counts_and_unavailable_retain_is_left_out() {
     let mut ends = Ends::new(&["t out 1"]);
     ends.says(Side::Local, QOS_2);
     ends.work();

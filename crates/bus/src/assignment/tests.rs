@@ -70,7 +70,7 @@ impl World {
 }
 
 #[test]
-fn no_partition_has_two_members_and_all_have_their_share_in_the_end() {
+fn no_partition_has_two_members_and_shares_become_equal() {
     for seed in 1..300 {
         let mut chance = Chance(seed * 7_919);
         let mut world = World { table: Table::default(), members: BTreeMap::new(), now: Instant::now(), lives: 0 };
@@ -132,7 +132,7 @@ fn a_process_that_takes_a_name_over_gets_what_the_other_had() {
 }
 
 #[test]
-fn what_is_not_released_is_taken_when_its_time_is_over() {
+fn an_unreleased_partition_is_taken_after_its_time() {
     let mut world = World { table: Table::default(), members: BTreeMap::new(), now: Instant::now(), lives: 0 };
     world.join("a");
     world.turn("a", Duration::ZERO);
@@ -148,7 +148,7 @@ fn what_is_not_released_is_taken_when_its_time_is_over() {
     }
 }
 
-/// The table after a seat has got what it wished for.
+/// Applies the wish of a seat; returns the new table.
 fn granted(seat: &mut Seat, table: &Table, now: Instant, holdings: &Holdings) -> Table {
     let wish = seat.wish(table, now).unwrap();
     seat.agreed(&wish, now, now, holdings);
@@ -156,7 +156,7 @@ fn granted(seat: &mut Seat, table: &Table, now: Instant, holdings: &Holdings) ->
 }
 
 #[test]
-fn two_processes_of_one_name_do_not_drive_each_other_out_for_ever() {
+fn two_processes_of_one_name_stop_replacing_each_other() {
     let (now, release) = (Instant::now(), Duration::from_secs(3));
     let holdings = Holdings::new(Arc::new(|| {}));
     let mut old = Seat::new("a", 1, 4, LEASE, release);
@@ -184,7 +184,7 @@ fn a_process_takes_its_own_former_place_at_once() {
 }
 
 #[test]
-fn who_leaves_out_leases_reads_and_is_read_and_keeps_nobody_alive_by_it() {
+fn a_table_without_leases_is_read_and_keeps_no_member_alive() {
     let (now, release) = (Instant::now(), Duration::from_secs(3));
     let holdings = Holdings::new(Arc::new(|| {}));
     let table = granted(&mut Seat::new("a", 1, 4, LEASE, release), &Table::default(), now, &holdings);

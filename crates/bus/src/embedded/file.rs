@@ -99,7 +99,7 @@ impl LogFile {
         let (changes, end) = parse(&content, salt).map_err(|at| damaged(&path, at))?;
         let file = OpenOptions::new().append(true).open(&path)?;
         if end < content.len() {
-            tracing::warn!(path = %path.display(), bytes = content.len() - end, "cut off a part that was never confirmed");
+            tracing::warn!(path = %path.display(), bytes = content.len() - end, "truncated an unconfirmed part");
             file.set_len(end as u64)?;
             file.sync_all()?;
         }
@@ -118,7 +118,7 @@ impl LogFile {
         if !is_marked && sync(&self.file).is_ok() {
             return Ok(());
         }
-        tracing::warn!(path = %self.path.display(), "a sync of this file has failed; it is written again");
+        tracing::warn!(path = %self.path.display(), "a sync of this file failed; writing it again");
         self.replace(changes)?;
         if is_marked { fs::remove_file(&mark) } else { Ok(()) }
     }

@@ -172,7 +172,7 @@ impl Writer {
 
     /// The log takes nothing any more: what its file holds is unknown until it is opened again.
     fn broke(&self, log: &LogName, changes: &[Change], error: &io::Error) -> BusError {
-        tracing::error!(%log, %error, "a log of the bus cannot be written; its files are read again");
+        tracing::error!(%log, %error, "cannot write a log of the bus; reading its files again");
         let mut state = self.shared.state();
         let mut bytes = 0;
         if let Some(log) = state.logs.get_mut(log) {

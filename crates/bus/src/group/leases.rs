@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Member;
 
-/// Most members whose lease is remembered as told; of more of them nothing is said.
+/// Most members whose lease is remembered as logged; further ones are not logged.
 const MAX_TOLD: usize = 1_024;
 
 /// Which other members have another lease than this one, as far as the log has been told.
@@ -29,7 +29,7 @@ impl Leases {
         }
     }
 
-    /// Those to be told of now. Who does not say its lease, as earlier builds do not, is not judged.
+    /// The members to log now. A member without a lease, as in earlier builds, is not judged.
     fn news<'a>(&mut self, (own, lease): (&str, Duration), members: &'a [Member]) -> Vec<(&'a str, Duration)> {
         let mut news = Vec::new();
         for member in members.iter().filter(|member| member.name.as_str() != own) {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_member_with_another_lease_it_is_told_once() {
+    fn a_member_with_another_lease_is_logged_once() {
         let mut leases = Leases::default();
         let mut news = |others: &[(&str, Option<u64>)]| -> Vec<(String, u64)> {
             let members = members(others);

@@ -38,7 +38,7 @@ pub(super) struct Worker {
     pub(super) next_turn: Instant,
     /// Until when the member tries to say that it goes.
     pub(super) leaving: Option<Instant>,
-    /// Whether another process has the name, as far as was told.
+    /// True if another process has the name, according to the last report.
     pub(super) replaced: bool,
     pub(super) name: MemberName,
     pub(super) leases: Leases,
@@ -57,7 +57,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            // What has piled up is looked at before anything is asked for.
+            // Waiting events are handled before any request.
             while let Ok(event) = inbox.try_recv() {
                 self.handle(event);
             }
@@ -96,7 +96,7 @@ impl Worker {
                 self.next_turn = Instant::now();
             }
             Event::Created(Err(error)) => self.later("make the log of the group", &error),
-            // What was stored comes by in the log. What may yet be stored is accepted only if nothing else was before.
+            // A stored append comes back in the log. An uncertain one is accepted only if no other was before it.
             Event::Appended(Ok(_)) => {}
             Event::Appended(Err(error)) => {
                 self.pending = None;
@@ -115,7 +115,7 @@ impl Worker {
     }
 
     fn later(&mut self, what: &'static str, error: &BusError) {
-        tracing::warn!(group = %self.target.place.log, %error, "could not {what}; it is tried again");
+        tracing::warn!(group = %self.target.place.log, %error, "cannot {what}; retrying");
         self.next_turn = Instant::now() + self.beat();
     }
 
@@ -140,8 +140,8 @@ impl Worker {
             match reader.take(BATCH) {
                 Ok(taken) if taken.records.is_empty() => return,
                 Ok(taken) => taken.records.iter().for_each(|record| self.judge(record)),
-                // Others have trimmed what this member was too slow to read, or the log was lost and made again: what
-                // is left begins with a table.
+                // Others have trimmed records that this member was too slow to read, or the log was lost and made
+                // again: the rest begins with a table.
                 Err(BusError::Trimmed { .. }) => {
                     self.open();
                     self.next_turn = Instant::now();
@@ -160,7 +160,7 @@ impl Worker {
             Err(error) => {
                 if let Some(times) = self.strange.note() {
                     let (group, position) = (&self.target.place.log, record.position);
-                    tracing::warn!(%group, %position, %error, times, "passed over a record that is no table of a group");
+                    tracing::warn!(%group, %position, %error, times, "skipped a record that is not a table of a group");
                 }
                 return;
             }
@@ -175,7 +175,7 @@ impl Worker {
         if accepted && self.caught_up && !(self.is_in(&was) && self.is_in(&self.accepted.table)) {
             self.seat.give_up(&self.holdings);
         }
-        // Whoever sees that it has gained something finds itself among the members.
+        // A member that sees a gain finds itself among the members.
         if accepted && self.caught_up {
             let members = members(&self.accepted.table);
             self.leases.look(self.target.place.log.as_str(), (self.name.as_str(), self.settings.lease), &members);
@@ -216,7 +216,7 @@ impl Worker {
         }
         if !self.accepted.table.is_for(self.partitions) {
             let (group, ours) = (&self.target.place.log, self.partitions);
-            tracing::error!(%group, ours, "the group shares another number of partitions; it is not joined");
+            tracing::error!(%group, ours, "not joining the group: its number of partitions differs");
             return;
         }
         let table = if self.leaving.is_some() {
@@ -227,7 +227,7 @@ impl Worker {
         } else {
             if !std::mem::replace(&mut self.replaced, true) {
                 let group = &self.target.place.log;
-                tracing::warn!(%group, "another process has joined by this name; this one waits until that one has gone");
+                tracing::warn!(%group, "another process joined with this name; waiting until it leaves");
             }
             return self.seat.give_up(&self.holdings);
         };
@@ -257,7 +257,7 @@ impl Worker {
         }
         let done = Box::new(|outcome: Result<(), BusError>| {
             if let Err(error) = outcome {
-                tracing::warn!(%error, "could not trim the log of a group; it is tried again later");
+                tracing::warn!(%error, "cannot trim the log of a group; retrying later");
             }
         });
         if let Ok(completion) = Completion::new(&self.budget, &self.settings, 0, done) {

@@ -22,7 +22,7 @@ use crate::{Bounds, BusError, Keep, LogSpec, Place, Position};
 
 /// How long is waited before something is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// What is different of a topic that Kafka has made for a client that asked for it before this program did.
+/// The difference of a topic that Kafka has made for a client that asked for it before this program did.
 const PARTITIONS: &str = "number of partitions (Kafka makes a topic for any client that asks for it, unless auto.create.topics.enable=false)";
 
 /// How many copies of a topic have to be in sync, for Kafka to take a record.
@@ -30,7 +30,7 @@ const MIN_IN_SYNC: &str = "min.insync.replicas";
 /// From so many brokers on, one copy is less than people mean.
 const MANY_BROKERS: usize = 3;
 
-/// What a lease has to be at least where one of several brokers may die. The others miss it after
+/// The least lease where one of several brokers may die. The others miss it after
 /// `broker.session.timeout.ms`, 9 s unless set otherwise, then choose new leaders, which clients have to find, and end
 /// transactions that it coordinated: nothing was confirmed for up to 16 s (docs/bus.md has the measurements). A member
 /// shows each quarter of its lease that it lives, so three quarters of it have to be longer than that.
@@ -77,7 +77,7 @@ impl<'a> Topic<'a> {
         Self { spec, name: common.topic(&spec.name), age }
     }
 
-    /// What Kafka is asked for: with so many copies, of which so many have to be in sync.
+    /// The request to Kafka: with so many copies; `in_sync` is the least number in sync.
     fn with<'t>(&'t self, copies: u8, in_sync: &'t str) -> NewTopic<'t> {
         let policy = if self.spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
         let replicas = TopicReplication::Fixed(i32::from(copies));
@@ -97,8 +97,8 @@ fn one_of_each(wanted: Vec<Wanted>) -> (Vec<Wanted>, Vec<Wanted>) {
 
 pub(super) struct Admin {
     common: Arc<Common>,
-    told_of_one_copy: AtomicBool,
-    told_of_short_lease: AtomicBool,
+    warned_of_one_copy: AtomicBool,
+    warned_of_short_lease: AtomicBool,
     client: AdminClient<DefaultClientContext>,
     consumer: BaseConsumer,
     /// What the futures of the client are waited for with.
@@ -126,8 +126,8 @@ impl Admin {
         let consumer = common.consumer().create().map_err(|error| client_error(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| BusError::Client(error.to_string()))?;
-        let (told_of_one_copy, told_of_short_lease) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { common, told_of_one_copy, told_of_short_lease, client, consumer, runtime })
+        let (warned_of_one_copy, warned_of_short_lease) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { common, warned_of_one_copy, warned_of_short_lease, client, consumer, runtime })
     }
 
     fn until<T>(&self, deadline: Instant, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, BusError> {
@@ -236,7 +236,7 @@ impl Admin {
         }
     }
 
-    /// The topic of live messages: they are for those who listen now, and a topic has to keep something.
+    /// The topic of live messages: they are for present listeners only, but a topic has to keep some records.
     pub(super) fn create_live(&self, deadline: Instant) -> Result<(), BusError> {
         let name = self.common.live_topic();
         self.until(deadline, || {
@@ -249,7 +249,7 @@ impl Admin {
         })
     }
 
-    /// Makes topics, but for those that are there. An outcome for each of them, in their order.
+    /// Makes topics that do not exist. Returns an outcome for each of them, in their order.
     fn make(&self, topics: &[Topic<'_>]) -> KafkaResult<Vec<Result<(), Failure>>> {
         let copies = self.copies()?;
         let in_sync = in_sync(copies).to_string();
@@ -259,7 +259,7 @@ impl Admin {
 
     fn ask_for(&self, new: &[NewTopic<'_>]) -> KafkaResult<Vec<Result<(), Failure>>> {
         let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
-        // The client gives the results in the order of what it was asked for.
+        // The client returns the results in the order of the request.
         let results = self.runtime.block_on(self.client.create_topics(new, &options))?;
         let outcome = |result: TopicResult| match result {
             Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => Ok(()),
@@ -302,18 +302,19 @@ impl Admin {
                 topic,
                 copies,
                 asked,
-                "a topic has fewer copies than are asked for; give it more with kafka-reassign-partitions.sh"
+                "a topic has fewer replicas than configured; raise them with kafka-reassign-partitions.sh"
             );
         } else if min_in_sync < least {
             tracing::warn!(
                 topic,
-                "a topic takes records with {min_in_sync} of {copies} copies in sync, and what is acknowledged may be lost with a broker: \
+                "a topic takes records with {min_in_sync} of {copies} copies in sync, and acknowledged records may be lost with a broker: \
                  kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {MIN_IN_SYNC}={least}"
             );
-        } else if asked == 1 && found.brokers >= MANY_BROKERS && !self.told_of_one_copy.swap(true, Ordering::Relaxed) {
+        } else if asked == 1 && found.brokers >= MANY_BROKERS && !self.warned_of_one_copy.swap(true, Ordering::Relaxed)
+        {
             tracing::warn!(
                 brokers = found.brokers,
-                "what is kept on the bus has one copy, and is away with the broker that has it; set `bus_replicas` to 3 before topics are made"
+                "topics on the bus have one replica and are unavailable without its broker; set `bus_replicas` to 3 before topics are created"
             );
         }
     }
@@ -321,12 +322,12 @@ impl Admin {
     /// Says that members of a group will be given up together when a broker dies.
     fn warn_of_short_lease(&self, topic: &str, brokers: usize) {
         let lease = self.common.settings.lease;
-        if is_short(lease, brokers) && !self.told_of_short_lease.swap(true, Ordering::Relaxed) {
+        if is_short(lease, brokers) && !self.warned_of_short_lease.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 topic,
                 brokers,
                 lease = ?lease,
-                "when one of its brokers dies, Kafka is away for up to 16 s, and whoever has so short a lease loses its place: leave `lease` out, \
+                "when one of its brokers dies, Kafka is away for up to 16 s, and a member with so short a lease loses its place: leave `lease` out, \
                  or let it be at least {} s",
                 LEAST_LEASE.as_secs()
             );
@@ -362,7 +363,7 @@ mod tests {
     use crate::{Address, Settings};
 
     #[test]
-    fn a_lease_has_to_be_longer_where_one_of_several_brokers_may_die() {
+    fn a_lease_must_outlast_the_death_of_one_of_several_brokers() {
         let usual = Settings::default().lease;
         assert!(is_short(usual, 3) && is_short(usual, 2) && !is_short(usual, 1));
         let of_kafka = "kafka://h".parse::<Address>().unwrap().usual_lease();
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_half_of_all_copies_have_what_is_confirmed() {
+    fn more_than_half_of_all_copies_have_confirmed_records() {
         assert_eq!([1, 2, 3, 4, 5].map(in_sync), [1, 2, 2, 3, 3]);
     }
 }

@@ -40,7 +40,7 @@ impl Common {
         Self { settings, up, servers: servers.join(","), credentials, ends, committed_ends }
     }
 
-    /// Where a partition begins and ends: all that is confirmed is below the end, and perhaps what is not yet.
+    /// The beginning and the end of a partition: all confirmed records are below the end, and maybe unconfirmed ones.
     pub(super) fn bounds(&self, place: &Place) -> KafkaResult<Bounds> {
         self.bounds_by(&self.ends, "read_uncommitted", place)
     }
@@ -60,8 +60,8 @@ impl Common {
         let topic = self.topic(&place.log);
         let found = bounds(consumer, &topic, place);
         if found.is_err() {
-            // Whom it takes for the leader may have died: it asks nobody else by itself as long as that one says
-            // nothing. Whoever answers knows the next one, and so does this client when it is asked again.
+            // The known leader may have died: the client asks no other broker while that one is silent. Any broker that
+            // answers knows the next leader, and so does this client at the next try.
             let _ = consumer.fetch_metadata(Some(&topic), ANSWER_WITHIN);
         }
         found
@@ -116,7 +116,7 @@ impl Common {
         }
     }
 
-    /// For producers: what is confirmed is on all replicas, in order and once.
+    /// For producers: confirmed records are on all replicas, in order and once.
     pub(super) fn producer(&self) -> ClientConfig {
         let mut config = self.config();
         let kilobytes = self.settings.max_waiting_bytes / 512 + 65_536;
@@ -124,13 +124,13 @@ impl Common {
         config.set("linger.ms", "1");
         config.set("message.timeout.ms", self.settings.max_waiting_time.as_millis().to_string());
         config.set("message.max.bytes", (self.settings.max_record_bytes + 65_536).to_string());
-        // The bus counts what waits; these limits are never the first to be reached.
+        // The bus counts waiting records; these limits are never the first to be reached.
         config.set("queue.buffering.max.messages", (self.settings.max_waiting * 2).min(10_000_000).to_string());
         config.set("queue.buffering.max.kbytes", kilobytes.min(2_097_151).to_string());
         config
     }
 
-    /// For consumers: only what was committed, from where they are told.
+    /// For consumers: only committed records, from given positions.
     pub(super) fn consumer(&self) -> ClientConfig {
         let mut config = self.config();
         config.set("group.id", &self.settings.prefix);

@@ -1,4 +1,4 @@
-//! Why no broker of Kafka can be reached. What the client returns is only that it is so; the cause is in what it logs.
+//! The cause of unreachable brokers of Kafka. The client returns only that they are; the cause is in its log.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,17 +8,17 @@ use rdkafka::consumer::ConsumerContext;
 
 use crate::complaints::Complaint;
 
-/// Remembers what a client has said last of a connection that failed.
+/// Remembers the last message of a client about a connection that failed.
 #[derive(Default)]
 pub(super) struct Heard(Mutex<Option<String>>);
 
 impl Heard {
-    /// The brokers answer: what was said before is of no interest any more.
+    /// The brokers answer: earlier messages do not matter any more.
     pub(super) fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What was said last.
+    /// The last message.
     pub(super) fn last(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -66,11 +66,11 @@ const MEANINGS: [(&str, &str); 13] = [
     ("timed out", "see whether it can be reached from here, and what firewalls allow"),
 ];
 
-/// What is wrong, by what the client has said of a connection, or else by the error that it has returned.
+/// The fault, by the client's message about a connection, or else by the returned error.
 pub(super) fn complaint(heard: Option<String>, servers: &str, error: &str) -> Complaint {
     let cause = heard.unwrap_or_else(|| format!("{servers}: {error}"));
     let meaning = MEANINGS.iter().find(|(words, _)| cause.contains(words));
-    Complaint { next: meaning.map_or("see whether Kafka runs there, and what it logs", |(_, next)| next), cause }
+    Complaint { next: meaning.map_or("see whether Kafka runs there, and read its log", |(_, next)| next), cause }
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_client_says_tells_what_is_to_be_done() {
+    fn each_error_of_the_client_has_its_advice() {
         let next = |said: &str| complaint(Some(said.to_owned()), "", "").next;
         assert!(next("k1:9092/bootstrap: Failed to resolve 'k1:9092': Name or service not known").contains("the name"));
         assert!(
@@ -92,7 +92,7 @@ mod tests {
         assert!(next(alert).contains("set `bus_certificate`"));
         assert!(next("Disconnected: SSL connection closed by peer (after 4ms in state UP)").contains("user:password@"));
         assert!(next("SSL handshake failed: certificate verify failed: broker certificate").contains("`bus_ca`"));
-        assert!(next("something else").contains("what it logs"));
+        assert!(next("something else").contains("read its log"));
     }
 
     #[test]

@@ -11,10 +11,10 @@ use super::client::{Common, client_error};
 use crate::live::Mailbox;
 use crate::{BusError, LiveMessage, Subject};
 
-/// How long a poll takes when nothing comes: then it is seen whether somebody still listens.
+/// The length of a poll without messages: then it is checked whether a listener is left.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Everybody in this process who listens.
+/// All listeners of this process.
 #[derive(Default)]
 pub(super) struct Listeners(Mutex<Vec<Weak<Mailbox>>>);
 
@@ -39,7 +39,7 @@ impl Listeners {
     }
 }
 
-/// A consumer of what comes from now on.
+/// A consumer of messages from now on.
 pub(super) fn consumer(common: &Common) -> Result<BaseConsumer, BusError> {
     let mut config = common.consumer();
     config.set("auto.offset.reset", "latest");
@@ -52,7 +52,7 @@ pub(super) fn consumer(common: &Common) -> Result<BaseConsumer, BusError> {
     Ok(consumer)
 }
 
-/// Hands on what comes, until the bus has gone.
+/// Hands messages on until the bus has gone.
 pub(super) fn run(consumer: &BaseConsumer, listeners: &Weak<Listeners>) {
     while let Some(listeners) = listeners.upgrade() {
         let Some(Ok(message)) = consumer.poll(POLL) else { continue };

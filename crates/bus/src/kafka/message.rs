@@ -27,7 +27,7 @@ pub(super) fn record_of(position: Position, message: &impl Message, headless: &T
     Some(Record { position, key: bytes(message.key()), headers, payload: bytes(message.payload()) })
 }
 
-/// The headers of a record, none where they cannot be read; `None` for those of a claim.
+/// The headers of a record, empty if they cannot be read; `None` for a claim.
 fn read_headers(
     of_message: Option<&impl Headers>,
     topic: &str,
@@ -41,7 +41,7 @@ fn read_headers(
                 topic,
                 position,
                 times,
-                "the name of a header is no text; the record is read without headers"
+                "the name of a header is not UTF-8; reading the record without headers"
             );
         }
         Some(Vec::new())
@@ -52,7 +52,7 @@ fn read_headers(
 #[derive(Debug, PartialEq, Eq)]
 struct NoText;
 
-/// Headers as texts; `None` for those of a claim.
+/// Headers as texts; `None` for a claim.
 fn texts(of_message: Option<&impl Headers>) -> Result<Option<Vec<Header>>, NoText> {
     let read = || {
         let mut headers = Vec::new();
@@ -66,7 +66,7 @@ fn texts(of_message: Option<&impl Headers>) -> Result<Option<Vec<Header>>, NoTex
         }
         Some(headers)
     };
-    // The client panics at such a name, and whoever reads would end with it.
+    // The client panics at such a name, and the reader would end with it.
     contain(read).map_err(|_| NoText)
 }
 
@@ -84,7 +84,7 @@ pub(super) fn index_of(place: &Place) -> i32 {
 mod tests {
     use super::*;
 
-    /// Headers of which the client can read so many.
+    /// Headers; the client can read so many of them.
     struct Theirs(usize);
 
     impl Headers for Theirs {
@@ -105,11 +105,11 @@ mod tests {
             assert_eq!(read_headers(Some(&Theirs(1)), "t", Position(1), &headless), Some(Vec::new()));
         }
         let later = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        assert_eq!(headless.note_at(later), Some(20), "one was told, and this is one more");
+        assert_eq!(headless.note_at(later), Some(20), "one was logged, and this is one more");
     }
 
     #[test]
-    fn a_name_that_is_no_text_ends_nobody() {
+    fn a_header_name_that_is_no_text_ends_no_reader() {
         assert_eq!(texts(Some(&Theirs(1))), Err(NoText));
         let read = texts(Some(&Theirs(2))).unwrap().unwrap();
         assert_eq!(read.iter().map(|header| header.value.as_str()).collect::<Vec<_>>(), ["\u{fffd}"; 2]);

@@ -205,7 +205,7 @@ impl Backend for Kafka {
             admin.create(together);
         };
         if self.jobs.send(Box::new(job)).is_err() {
-            // Those who wait are told that the bus has stopped.
+            // Waiting callers get the outcome that the bus has stopped.
             let untold = std::mem::take(&mut *all(&self.wanted));
             drop(untold);
         }
@@ -223,7 +223,7 @@ impl Backend for Kafka {
     }
 
     fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError> {
-        // The thread looks for room and for its end by itself.
+        // The thread checks for room and for its end regularly.
         let feed = Feed::new(from, wake, &self.common.settings, Box::new(|| {}));
         let (common, headless) = (Arc::clone(&self.common), Tally::default());
         let reader = ReaderThread { common, target, feed: Arc::clone(&feed), headless };

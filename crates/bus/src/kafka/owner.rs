@@ -37,7 +37,7 @@ const MARKER_WITHIN: Duration = Duration::from_secs(2);
 /// How long after the first look for it the second one comes; then each pause is twice the one before.
 const FIRST_LOOK_AFTER: Duration = Duration::from_millis(1);
 
-/// What is asked of a partition's owner.
+/// A request to a partition's owner.
 pub(super) enum Request {
     Own(Completion<Epoch>),
     Append(Append, Completion<Position>),
@@ -47,7 +47,7 @@ pub(super) struct Owner {
     pub(super) common: Arc<Common>,
     pub(super) target: Target,
     pub(super) owned: Option<Owned>,
-    /// An ownership that ended while nobody waited and without another owner, and why.
+    /// An ownership that ended without a waiter and without another owner, and why.
     pub(super) unsaid: Option<(Epoch, String)>,
 }
 
@@ -110,14 +110,14 @@ impl Owner {
         self.give_up(&error);
     }
 
-    /// What is not confirmed is told with the end of its producer, and nothing is sent behind it. Where nobody waits,
-    /// the next append is told: its owner shall not look for somebody who has taken its place.
+    /// Ends the producer: unconfirmed records fail with it, and nothing is sent after it. Without a waiter the next
+    /// append fails: its owner must not look for a successor.
     fn give_up(&mut self, error: &str) {
         if let Some(owned) = self.owned.take() {
             if owned.open.as_ref().is_some_and(Open::is_over_unsaid) {
                 self.unsaid = Some((owned.epoch, error.to_owned()));
             }
-            tracing::warn!(place = %self.target.place, error, "an owner's appends failed; it has to own the partition again");
+            tracing::warn!(place = %self.target.place, error, "appends of a partition's owner failed; it must acquire the partition again");
         }
     }
 
@@ -132,8 +132,8 @@ impl Owner {
         config.set("transactional.id", format!("{}.{}.{}", settings.prefix, place.log, place.partition));
         config.set("transaction.timeout.ms", timeout.to_string());
         if stays_open {
-            // The owner gives up what is late, with all that is behind it; a client that let single records go would
-            // leave gaps.
+            // The owner gives up a late record with all later ones; a client that dropped single records would leave
+            // gaps.
             config.set("message.timeout.ms", timeout.to_string());
             config.set("linger.ms", "0");
         }
@@ -176,7 +176,7 @@ impl Owner {
         };
         let waits = owned.open.as_ref().and_then(Open::deadline).map_or(deadline, |oldest| oldest.min(deadline));
         if let Err(error) = self.common.connected(waits) {
-            // Nothing was sent. What follows the first is refused since the first is missing.
+            // Nothing was sent. Later records are refused since the first is missing.
             let mut batch = batch.into_iter();
             if let Some((_, completion)) = batch.next() {
                 completion.finish(Err(error));
@@ -192,12 +192,12 @@ impl Owner {
         }
     }
 
-    /// Sends records into the transaction that stays open; each is told when it is stored. Says whether this bus is the
-    /// owner still.
+    /// Sends records into the transaction that stays open; each completes when it is stored. Returns true if this bus
+    /// is still the owner.
     fn append_open(&mut self, open: &mut Open, producer: &Producer, batch: Batch, deadline: Instant) -> bool {
         let mut batch = batch.into_iter();
         if let Err(error) = open.begin(producer, deadline) {
-            tracing::warn!(place = %self.target.place, %error, "an owner's appends failed; it has to own the partition again");
+            tracing::warn!(place = %self.target.place, %error, "appends of a partition's owner failed; it must acquire the partition again");
             if let Some((append, completion)) = batch.next() {
                 let fenced = open.is_fenced_by(&error);
                 completion.finish(Err(if fenced { self.fenced(&append) } else { self.common.away(&error) }));
@@ -235,7 +235,7 @@ impl Owner {
                 true
             }
             Err(error) => {
-                tracing::warn!(place = %self.target.place, %error, "an owner's appends failed; it has to own the partition again");
+                tracing::warn!(place = %self.target.place, %error, "appends of a partition's owner failed; it must acquire the partition again");
                 let fenced = is_fenced(&error);
                 for (append, completion) in batch {
                     completion.finish(Err(if fenced { self.fenced(&append) } else { self.unconfirmed() }));
@@ -245,7 +245,7 @@ impl Owner {
         }
     }
 
-    /// Refuses appends of somebody who is not the owner.
+    /// Refuses appends of a former owner.
     fn refuse(&mut self, batch: Batch) {
         for (append, completion) in batch {
             let unsaid = self.unsaid.take_if(|(epoch, _)| append.epoch == Some(*epoch));
@@ -263,7 +263,7 @@ impl Owner {
         BusError::Unconfirmed { place: self.target.place.clone(), waited: self.common.settings.max_waiting_time }
     }
 
-    /// Stores records, all or none, so that they can be read. Those that are marked are claims.
+    /// Stores records, all or none, so that they can be read. The marked ones are claims.
     fn commit(
         &self,
         producer: &Producer,
@@ -285,10 +285,10 @@ impl Owner {
         Ok(positions)
     }
 
-    /// Waits until readers get what was committed. A coordinator answers before its marker stands in the partition, and
-    /// one that is killed in between can lose the marker: a broker that is alone and starts again takes the partition
-    /// for deleted. Then the records stay open, nobody can read on, and an abort of a later transaction would take them
-    /// along. So nothing is told to be stored before its marker is.
+    /// Waits until readers get the committed records. A coordinator answers before its marker is in the partition, and
+    /// a coordinator that is killed in between can lose the marker: a lone broker that starts again takes the partition
+    /// for deleted. Then the records stay open, no reader can pass them, and an abort of a later transaction would
+    /// remove them. So no record counts as stored before its marker is.
     fn is_readable_by(&self, last: Position, deadline: Instant) -> bool {
         let mut pause = FIRST_LOOK_AFTER;
         loop {
@@ -344,7 +344,7 @@ impl Owner {
     }
 }
 
-/// Takes what has piled up; what is no append is left for after it.
+/// Takes waiting appends; another request is left for after them.
 fn fill(batch: &mut Batch, inbox: &Receiver<Request>) -> Option<Request> {
     while batch.len() < BATCH {
         match inbox.try_recv() {

@@ -1,4 +1,4 @@
-//! Producers, and how they tell what became of a record.
+//! Producers, and their reports about each record.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,7 +29,7 @@ impl Report {
     }
 }
 
-/// Hands the outcome of a record to whoever sent it.
+/// Passes the outcome of a record to its sender.
 pub(super) struct Reports;
 
 impl ClientContext for Reports {}
@@ -60,7 +60,7 @@ pub(super) struct Outgoing<'a> {
     pub(super) headers: OwnedHeaders,
 }
 
-/// Sends a record; what becomes of it the report tells in any case.
+/// Sends a record; the report always tells its outcome.
 pub(super) fn send(producer: &Producer, outgoing: Outgoing<'_>, report: Report) {
     let Outgoing { topic, partition, key, payload, headers } = outgoing;
     let mut record =

@@ -13,7 +13,7 @@ use crate::bus::Target;
 use crate::feed::Feed;
 use crate::{BusError, Keep, Position, Tally};
 
-/// How long a poll takes when nothing comes: then it is seen whether somebody still reads.
+/// The length of a poll without records: then it is checked whether a reader is left.
 const POLL: Duration = Duration::from_millis(200);
 
 pub(super) struct ReaderThread {
@@ -53,7 +53,7 @@ impl ReaderThread {
         self.feed.wake();
     }
 
-    /// Where reading goes on.
+    /// The offset where reading continues.
     fn offset(&self) -> Offset {
         match self.feed.next() {
             Position::START => Offset::Beginning,
@@ -89,9 +89,9 @@ impl ReaderThread {
                 let (place, from) = (self.target.place.clone(), self.feed.next());
                 self.feed.fail(BusError::Trimmed { place, from, first });
             }
-            // The client connects again by itself, and goes on where it was.
+            // The client connects again, and continues at its position.
             Some(Err(error)) => {
-                tracing::debug!(place = %self.target.place, %error, "reading goes on after an error");
+                tracing::debug!(place = %self.target.place, %error, "reading continues after an error");
                 return end;
             }
         }
@@ -113,13 +113,13 @@ impl ReaderThread {
         let topic = self.common.topic(&self.target.place.log);
         let committed = bounds(consumer, &topic, &self.target.place);
         let is_committed = committed.is_ok_and(|bounds| bounds.next >= next);
-        // Reading the end anew says again that it is reached.
+        // Reading the end again reports again that it is reached.
         let seek = || consumer.seek(&topic, index_of(&self.target.place), self.offset(), ANSWER_WITHIN);
         if is_committed && seek().is_ok() { End::Committed(next) } else { End::Appended(next) }
     }
 }
 
-/// What is known of the end, where markers of transactions may stand that are no records. It is passed once.
+/// The known end: markers of transactions there are no records. It is passed once.
 #[derive(Clone, Copy)]
 enum End {
     Unknown,

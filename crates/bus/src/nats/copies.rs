@@ -16,7 +16,7 @@ enum Lack {
     Fewer { copies: u64, asked: u8 },
 }
 
-/// Judges the copies of a stream by JetStream's description of it. `asked` is what a new stream would get.
+/// Judges the copies of a stream by JetStream's description of it. `asked` is the number for a new stream.
 fn lack(stream: &Value, asked: u8, servers: usize) -> Option<Lack> {
     match stream["config"]["num_replicas"].as_u64() {
         Some(copies) if copies < u64::from(asked) => Some(Lack::Fewer { copies, asked }),
@@ -33,8 +33,8 @@ fn is_clustered(stream: &Value) -> bool {
 /// Logs each kind of warning once while the process runs.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    told_of_one: AtomicBool,
-    told_of_fewer: AtomicBool,
+    warned_of_one: AtomicBool,
+    warned_of_fewer: AtomicBool,
 }
 
 impl Copies {
@@ -42,18 +42,18 @@ impl Copies {
     pub(super) fn look(&self, stream: &Value, asked: u8, servers: usize) {
         let is_news = |told: &AtomicBool| !told.swap(true, Ordering::Relaxed);
         match lack(stream, asked, servers) {
-            Some(Lack::One) if is_news(&self.told_of_one) => tracing::warn!(
+            Some(Lack::One) if is_news(&self.warned_of_one) => tracing::warn!(
                 servers,
-                "what is kept on the bus has one copy, and is away with the server that has it; set `bus_replicas` to 3 before streams are made, and \
-                 give those that there are more with `nats stream edit --replicas 3`"
+                "streams on the bus have one replica and are unavailable without its server; set `bus_replicas` to 3 before streams are made, and \
+                 give existing ones more with `nats stream edit --replicas 3`"
             ),
-            Some(Lack::Fewer { copies, asked }) if is_news(&self.told_of_fewer) => {
+            Some(Lack::Fewer { copies, asked }) if is_news(&self.warned_of_fewer) => {
                 let stream = stream["config"]["name"].as_str().unwrap_or_default();
                 tracing::warn!(
                     stream,
                     copies,
                     asked,
-                    "a stream has fewer copies than are asked for; give it and others more with `nats stream edit --replicas {asked}`"
+                    "a stream has fewer replicas than configured; raise them with `nats stream edit --replicas {asked}`"
                 );
             }
             _ => {}
@@ -69,7 +69,7 @@ mod tests {
 
     /// What servers have said of streams: alone, and in a cluster of three.
     #[test]
-    fn one_copy_among_several_servers_and_fewer_than_are_asked_for_are_told() {
+    fn one_copy_or_fewer_than_configured_is_reported() {
         let alone = json!({ "config": { "name": "s", "num_replicas": 1 }, "cluster": { "leader": "NB6F" } });
         let clustered = json!({
             "config": { "name": "s", "num_replicas": 1 },
@@ -86,9 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once() {
+    fn it_is_logged_once() {
         let copies = Copies::default();
-        let told = || (copies.told_of_one.load(Ordering::Relaxed), copies.told_of_fewer.load(Ordering::Relaxed));
+        let told = || (copies.warned_of_one.load(Ordering::Relaxed), copies.warned_of_fewer.load(Ordering::Relaxed));
         let stream = json!({ "config": { "num_replicas": 1 }, "cluster": { "name": "c" } });
         copies.look(&stream, 1, 1);
         assert_eq!(told(), (false, false));

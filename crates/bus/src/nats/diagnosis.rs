@@ -1,4 +1,4 @@
-//! Why no server of NATS can be reached. Its client tells only of which kind an error is ("IO error"), so a connection
+//! The cause of unreachable servers of NATS. Its client returns only the kind of an error ("IO error"), so a connection
 //! of our own looks.
 
 use std::io::ErrorKind;
@@ -24,7 +24,7 @@ pub(super) struct Ours {
     pub(super) has_certificate: bool,
 }
 
-/// Looks at the servers, one after the other, until one shows what is wrong. `said` is what the client says.
+/// Looks at the servers, one after the other, until one shows the fault. `said` is the error of the client.
 pub(super) async fn diagnose(servers: &[Server], ours: Ours, said: &str) -> Complaint {
     let mut last = None;
     for server in servers {
@@ -37,7 +37,7 @@ pub(super) async fn diagnose(servers: &[Server], ours: Ours, said: &str) -> Comp
     last.unwrap_or_else(|| Complaint { cause: said.to_owned(), next: "see what its servers log" })
 }
 
-/// What a server says of itself.
+/// The INFO of a server.
 async fn look(server: &Server) -> Result<Value, Complaint> {
     let complaint = |cause, next| Complaint { cause, next };
     let found = timeout(STEP, lookup_host((server.host.as_str(), server.port))).await;
@@ -49,14 +49,14 @@ async fn look(server: &Server) -> Result<Value, Complaint> {
         }
         Err(_) => {
             let next = "see whether the servers of names can be reached from here";
-            return Err(complaint(format!("nobody says what the name of {server} stands for"), next));
+            return Err(complaint(format!("the name of {server} has no address"), next));
         }
     };
     let stream = match timeout(STEP, TcpStream::connect(&*addresses)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
             let next = "start `nats-server -js` there, or correct the port (4222 is the usual one)";
-            return Err(complaint(format!("nobody listens at {server} (connection refused)"), next));
+            return Err(complaint(format!("nothing listens at {server} (connection refused)"), next));
         }
         Ok(Err(error)) => {
             let next = "see whether it can be reached from here, and what firewalls allow";
@@ -77,7 +77,7 @@ async fn look(server: &Server) -> Result<Value, Complaint> {
     })
 }
 
-/// What is wrong with a server that can be reached.
+/// The fault of a server that can be reached.
 fn judge(server: &Server, info: &Value, ours: Ours, said: &str) -> Complaint {
     let has = |key: &str| info[key].as_bool().unwrap_or(false);
     let (cause, next) = if has("tls_required") && !ours.tls {
@@ -93,7 +93,7 @@ fn judge(server: &Server, info: &Value, ours: Ours, said: &str) -> Complaint {
             "see whether `bus_ca` has the authority of its certificate, which has to name it as the address does";
         (format!("TLS with {server} fails ({said})"), next)
     } else {
-        (format!("{server} ends the connection ({said})"), "see what it logs")
+        (format!("{server} ends the connection ({said})"), "read its log")
     };
     Complaint { cause, next }
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_of_itself_tells_what_is_to_be_done() {
+    fn each_info_of_a_server_has_its_advice() {
         let (plain, tls) = (Ours { tls: false, has_certificate: false }, Ours { tls: true, has_certificate: false });
         let with = Ours { tls: true, has_certificate: true };
         let wants = json!({ "tls_required": true });

@@ -1,11 +1,11 @@
 //! Appends to one partition, in their order, and sent again when the connection was lost.
 //!
-//! An owner's append says which claim it is made under, and which sequence number it expects to follow. The first keeps
-//! out who was replaced; the second leaves no gap behind an append that failed. The numbers of a stream that nobody
-//! else writes to are consecutive, so an owner sends without waiting for confirmations.
+//! An owner's append names its claim, and the sequence number that it expects to follow. The first excludes replaced
+//! owners; the second leaves no gap after an append that failed. The numbers of a stream with one writer are
+//! consecutive, so an owner sends without waiting for confirmations.
 //!
-//! Where everybody writes, nothing tells the server what an append is to follow, and what the client had not sent when
-//! the connection was lost it sends before we can repeat what did get lost. So one append is on its way at a time.
+//! With several writers the server cannot know what an append should follow, and the client sends its unsent messages
+//! after a reconnect before we can repeat the lost ones. So one append is on its way at a time.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -37,7 +37,7 @@ const EXPECTED: &str = "Nats-Expected-Last-Sequence";
 const EXPECTED_CLAIM: &str = "Nats-Expected-Last-Subject-Sequence";
 const CLAIM_SUBJECT: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
 
-/// What is asked of a partition's writer.
+/// A request to a partition's writer.
 pub(super) enum Request {
     Own(Completion<Epoch>),
     Append(Append, Completion<Position>),
@@ -73,7 +73,7 @@ pub(super) struct Lane {
     /// How many of the items are sent.
     sent: usize,
     numbers: u64,
-    /// As whom this bus owns the partition, and the sequence number that its next append follows.
+    /// The epoch with which this bus owns the partition, and the sequence number that its next append follows.
     owner: Option<(Epoch, u64)>,
 }
 
@@ -97,7 +97,7 @@ impl Lane {
         loop {
             let now = *turns.borrow_and_update();
             if std::mem::replace(&mut before, now) != now {
-                // What was on its way may have got lost; its id tells the server if it was not.
+                // Appends on their way may have got lost; the server recognises others by their id.
                 self.unsend();
             }
             let is_up = is_up(now);
@@ -178,7 +178,7 @@ impl Lane {
         self.sent += 1;
         match sending {
             Ok(ack) => item.ack = Some(ack.into_future()),
-            // It is told when it is its turn, as if the server had said so.
+            // It fails in its turn, as if the server had said so.
             Err(error) => item.ack = Some(Box::pin(async { Err(error) })),
         }
         true
@@ -220,7 +220,7 @@ impl Lane {
         headers
     }
 
-    /// Refuses the append behind those that are sent, unless it was sent before: then it may be stored.
+    /// Refuses the append after the sent ones, unless it was sent before: then it may be stored.
     fn refuse(&mut self, error: BusError) {
         let Some(item) = self.items.remove(self.sent) else { return };
         let Request::Append(_, completion) = item.request else { return };
@@ -265,7 +265,7 @@ impl Lane {
         }
     }
 
-    /// The first append does not follow what it expected to: it is there already, or somebody else's is.
+    /// The first append does not follow the expected one: it is stored already, or another owner's is.
     async fn mismatched(&mut self) {
         let Some(item) = self.items.front() else { return };
         let Request::Append(append, _) = &item.request else { return };
@@ -312,7 +312,7 @@ impl Lane {
         }
     }
 
-    /// Claims the partition: a record that follows what is there now shuts every earlier owner out.
+    /// Claims the partition: a record that follows the present ones shuts every earlier owner out.
     async fn own(&mut self) {
         let Some(item) = self.items.pop_front() else { return };
         let Request::Own(completion) = item.request else { return };
@@ -347,7 +347,7 @@ async fn claim(server: &Server, place: &Place, deadline: Instant) -> Result<Epoc
         if error.kind() == PublishErrorKind::StreamNotFound && server.is_gone(place).await {
             return Err(BusError::Unknown(place.clone()));
         }
-        // Somebody else has written meanwhile, or the answer has got lost: then the claim is repeated behind the first.
+        // Another writer has written meanwhile, or the answer has got lost: then the claim is repeated after the first.
         if error.kind() != PublishErrorKind::WrongLastSequence {
             sleep(AGAIN_AFTER).await;
         }

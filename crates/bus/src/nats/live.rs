@@ -26,7 +26,7 @@ pub(super) async fn send(client: Client, prefix: String, mut inbox: UnboundedRec
     }
 }
 
-/// Fills a mailbox until its subscription ends. The client subscribes anew by itself when it has connected again.
+/// Fills a mailbox until its subscription ends. The client subscribes again when it has connected again.
 pub(super) async fn receive(
     server: Server,
     filter: SubjectFilter,

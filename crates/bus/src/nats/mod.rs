@@ -44,11 +44,11 @@ use server::{Server, is_up, told};
 
 /// How long an answer may take before the request is repeated.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How long an answer that nobody waits for any more keeps its place among those that may be outstanding.
+/// How long an abandoned answer keeps its place among the outstanding ones.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 /// Longest pause between attempts to connect.
 const CONNECT_EVERY: Duration = Duration::from_secs(2);
-/// Messages that the client keeps for the socket; what waits beyond that is counted by the bus.
+/// Messages that the client keeps for the socket; the bus counts further waiting ones.
 const CLIENT_CAPACITY: usize = 256;
 
 struct Nats {
@@ -125,7 +125,7 @@ fn run(start: Start, stopped: oneshot::Receiver<()>) {
             let _ = stopped.await;
         }
     });
-    // Tasks that are under way are dropped with the runtime, and tell those who wait that the bus has stopped.
+    // Tasks under way are dropped with the runtime, and their callers get the outcome that the bus has stopped.
 }
 
 fn options(settings: &Settings, ear: Ear) -> ConnectOptions {
@@ -151,7 +151,7 @@ fn options(settings: &Settings, ear: Ear) -> ConnectOptions {
     options
 }
 
-/// Takes note of what the client says about its connection.
+/// Notes the client's reports about its connection.
 struct Ear {
     link: Arc<Link>,
     turns: watch::Sender<u64>,
@@ -176,7 +176,7 @@ impl Ear {
                 tracing::warn!("live messages or records arrived faster than they were processed; some were dropped");
             }
             Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
-            Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),
+            Event::ServerError(error) => tracing::warn!(%error, "a server of the bus reports an error"),
             Event::ClientError(error) => self.complain(error),
             Event::Draining => {}
         }
@@ -184,10 +184,10 @@ impl Ear {
 
     fn complain(&self, error: &ClientError) {
         if is_up(*self.turns.borrow()) {
-            tracing::warn!(%error, "the client of the bus has met an error");
+            tracing::warn!(%error, "the bus client met an error");
             return;
         }
-        tracing::debug!(%error, "the client of the bus does not reach its servers");
+        tracing::debug!(%error, "the bus client cannot reach its servers");
         if !self.complaints.may_look() {
             return;
         }

@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(description(&spec), "tidegate bus: partitions=4 writers=owner keep=latest-of-key");
         let other = LogSpec { partitions: 5, ..spec.clone() };
         assert_eq!(difference(&description(&spec), &other), "number of partitions");
-        assert_eq!(difference("somebody else's", &spec), "description of its stream");
+        assert_eq!(difference("another program's", &spec), "description of its stream");
         let subject = Subject::new("node.a").unwrap();
         assert_eq!(of_live("p", &live("p", &subject)), Some(subject));
         assert_eq!(unhex(&hex(&[0, 255, 16])), Some(vec![0, 255, 16]));

@@ -1,8 +1,8 @@
-//! One request for records, and what comes of it.
+//! One request for records, and its answers.
 //!
 //! The client of NATS has such requests, too. It takes a record whose headers begin with a status (`NATS/1.0 404`), as
-//! others may store one, for a word of the server about the request: at 100 it waits for its own time-out without being
-//! woken, and at others it ends. What tells them apart is where an acknowledgement would go, which only records have.
+//! other programs may store one, for a status of the request: at 100 it waits for its own time-out without being woken,
+//! and at others it ends. Only records have a subject for acknowledgements, which distinguishes them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const EXPIRES: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(5);
 /// Where acknowledgements of records go.
 const ACKNOWLEDGEMENTS: &str = "$JS.ACK.";
-/// The server's word that the next record does not fit into what is left of the bytes that were asked for.
+/// The status that the next record does not fit into the rest of the requested bytes.
 const NO_ROOM: &str = "Message Size Exceeds MaxBytes";
 
 /// A request that is under way.
@@ -60,10 +60,10 @@ impl Pull {
         Ok(Self { subscriber, left: records, has_begun: false, ends: Instant::now() + EXPIRES + GRACE })
     }
 
-    /// The next record; `None` when nothing more comes of it. Whoever stops waiting misses nothing.
+    /// The next record; `None` when no more follow. A caller that stops waiting misses nothing.
     ///
     /// # Errors
-    /// What the server says that it cannot do.
+    /// The server's error.
     pub(super) async fn next(&mut self, server: &Server) -> Option<Result<Message, String>> {
         while self.left > 0 {
             let message = timeout_at(self.ends, self.subscriber.next()).await.ok()??;
@@ -82,7 +82,8 @@ impl Pull {
     }
 }
 
-/// `has_begun` is whether records have come: then the next one has room in the next request, and the consumer goes on.
+/// `has_begun` is true if records have come: then the next one has room in the next request, and the consumer
+/// continues.
 fn word(status: Option<StatusCode>, description: Option<&str>, has_begun: bool) -> Word {
     match status {
         Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => Word::Ends,
@@ -105,7 +106,7 @@ mod tests {
         for status in [409, 503, 400] {
             assert!(matches!(said(Some(status)), Word::Fails(why) if why.ends_with("why")));
         }
-        assert_eq!(word(Some(code(409)), Some(NO_ROOM), true), Word::Ends, "what is left comes by the next request");
+        assert_eq!(word(Some(code(409)), Some(NO_ROOM), true), Word::Ends, "the rest comes by the next request");
         assert!(matches!(word(Some(code(409)), Some(NO_ROOM), false), Word::Fails(_)), "it would never have room");
     }
 }

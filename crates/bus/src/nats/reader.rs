@@ -19,9 +19,9 @@ use crate::{BusError, Keep, Position, Tally};
 
 /// How long is waited before reading begins again after an error.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// So often reading begins in vain at a position until it is looked what stands there.
+/// Failed starts at a position after which the record there is examined.
 const STUCK_AFTER: u32 = 3;
-/// How long that is looked for.
+/// The time limit of this look.
 const LOOKS_FOR: Duration = Duration::from_secs(5);
 /// After so long without a request the server forgets the consumer.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(super) struct ReaderTask {
     pub(super) server: Server,
     pub(super) target: Target,
     pub(super) feed: Arc<Feed>,
-    /// There is room again, or nobody reads any more.
+    /// There is room again, or no reader is left.
     pub(super) room: Arc<Notify>,
     /// Records whose headers cannot be read.
     pub(super) headless: Tally,
@@ -95,7 +95,7 @@ impl ReaderTask {
         if stored.headers.is_none() && is_next {
             let (place, position) = (&self.target.place, stored.position.0);
             if let Some(times) = self.headless.note() {
-                tracing::warn!(%place, position, times, "the headers of a record are none that NATS knows; it is read without them");
+                tracing::warn!(%place, position, times, "a record has invalid NATS headers; reading it without headers");
             }
             if let Some(record) = message::record_of(stored.position, None, stored.payload) {
                 self.feed.push(record);
@@ -114,7 +114,7 @@ impl ReaderTask {
         self.fail(BusError::Trimmed { place: self.target.place.clone(), from: self.feed.next(), first })
     }
 
-    /// Makes a consumer that begins where the feed goes on.
+    /// Makes a consumer that begins where the feed continues.
     async fn start(&self) -> Result<(Consumer, Reading), End> {
         let deadline = Instant::now() + self.server.settings.max_waiting_time;
         let action = "read a log";
@@ -126,12 +126,12 @@ impl ReaderTask {
         let Some(bounds) = bounds_in(&info) else { return Err(End::Again("it has no bounds".to_owned())) };
         let made = info["created"].as_str().unwrap_or_default();
         if self.made.get_or_init(|| made.to_owned()) != made || bounds.next < self.feed.next() {
-            // The servers have lost the log, and it was made again: what was read of it says nothing of what it has now.
+            // The servers have lost the log, and it was made again: the new records are others.
             return Err(self.trimmed(bounds.first));
         }
         let is_beginning = self.feed.next() == Position::START;
         if is_beginning {
-            // Only one that begins at the beginning begins with what there is.
+            // Only a consumer from the beginning begins with the first record.
             self.feed.pass(bounds.first);
             // Of a log without records that is all there is to tell: who reads up to its end is there.
             self.feed.wake();
@@ -154,7 +154,7 @@ impl ReaderTask {
         Ok((consumer, reading))
     }
 
-    /// Goes on to a position below which is nothing more.
+    /// Continues at a position: no records are below it.
     fn reach(&self, reading: &Reading, next: Position) -> Result<(), End> {
         let is_gap = next > self.feed.next();
         if is_gap && !reading.is_beginning && self.target.spec.keep == Keep::All {
@@ -178,7 +178,7 @@ impl ReaderTask {
                 return End::Done;
             }
             let settings = &self.server.settings;
-            // Of what there is room for any record is given; one that is larger would never be.
+            // Asks for as much as there is room for, but at least for one record of any size.
             let max_bytes = self.feed.room().max(settings.max_record_bytes + SPARE_BYTES);
             let records = BATCH.min(settings.max_ahead);
             let mut pull = match Pull::begin(&self.server, consumer, records, max_bytes).await {
@@ -218,7 +218,7 @@ impl ReaderTask {
         self.reach(reading, position)?;
         match message::record_of(position, message.headers.as_ref(), message.payload.clone()) {
             Some(record) => {
-                // Behind the first record nothing is missing but what is trimmed from now on.
+                // After the first record only records trimmed from now on are missing.
                 reading.is_beginning = false;
                 self.feed.push(record);
             }

@@ -32,9 +32,9 @@ const NO_STORAGE: u64 = 10_047;
 const NO_STORAGE_OF_PEERS: &str = "insufficient storage";
 /// JetStream's number for a message that is not there.
 pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
-/// What a message is known by when it is sent again.
+/// The id by which a message that is sent again is recognised.
 pub(super) const ID: &str = "Nats-Msg-Id";
-/// Claims that a full partition still takes, so that somebody can own and trim it.
+/// Claims that a full partition still takes, so that an owner can trim it.
 const ROOM_FOR_CLAIMS: u64 = 1_024;
 
 /// How often the connection was made or lost: odd while it is there.
@@ -92,7 +92,7 @@ pub(super) fn is_up(turns: Turns) -> bool {
     turns % 2 == 1
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 pub(super) fn told(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    /// What a partition's stream says of itself.
+    /// The state of a partition's stream.
     pub(super) async fn info(&self, place: &Place, deadline: Instant) -> Result<Value, Failure> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         self.ask(deadline, format!("STREAM.INFO.{stream}"), &json!({})).await
@@ -257,7 +257,7 @@ impl Server {
 
     /// What of a partition there is.
     pub(super) async fn bounds(&self, place: &Place, deadline: Instant) -> Result<Bounds, BusError> {
-        let action = "say what a log has";
+        let action = "report the bounds of a log";
         let info = self.info(place, deadline).await.map_err(|failure| failure.into_error_of(place, action))?;
         bounds_in(&info).ok_or_else(|| BusError::Refused { action, reason: "its answer has no numbers".to_owned() })
     }
@@ -311,7 +311,7 @@ impl Server {
         }
     }
 
-    /// Whether there is a JetStream, here or at another server of this one's cluster. Without one nobody ever answers.
+    /// Checks for a JetStream, here or at another server of this one's cluster. Without one no answer ever comes.
     async fn check_jetstream(&self) -> Result<(), BusError> {
         if self.client.server_info().jetstream {
             return Ok(());

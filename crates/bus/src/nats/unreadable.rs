@@ -1,5 +1,5 @@
-//! Messages of others whose headers the client cannot read. It gives up its connection when it meets one, so whoever
-//! read on in the same way would meet it again and again, and nobody else on the connection would get anything done.
+//! Messages of other programs whose headers the client cannot read. It closes its connection when it meets one. So a
+//! reader that read on in the same way would meet it again and again, and block all other work on the connection.
 
 use std::str::FromStr;
 use std::time::Instant;
@@ -52,7 +52,7 @@ fn read(block: &[u8]) -> Option<HeaderMap> {
         return Some(headers);
     }
     let mut lines = std::str::from_utf8(block).ok()?.lines().peekable();
-    // What stands behind the version is a word of the server to the client: in something stored it is misunderstood.
+    // The text after the version is a status of the server: in a stored record the client misunderstands it.
     if !lines.next()?.strip_prefix("NATS/1.0")?.trim().is_empty() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Appends: what arrives, in which order, and what is refused.
+//! Appends: arrival, order, and refusals.
 
 use tidegate_bus::{Append, BusError, LogSpec, Position};
 
@@ -27,7 +27,7 @@ pub(crate) fn records_are_read_as_they_were_appended<D: Deployment>(deployment: 
     assert_eq!(client.all(&place("inbox", 1)), []);
 }
 
-pub(crate) fn appends_that_nobody_waits_for_are_in_order<D: Deployment>(deployment: &mut D) {
+pub(crate) fn appends_without_a_waiter_are_in_order<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     let inbox = place("inbox", 0);
@@ -108,7 +108,7 @@ pub(crate) fn a_full_partition_refuses_until_it_is_trimmed<D: Deployment>(deploy
     client.append(&inbox, Append::new("x")).unwrap();
 }
 
-pub(crate) fn a_log_keeps_to_what_it_was_made_as<D: Deployment>(deployment: &mut D) {
+pub(crate) fn a_log_keeps_the_kind_it_was_made_with<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 2)).unwrap();
     client.append(&place("inbox", 1), Append::new("x")).unwrap();
@@ -121,7 +121,7 @@ pub(crate) fn a_log_keeps_to_what_it_was_made_as<D: Deployment>(deployment: &mut
     }
 }
 
-pub(crate) fn logs_that_are_asked_for_together_are_judged_each_by_itself<D: Deployment>(deployment: &mut D) {
+pub(crate) fn logs_created_together_are_judged_separately<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("first"), 2)).unwrap();
     let specs = [

@@ -37,7 +37,7 @@ pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), Bu
     Ok(Later(outcome))
 }
 
-/// A wake-up, and what it wakes.
+/// A wake-up, and its receiver.
 pub(crate) fn bell() -> (Wake, Receiver<()>) {
     let (sender, bell) = channel();
     (
@@ -57,7 +57,7 @@ pub(crate) fn until<T>(bell: &Receiver<()>, what: &str, mut look: impl FnMut() -
         }
         let left = end.saturating_duration_since(Instant::now());
         assert!(!left.is_zero(), "{what} did not come");
-        // The bell may be for something else, and what is waited for may be somebody else's doing.
+        // The bell may be for another event, and another process may cause the awaited one.
         let _ = bell.recv_timeout(left.min(Duration::from_millis(100)));
     }
 }
@@ -141,9 +141,9 @@ impl Tail {
     }
 
     /// Looks only when it is woken, until it is at the end.
-    pub(crate) fn be_told(&mut self, end: Position) {
+    pub(crate) fn wait_for_end(&mut self, end: Position) {
         while self.reader.take(usize::MAX).unwrap().next < end {
-            self.bell.recv_timeout(PATIENCE).expect("somebody who wakes the reader");
+            self.bell.recv_timeout(PATIENCE).expect("a wake-up of the reader");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Logs with one writer: whoever comes later shuts the earlier one out.
+//! Logs with one writer: a later owner shuts the earlier one out.
 
 use tidegate_bus::{Append, BusError, LogSpec, Position};
 
@@ -23,7 +23,7 @@ pub(crate) fn an_owner_that_was_replaced_is_refused<D: Deployment>(deployment: &
     }
     new.append(&state, Append::new("new").by(after)).unwrap();
     assert_eq!(new.payloads(&state), ["old", "new"]);
-    // It owns anew, reads what it has missed, and the other one is shut out.
+    // It owns again, reads the missed records, and the other one is shut out.
     let again = old.own(&state);
     assert_eq!(old.reader(&state, Position::START).up_to(again.0).iter().map(text).collect::<Vec<_>>(), ["old", "new"]);
     assert!(matches!(new.append(&state, Append::new("late").by(after)), Err(BusError::Fenced { .. })));
@@ -48,7 +48,7 @@ pub(crate) fn owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim<D:
             let text = format!("{turn} {number}");
             begun.push((epoch, text.clone(), client.begin(&state, Append::new(text).by(epoch)).unwrap()));
         }
-        // Nobody waits: the next owner claims while these are under way.
+        // The next owner claims while these are under way.
     }
     let mut confirmed = Vec::new();
     for (epoch, text, later) in begun {
@@ -63,7 +63,7 @@ pub(crate) fn owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim<D:
     assert_eq!(read, expected);
     for (turn, epoch) in epochs.iter().enumerate() {
         let own: Vec<_> = confirmed.iter().filter(|(_, by, _)| by == epoch).collect();
-        // What is there is the beginning of what the owner appended, between its claim and the next.
+        // The stored records are the beginning of the owner's appends, between its claim and the next.
         assert!(own.iter().enumerate().all(|(number, (_, _, text))| *text == format!("{turn} {number}")), "{own:?}");
         let end = epochs.get(turn + 1).map_or(Position(u64::MAX), |next| next.0);
         assert!(own.iter().all(|(position, _, _)| *position > epoch.0 && *position < end), "{own:?}");
@@ -71,7 +71,7 @@ pub(crate) fn owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim<D:
     assert!(confirmed.iter().filter(|(_, by, _)| by == &epochs[7]).count() == 50);
 }
 
-pub(crate) fn nothing_of_an_owner_is_stored_after_what_was_refused<D: Deployment>(deployment: &mut D) {
+pub(crate) fn an_owner_stores_nothing_after_a_refused_append<D: Deployment>(deployment: &mut D) {
     if !D::LIMITS_LOGS {
         return;
     }

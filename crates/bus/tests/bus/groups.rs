@@ -11,7 +11,7 @@ use crate::{Deployment, settings};
 
 type Joined = (Membership, Receiver<()>);
 
-/// Does as it is told: releases what is to go.
+/// Releases partitions on request.
 fn obey(membership: &Membership) {
     for event in membership.take() {
         if let MembershipEvent::Losing(partition) = event {
@@ -33,7 +33,7 @@ fn settled(members: &[&Joined], shares: &[usize]) {
         let held: Vec<_> = members.iter().map(|(membership, _)| membership.held()).collect();
         (held.iter().map(Vec::len).collect::<Vec<_>>() == shares).then_some(())
     });
-    // What came since they were last asked is told, so that nothing of it can go untold.
+    // News since the last call is taken, so that no change can be lost.
     for (membership, _) in members {
         obey(membership);
     }
@@ -61,7 +61,7 @@ pub(crate) fn members_know_each_other_and_share_partitions<D: Deployment>(deploy
 }
 
 pub(crate) fn a_partition_is_never_two_members<D: Deployment>(deployment: &mut D) {
-    // Each member keeps to a book which says what everybody has; whoever finds a partition taken has found a fault.
+    // Each member keeps a common book of all partitions; a member that finds its gain taken has found a fault.
     let book: Arc<Mutex<BTreeMap<Partition, String>>> = Arc::default();
     let note = |name: &str, membership: &Membership| {
         for event in membership.take() {
@@ -115,7 +115,7 @@ pub(crate) fn a_process_takes_the_place_of_another_by_its_name<D: Deployment>(de
     let new = new.join("homes", "a", 4);
     settled(&[&new], &[4]);
     assert_ne!(new.0.members()[0].incarnation, incarnation);
-    until(&old.1, "what was lost", || old.0.held().is_empty().then_some(()));
+    until(&old.1, "lost partitions", || old.0.held().is_empty().then_some(()));
     let lost: Vec<_> = old.0.take();
     assert_eq!(lost.iter().filter(|event| matches!(event, MembershipEvent::Lost(_))).count(), 4, "{lost:?}");
     // That the old one goes takes nothing from the new one.

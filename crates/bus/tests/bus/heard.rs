@@ -9,7 +9,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Hears warnings and errors from now on, also those of other tests.
+/// Records warnings and errors from now on, also of other tests.
 pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());

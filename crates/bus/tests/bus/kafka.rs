@@ -78,7 +78,7 @@ impl Broker {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let is_ready = lines.any(|line| line.contains("Kafka Server started"));
-        // What it says later is read, too, so that it is never blocked.
+        // Its later output is read, too, so that it is never blocked.
         std::thread::spawn(move || lines.for_each(drop));
         self.process = Some(child);
         assert!(is_ready, "Kafka did not start");
@@ -150,5 +150,5 @@ fn the_suite_holds_on_kafka() {
     let mut broker = Broker::start();
     crate::suite!(one_by_one, Kafka::on(&mut broker));
     crate::outages!(one_by_one, Kafka::on(&mut broker));
-    safe::what_is_said_over_tls_is_said_to_those_who_know_the_password(&broker);
+    safe::tls_with_the_right_password_connects(&broker);
 }

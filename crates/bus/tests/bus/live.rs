@@ -1,4 +1,4 @@
-//! Live messages: to one node, to all, and to nobody.
+//! Live messages: to one node, to all, and without a listener.
 
 use bytes::Bytes;
 use tidegate_bus::{Bus, BusError, Subject, Subscription};
@@ -19,7 +19,7 @@ fn warm_up(bus: &Bus, subject: &str, subscription: &(Subscription, Receiver<()>)
     });
 }
 
-/// The next messages, without those that the warming up was done with.
+/// The next messages, without the warm-up messages.
 fn take(subscription: &(Subscription, Receiver<()>), count: usize) -> Vec<(String, String)> {
     let mut messages = Vec::new();
     until(&subscription.1, "live messages", || {

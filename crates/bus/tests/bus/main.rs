@@ -19,7 +19,7 @@ mod versions;
 
 use tidegate_bus::{Bus, Observer, Settings};
 
-/// A bus that a test runs on. Whoever starts servers stops them when it is dropped.
+/// A bus for a test. A deployment that starts servers stops them when it is dropped.
 trait Deployment {
     /// One more process on the bus.
     fn bus(&self) -> Bus;
@@ -30,7 +30,7 @@ trait Deployment {
 /// A deployment whose servers can be killed.
 trait Outages: Deployment {
     fn bus_with(&self, settings: Settings, observer: Observer) -> Bus;
-    /// Kills the servers; what they have confirmed they keep.
+    /// Kills the servers; they keep confirmed records.
     fn kill(&mut self);
     /// Starts them again where they were.
     fn resume(&mut self);
@@ -50,20 +50,20 @@ macro_rules! suite {
     ($each:ident, $deployment:expr) => {
         crate::$each!($deployment;
             appending::records_are_read_as_they_were_appended,
-            appending::appends_that_nobody_waits_for_are_in_order,
+            appending::appends_without_a_waiter_are_in_order,
             appending::what_cannot_be_carried_is_refused_at_once,
             appending::too_much_waiting_is_refused_at_once,
             appending::a_full_partition_refuses_until_it_is_trimmed,
-            appending::a_log_keeps_to_what_it_was_made_as,
-            appending::logs_that_are_asked_for_together_are_judged_each_by_itself,
-            reading::a_reader_follows_and_begins_where_it_is_told,
-            reading::a_reader_is_woken_at_the_end_of_what_there_is_also_where_nothing_is,
+            appending::a_log_keeps_the_kind_it_was_made_with,
+            appending::logs_created_together_are_judged_separately,
+            reading::a_reader_follows_and_begins_at_its_position,
+            reading::a_reader_is_woken_at_the_end_even_of_an_empty_log,
             reading::a_reader_takes_no_more_than_it_has_room_for,
-            reading::what_was_trimmed_is_gone_and_said_to_be,
+            reading::trimmed_records_are_gone_and_reported,
             reading::the_latest_record_of_each_key_stays,
             fencing::an_owner_that_was_replaced_is_refused,
             fencing::owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim,
-            fencing::nothing_of_an_owner_is_stored_after_what_was_refused,
+            fencing::an_owner_stores_nothing_after_a_refused_append,
             fencing::trimming_takes_nothing_from_the_owner,
             groups::members_know_each_other_and_share_partitions,
             groups::a_partition_is_never_two_members,
@@ -79,8 +79,8 @@ pub(crate) use suite;
 macro_rules! outages {
     ($each:ident, $deployment:expr) => {
         crate::$each!($deployment;
-            outage::what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back,
-            outage::what_waits_for_too_long_fails_and_says_whether_it_may_be_stored,
+            outage::appends_during_an_outage_are_stored_after_it,
+            outage::a_late_append_fails_and_says_whether_it_may_be_stored,
             outage::a_member_that_does_not_reach_the_bus_gives_up_and_comes_back,
             outage::a_bus_is_opened_while_its_servers_are_away,
         );

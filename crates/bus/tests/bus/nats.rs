@@ -14,7 +14,7 @@ mod server;
 pub(crate) use server::Nats;
 
 impl Nats {
-    /// A bus whose servers are asked by somebody: `user:password@`, or nothing.
+    /// A bus with this user for the servers: `user:password@`, or nothing.
     fn bus_as(&self, user: &str, settings: Settings, observer: Observer) -> Bus {
         let address: Address = format!("nats://{user}127.0.0.1:{}", self.port).parse().unwrap();
         Bus::open(&address, settings, observer).unwrap()

@@ -21,7 +21,7 @@ fn wait_for(changes: &Receiver<Connection>, connected: bool) {
     while changes.recv_timeout(PATIENCE).expect("a change of the connection").is_connected() != connected {}
 }
 
-pub(crate) fn what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back<D: Outages>(deployment: &mut D) {
+pub(crate) fn appends_during_an_outage_are_stored_after_it<D: Outages>(deployment: &mut D) {
     let (observer, changes) = observer();
     let client = Client(deployment.bus_with(settings(), observer));
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn what_is_appended_while_the_servers_are_away_is_stored_when_they_ar
         let shared = client.begin(&inbox, Append::new(text.clone())).unwrap();
         (shared, client.begin(&state, Append::new(text).by(owner)).unwrap())
     };
-    // Some are confirmed, some are on their way when the servers die, some are appended while nobody is there.
+    // Some are confirmed, some are on their way when the servers die, some are appended during the outage.
     let mut begun: Vec<_> = (0..200).map(append).collect();
     deployment.kill();
     begun.extend((200..300).map(append));
@@ -65,7 +65,7 @@ pub(crate) fn what_is_appended_while_the_servers_are_away_is_stored_when_they_ar
     });
 }
 
-pub(crate) fn what_waits_for_too_long_fails_and_says_whether_it_may_be_stored<D: Outages>(deployment: &mut D) {
+pub(crate) fn a_late_append_fails_and_says_whether_it_may_be_stored<D: Outages>(deployment: &mut D) {
     let (observer, changes) = observer();
     let settings = Settings { max_waiting_time: Duration::from_secs(1), ..settings() };
     let client = Client(deployment.bus_with(settings, observer));

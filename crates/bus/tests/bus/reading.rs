@@ -1,4 +1,4 @@
-//! Readers: where they begin, what they wait for, and what is gone.
+//! Readers: their beginnings, their waits, and trimmed records.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tidegate_bus::{Append, BusError, LogSpec, Position};
 use crate::client::{Client, log, place, text};
 use crate::{Deployment, settings};
 
-pub(crate) fn a_reader_follows_and_begins_where_it_is_told<D: Deployment>(deployment: &mut D) {
+pub(crate) fn a_reader_follows_and_begins_at_its_position<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     let inbox = place("inbox", 0);
@@ -26,14 +26,14 @@ pub(crate) fn a_reader_follows_and_begins_where_it_is_told<D: Deployment>(deploy
     assert!(after.reader.take(1).unwrap().records.is_empty());
 }
 
-pub(crate) fn a_reader_is_woken_at_the_end_of_what_there_is_also_where_nothing_is<D: Deployment>(deployment: &mut D) {
+pub(crate) fn a_reader_is_woken_at_the_end_even_of_an_empty_log<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     let inbox = place("inbox", 0);
     let end = client.bounds(&inbox).next;
-    client.reader(&inbox, Position::START).be_told(end);
+    client.reader(&inbox, Position::START).wait_for_end(end);
     let last = client.append(&inbox, Append::new("1")).unwrap();
-    client.reader(&inbox, Position::START).be_told(last.next());
+    client.reader(&inbox, Position::START).wait_for_end(last.next());
 }
 
 pub(crate) fn a_reader_takes_no_more_than_it_has_room_for<D: Deployment>(deployment: &mut D) {
@@ -59,7 +59,7 @@ pub(crate) fn a_reader_takes_no_more_than_it_has_room_for<D: Deployment>(deploym
     assert_eq!(read.iter().map(|record| record.position).collect::<Vec<_>>(), begun);
 }
 
-pub(crate) fn what_was_trimmed_is_gone_and_said_to_be<D: Deployment>(deployment: &mut D) {
+pub(crate) fn trimmed_records_are_gone_and_reported<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 2)).unwrap();
     let inbox = place("inbox", 0);
@@ -73,7 +73,7 @@ pub(crate) fn what_was_trimmed_is_gone_and_said_to_be<D: Deployment>(deployment:
     assert_eq!(client.payloads(&place("inbox", 1)), ["other"]);
     let late = client.reader(&inbox, positions[1]).take(1);
     assert!(matches!(late, Err(BusError::Trimmed { first, .. }) if first == positions[3]), "{late:?}");
-    // All of it: what comes next has a new position all the same.
+    // All of them: the next record has a new position all the same.
     client.trim(&inbox, client.bounds(&inbox).next);
     assert_eq!(client.payloads(&inbox), [""; 0]);
     let next = client.append(&inbox, Append::new("6")).unwrap();

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Ports that are tried until one stays free.
 const ATTEMPTS: u32 = 20;
 
-/// A server at a port that it keeps over a restart, and what it keeps.
+/// A server at a port that it keeps over a restart, and its directory.
 pub(crate) struct Nats {
     process: Option<Child>,
     pub(crate) port: u16,
     pub(crate) directory: PathBuf,
-    /// What else the server is told.
+    /// Further options of the server.
     options: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ impl Nats {
         })
     }
 
-    /// One that is told what `options` makes of its directory.
+    /// A server with the options that `options` makes of its directory.
     pub(crate) fn start_with(options: impl FnOnce(&Path) -> Vec<String>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl Nats {
         }
     }
 
-    /// It loses what it has on its disk.
+    /// It loses its disk.
     #[allow(dead_code, reason = "not every test that starts a server wipes it")]
     pub(crate) fn wipe(&mut self) {
         assert!(self.process.is_none(), "a server that runs has its files open");
@@ -93,7 +93,7 @@ impl Nats {
         let log = child.stderr.take().map(BufReader::new);
         let mut lines = log.into_iter().flat_map(BufRead::lines).map_while(Result::ok);
         let is_ready = lines.any(|line| line.contains("Server is ready"));
-        // What it says later is read, too: writing to a pipe that nobody reads from would end it.
+        // Its later output is read, too: writing to a pipe without a reader would end it.
         std::thread::spawn(move || lines.for_each(drop));
         if !is_ready {
             let _ = child.wait();

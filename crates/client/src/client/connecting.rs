@@ -22,11 +22,11 @@ impl Client {
     ///
     /// When the last connection has not ended.
     pub fn introduce(&mut self, version: Version, bridge: bool) -> Result<(), OpenError> {
-        if self.phase != Phase::Closed {
+        if self.wire.phase != Phase::Closed {
             return Err(OpenError::AlreadyOpen);
         }
-        self.options.version = version;
-        self.options.bridge = bridge;
+        self.wire.options.version = version;
+        self.wire.options.bridge = bridge;
         Ok(())
     }
 
@@ -40,19 +40,19 @@ impl Client {
     ///
     /// When the last connection has not ended, or the CONNECT packet is invalid.
     pub fn open(&mut self, now: Instant) -> Result<(), OpenError> {
-        if self.phase != Phase::Closed {
+        if self.wire.phase != Phase::Closed {
             return Err(OpenError::AlreadyOpen);
         }
         let mut packet = Vec::new();
-        self.options.encode_connect(&self.id, &mut packet)?;
-        let properties = &self.options.properties;
-        self.phase = Phase::Connecting { deadline: now + self.options.connect_timeout };
-        self.connection = ConnectionNumber(self.connection.0 + 1);
-        self.server = ServerLimits::NONE;
-        self.keep_alive = KeepAlive::new(self.options.keep_alive, now);
-        self.inbound_aliases = InboundAliases::new(properties.topic_alias_maximum.unwrap_or(0));
-        self.outbound_aliases = OutboundAliases::default();
-        self.send(now, |out| {
+        self.wire.options.encode_connect(&self.id, &mut packet)?;
+        let properties = &self.wire.options.properties;
+        self.wire.phase = Phase::Connecting { deadline: now + self.wire.options.connect_timeout };
+        self.receiving.connection = ConnectionNumber(self.receiving.connection.0 + 1);
+        self.wire.server = ServerLimits::NONE;
+        self.wire.keep_alive = KeepAlive::new(self.wire.options.keep_alive, now);
+        self.receiving.aliases = InboundAliases::new(properties.topic_alias_maximum.unwrap_or(0));
+        self.sending.aliases = OutboundAliases::default();
+        self.wire.send(now, |out| {
             out.append(&mut packet);
             Ok(())
         })
@@ -69,23 +69,23 @@ impl Client {
             })));
             return Ok(());
         }
-        if packet.session_present && self.options.clean_start {
+        if packet.session_present && self.wire.options.clean_start {
             return Err(ProtocolError::SessionNotAskedFor);
         }
         if let Some(assigned) = properties.assigned_client_identifier {
             assigned.clone_into(&mut self.id);
         }
-        self.server = ServerLimits::from_connack(properties);
+        self.wire.server = ServerLimits::from_connack(properties);
         let keep_alive = properties.server_keep_alive;
-        let keep_alive = keep_alive.unwrap_or(self.options.keep_alive);
-        self.keep_alive = KeepAlive::new(keep_alive, now);
-        self.phase = Phase::Connected;
-        self.events.push_back(Event::Connected(Box::new(Connected {
+        let keep_alive = keep_alive.unwrap_or(self.wire.options.keep_alive);
+        self.wire.keep_alive = KeepAlive::new(keep_alive, now);
+        self.wire.phase = Phase::Connected;
+        self.wire.push(Event::Connected(Box::new(Connected {
             session_present: packet.session_present,
             client_id: self.id.clone(),
             keep_alive,
             session_expiry_interval: properties.session_expiry_interval,
-            limits: self.server,
+            limits: self.wire.server,
             response_information: properties.response_information.map(str::to_owned),
             server_reference: properties.server_reference.map(str::to_owned),
             reason_string: properties.reason_string.map(str::to_owned),
@@ -93,12 +93,12 @@ impl Client {
             authentication_data: properties.authentication_data.map(<[u8]>::to_vec),
         })));
         if packet.session_present || self.keeps_session_without_flag() {
-            self.outgoing.resume();
-            self.incoming.resume();
+            self.sending.outgoing.resume();
+            self.receiving.incoming.resume();
             // On the first connection it is the session of an earlier client.
-            self.inherited = Inherited::resumed(self.inherited.take(), self.has_session);
+            self.sending.inherited = Inherited::resumed(self.sending.inherited.take(), self.has_session);
         } else {
-            self.inherited = None;
+            self.sending.inherited = None;
             self.give_up_session();
         }
         self.has_session = true;
@@ -108,15 +108,15 @@ impl Client {
 
     /// MQTT 3.1 has no flag for a kept session, so the client's own Clean Session decides.
     fn keeps_session_without_flag(&self) -> bool {
-        self.options.version == tidegate_mqtt::Version::V31 && !self.options.clean_start
+        self.wire.options.version == tidegate_mqtt::Version::V31 && !self.wire.options.clean_start
     }
 
     /// The server has no session of the client: neither has the client then ([MQTT-3.2.2-5]).
     fn give_up_session(&mut self) {
-        self.incoming.clear();
-        for entry in self.outgoing.take_in_flight() {
+        self.receiving.incoming.clear();
+        for entry in self.sending.outgoing.take_in_flight() {
             self.packet_ids.release(entry.packet_id);
-            self.events.push_back(match entry.stage {
+            self.wire.push(match entry.stage {
                 // The server had taken the message over, so it has been delivered.
                 Stage::Release => Event::Published(crate::Published {
                     token: entry.token,

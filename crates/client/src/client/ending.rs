@@ -18,10 +18,10 @@ impl Client {
     ///
     /// When there is no connection, or the packet cannot be encoded.
     pub fn disconnect(&mut self, now: Instant, request: &DisconnectRequest) -> Result<(), RequestError> {
-        if !self.reads() {
+        if !self.wire.reads() {
             return Err(RequestError::NotConnected);
         }
-        let version = self.options.version;
+        let version = self.wire.options.version;
         let empty = DisconnectRequest::default();
         if !version.is_v5() && *request != empty {
             return Err(RequestError::NeedsV5 { what: "reasons and properties of DISCONNECT" });
@@ -38,8 +38,8 @@ impl Client {
             user_properties: UserProperties::new(&user_properties),
             server_reference: None,
         };
-        let max_packet_size = self.server.maximum_packet_size;
-        self.send(now, |out| packet.encode_within(version, max_packet_size, out))?;
+        let max_packet_size = self.wire.server.maximum_packet_size;
+        self.wire.send(now, |out| packet.encode_within(version, max_packet_size, out))?;
         self.end(Disconnected::Requested);
         Ok(())
     }
@@ -47,12 +47,12 @@ impl Client {
     /// The transport has ended: the server closed it, it failed, or the owner closed it because of
     /// [`Client::wants_close`].
     pub fn handle_closed(&mut self) {
-        if self.reads() {
+        if self.wire.reads() {
             self.end(Disconnected::TransportClosed);
         }
-        self.phase = Phase::Closed;
-        for token in self.output.clear() {
-            self.events.push_back(Event::Undelivered(Box::new(Undelivered {
+        self.wire.phase = Phase::Closed;
+        for token in self.wire.output.clear() {
+            self.wire.push(Event::Undelivered(Box::new(Undelivered {
                 token,
                 publish: None,
                 cause: UndeliveredCause::ConnectionLost,
@@ -62,19 +62,19 @@ impl Client {
 
     /// The server has broken the protocol: reports it where the version allows that, and ends the connection.
     pub(super) fn fail(&mut self, now: Instant, error: ProtocolError) {
-        let version = self.options.version;
+        let version = self.wire.options.version;
         if version.is_v5() {
             let packet = Disconnect::new(error.reason_code());
             // A server with a smaller limit gets no Reason String.
-            let max_packet_size = self.server.maximum_packet_size;
-            let _ = self.send(now, |out| packet.encode_within(version, max_packet_size, out));
+            let max_packet_size = self.wire.server.maximum_packet_size;
+            let _ = self.wire.send(now, |out| packet.encode_within(version, max_packet_size, out));
         }
         self.end(Disconnected::Protocol(error));
     }
 
     /// The server closes the connection.
     pub(super) fn handle_disconnect(&mut self, packet: &Disconnect<'_>) -> Result<(), ProtocolError> {
-        if !self.options.version.is_v5() {
+        if !self.wire.options.version.is_v5() {
             return Err(ProtocolError::UnexpectedPacket { packet: tidegate_mqtt::PacketType::Disconnect });
         }
         if packet.session_expiry_interval.is_some() {
@@ -91,13 +91,10 @@ impl Client {
 
     /// Ignores further input of the connection.
     pub(super) fn end(&mut self, why: Disconnected) {
-        self.phase = Phase::Ending;
+        self.wire.phase = Phase::Ending;
         self.input = Vec::new();
-        self.releases.clear();
-        for (packet_id, request) in std::mem::take(&mut self.requests) {
-            self.packet_ids.release(packet_id);
-            self.events.push_back(Event::RequestLost(request.token));
-        }
-        self.events.push_back(Event::Disconnected(why));
+        self.sending.releases.clear();
+        self.requests.lose(&mut self.packet_ids, &mut self.wire);
+        self.wire.push(Event::Disconnected(why));
     }
 }

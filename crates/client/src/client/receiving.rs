@@ -4,8 +4,11 @@ use std::time::Instant;
 
 use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, PublishProperties, ReasonCode};
 
-use super::{Client, Phase, owned_pairs};
-use crate::incoming::{Acknowledge, Arrival, Window};
+use super::wire::Wire;
+use super::{Client, owned_pairs};
+use crate::aliases::InboundAliases;
+use crate::incoming::{Acknowledge, Arrival, Incoming, Window};
+use crate::message::ConnectionNumber;
 use crate::{Acknowledgement, Delivery, Event, Message, MessageProperties, ProtocolError, TopicNameBuf};
 
 impl Client {
@@ -13,7 +16,7 @@ impl Client {
     /// Acknowledgements are sent in the order in which the messages arrived, so one waits for those of earlier
     /// messages.
     pub fn acknowledge(&mut self, now: Instant, delivery: Delivery) {
-        self.judge(now, delivery, ReasonCode::Success);
+        self.receiving.judge(now, delivery, ReasonCode::Success, &mut self.wire);
     }
 
     /// Refuses a message of QoS 1 or 2; for [`Acknowledgement::Manual`]. The server forgets it nevertheless. A
@@ -23,26 +26,42 @@ impl Client {
         let fits = reason_code.is_error()
             && reason_code.allowed_in(tidegate_mqtt::PacketType::PubAck)
             && reason_code.allowed_in(tidegate_mqtt::PacketType::PubRec);
-        let reason_code = match (self.options.version.is_v5(), fits) {
+        let reason_code = match (self.wire.options.version.is_v5(), fits) {
             (false, _) => ReasonCode::Success,
             (true, true) => reason_code,
             (true, false) => ReasonCode::UnspecifiedError,
         };
-        self.judge(now, delivery, reason_code);
+        self.receiving.judge(now, delivery, reason_code, &mut self.wire);
     }
+}
 
-    fn judge(&mut self, now: Instant, delivery: Delivery, verdict: ReasonCode) {
+/// Owns the messages from the server that are not acknowledged to the end.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    pub(super) incoming: Incoming,
+    pub(super) aliases: InboundAliases,
+    pub(super) connection: ConnectionNumber,
+}
+
+impl Default for Receiving {
+    fn default() -> Self {
+        Self { incoming: Incoming::default(), aliases: InboundAliases::new(0), connection: ConnectionNumber::default() }
+    }
+}
+
+impl Receiving {
+    pub(super) fn judge(&mut self, now: Instant, delivery: Delivery, verdict: ReasonCode, wire: &mut Wire) {
         self.incoming.judge(delivery, verdict);
-        self.send_acknowledgements(now);
+        self.send_acknowledgements(now, wire);
     }
 
-    fn send_acknowledgements(&mut self, now: Instant) {
-        let (version, max) = (self.options.version, self.server.maximum_packet_size);
-        while self.phase == Phase::Connected
+    fn send_acknowledgements(&mut self, now: Instant, wire: &mut Wire) {
+        let (version, max) = wire.encoding();
+        while wire.is_connected()
             && let Some(due) = self.incoming.next_acknowledgement()
         {
             // A server that takes no packet of five bytes is left waiting.
-            let _ = self.send(now, |out| match due {
+            let _ = wire.send(now, |out| match due {
                 Acknowledge::AtLeastOnce(packet_id, code) => {
                     PubAck::new(packet_id, code).encode_within(version, max, out)
                 }
@@ -53,78 +72,83 @@ impl Client {
         }
     }
 
-    pub(super) fn handle_publish(&mut self, now: Instant, packet: &PublishPacket<'_>) -> Result<(), ProtocolError> {
+    pub(super) fn handle_publish(
+        &mut self,
+        now: Instant,
+        packet: &PublishPacket<'_>,
+        wire: &mut Wire,
+    ) -> Result<(), ProtocolError> {
         // The alias is looked at first: it holds even if the message turns out to be known.
         let topic = packet.topic.map(TopicNameBuf::from);
         let topic = match (topic, packet.properties.topic_alias) {
-            (topic, Some(alias)) => self.inbound_aliases.resolve(topic, alias)?,
+            (topic, Some(alias)) => self.aliases.resolve(topic, alias)?,
             (Some(topic), None) => topic,
             (None, None) => return Err(tidegate_mqtt::DecodeError::MissingTopic.into()),
         };
         let Some(packet_id) = packet.packet_id else {
-            self.deliver(topic, packet, None);
+            deliver(topic, packet, None, wire);
             return Ok(());
         };
-        let receive_maximum = if self.options.version.is_v5() { self.options.receive_maximum() } else { u16::MAX };
+        let receive_maximum = if wire.options.version.is_v5() { wire.options.receive_maximum() } else { u16::MAX };
         let window = Window {
             receive_maximum: usize::from(receive_maximum),
-            messages_beyond: usize::from(self.options.max_messages_beyond),
-            bytes_beyond: self.options.max_bytes_beyond,
+            messages_beyond: usize::from(wire.options.max_messages_beyond),
+            bytes_beyond: wire.options.max_bytes_beyond,
         };
         let before = self.incoming.beyond();
         let arrival = self.incoming.arrive(packet_id, packet.qos, packet.payload.len(), self.connection, window);
         if self.incoming.beyond() > before {
-            self.events.push_back(Event::BeyondReceiveMaximum);
+            wire.push(Event::BeyondReceiveMaximum);
         }
         let delivery = Delivery { packet_id, qos: packet.qos, connection: self.connection };
         match arrival {
             Arrival::Deliver => {
-                self.deliver(topic, packet, Some(delivery));
-                if self.options.acknowledgement == Acknowledgement::Automatic {
+                deliver(topic, packet, Some(delivery), wire);
+                if wire.options.acknowledgement == Acknowledgement::Automatic {
                     self.incoming.judge(delivery, ReasonCode::Success);
                 }
             }
             Arrival::Known => {}
-            Arrival::Received => self.send_pubrec(now, packet_id),
+            Arrival::Received => send_pubrec(now, packet_id, wire),
             Arrival::TooMany => {
                 return Err(ProtocolError::ReceiveMaximumExceeded { maximum: receive_maximum });
             }
         }
-        self.send_acknowledgements(now);
+        self.send_acknowledgements(now, wire);
         Ok(())
     }
 
-    fn deliver(&mut self, topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Delivery>) {
-        self.events.push_back(Event::Message(Box::new(Message {
-            topic,
-            payload: packet.payload.to_vec(),
-            qos: packet.qos,
-            retain: packet.retain,
-            dup: packet.dup,
-            packet_id: packet.packet_id,
-            properties: owned_properties(&packet.properties),
-            subscription_identifiers: packet.properties.subscription_identifiers.iter().collect(),
-            topic_alias: packet.properties.topic_alias,
-            delivery,
-        })));
-    }
-
-    fn send_pubrec(&mut self, now: Instant, packet_id: tidegate_mqtt::PacketId) {
-        let (version, max) = (self.options.version, self.server.maximum_packet_size);
-        let packet = PubRec::new(packet_id, ReasonCode::Success);
-        let _ = self.send(now, |out| packet.encode_within(version, max, out));
-    }
-
-    pub(super) fn handle_pubrel(&mut self, now: Instant, packet: &PubRel<'_>) {
+    pub(super) fn handle_pubrel(&mut self, now: Instant, packet: &PubRel<'_>, wire: &mut Wire) {
         let reason_code = if self.incoming.release(packet.packet_id) {
             ReasonCode::Success
         } else {
             ReasonCode::PacketIdentifierNotFound
         };
-        let (version, max) = (self.options.version, self.server.maximum_packet_size);
+        let (version, max) = wire.encoding();
         let packet = PubComp::new(packet.packet_id, reason_code);
-        let _ = self.send(now, |out| packet.encode_within(version, max, out));
+        let _ = wire.send(now, |out| packet.encode_within(version, max, out));
     }
+}
+
+fn deliver(topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Delivery>, wire: &mut Wire) {
+    wire.push(Event::Message(Box::new(Message {
+        topic,
+        payload: packet.payload.to_vec(),
+        qos: packet.qos,
+        retain: packet.retain,
+        dup: packet.dup,
+        packet_id: packet.packet_id,
+        properties: owned_properties(&packet.properties),
+        subscription_identifiers: packet.properties.subscription_identifiers.iter().collect(),
+        topic_alias: packet.properties.topic_alias,
+        delivery,
+    })));
+}
+
+fn send_pubrec(now: Instant, packet_id: tidegate_mqtt::PacketId, wire: &mut Wire) {
+    let (version, max) = wire.encoding();
+    let packet = PubRec::new(packet_id, ReasonCode::Success);
+    let _ = wire.send(now, |out| packet.encode_within(version, max, out));
 }
 
 fn owned_properties(properties: &PublishProperties<'_>) -> MessageProperties {

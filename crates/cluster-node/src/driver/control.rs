@@ -107,6 +107,7 @@ impl Control {
             addresses: setup.addresses.clone(),
             kept: setup.kept,
             orchestrator: setup.orchestrator,
+            weight: setup.weight,
             ..Advert::default()
         };
         let known = remembered.table.unwrap_or_default();
@@ -180,7 +181,7 @@ impl Control {
             Event::AdvertStored(outcome) => {
                 self.stored = self.storing.take().filter(|_| outcome.is_ok());
                 if let Err(error) = outcome {
-                    tracing::warn!(%error, "the record of this node could not be stored for the cluster; it is tried again");
+                    tracing::warn!(%error, "cannot store the record of this node for the cluster; retrying");
                 }
             }
             Event::Arrived(id) => {
@@ -211,7 +212,7 @@ impl Control {
             (Some(tenure), Some((number, _))) if tenure.number == number => {}
             (None, None) => return,
             _ => {
-                tracing::warn!("the node has lost its membership of the cluster: it serves no client until it is back");
+                tracing::warn!("the node lost its membership of the cluster; it serves no client until it rejoins");
                 let before = life.membership.incarnation();
                 self.former = Some(before);
                 // One that no table has ever had has served nothing.
@@ -321,7 +322,7 @@ impl Control {
     /// Makes the logs of the cluster again where the servers have lost one.
     fn make_again(&self, taken: &Taken) {
         if taken.is_gone {
-            tracing::warn!("the bus has lost logs of the cluster; they are made again");
+            tracing::warn!("the bus lost logs of the cluster; creating them again");
             self.logs.make_again();
         }
     }
@@ -449,7 +450,7 @@ impl Control {
         match self.logs.bus.append(&self.logs.adverts, append, done) {
             Ok(()) => self.storing = Some(self.own.clone()),
             Err(error) => {
-                tracing::warn!(%error, "the record of this node cannot be stored for the cluster; it is tried again");
+                tracing::warn!(%error, "cannot store the record of this node for the cluster; retrying");
             }
         }
     }

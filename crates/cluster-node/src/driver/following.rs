@@ -42,7 +42,7 @@ impl Following {
                     all.is_reopened = std::mem::replace(&mut self.was_open, true);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, log = %place, "cannot be read; it is tried again");
+                    tracing::warn!(%error, log = %place, "cannot read; retrying");
                     self.rest();
                 }
             }
@@ -57,7 +57,7 @@ impl Following {
                     all.records.extend(taken.records);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, log = %place, "cannot be read on; it is read again");
+                    tracing::warn!(%error, log = %place, "reading stopped; reading again from the start");
                     self.reader = None;
                     all.is_gone = matches!(error, BusError::Unknown(_));
                     // Trimmed records are gone, and the rest can be read at once. Another error lasts for a

@@ -106,7 +106,7 @@ impl Leader {
         match outcome {
             Ok(epoch) if self.chosen || self.deputizes => self.claim = Some(epoch),
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "the node could not take the lead of its cluster; it tries again"),
+            Err(error) => tracing::warn!(%error, "the node could not become the leader of its cluster; retrying"),
         }
     }
 
@@ -126,7 +126,7 @@ impl Leader {
         let mut seen = self.seen(outlook, now);
         let deputizes = deputy(outlook.table, &seen) == Some(outlook.name);
         if deputizes && !self.deputizes {
-            tracing::warn!("the node that led the cluster has ended: this one leads until another is chosen");
+            tracing::warn!("the leader of the cluster ended; this node leads until the next election");
         }
         self.deputizes = deputizes;
         if !self.chosen && !deputizes {
@@ -158,7 +158,7 @@ impl Leader {
         let done = Box::new(move |outcome| drop(events.send(Event::TableStored(outcome))));
         match logs.bus.append(&logs.table, append, done) {
             Ok(()) => self.waiting = true,
-            Err(error) => tracing::warn!(%error, "the next table of the cluster cannot be stored; it is tried again"),
+            Err(error) => tracing::warn!(%error, "cannot store the next table of the cluster; retrying"),
         }
     }
 
@@ -190,7 +190,7 @@ impl Leader {
                     self.lost_since = Some(now);
                     tracing::warn!(
                         ?nodes,
-                        "the bus has lost the table of the cluster: it is made from the tables of nodes, and these nodes are waited for; start them"
+                        "the bus lost the table of the cluster. It is rebuilt from the tables of the nodes; start these missing nodes"
                     );
                 }
                 None

@@ -133,7 +133,7 @@ fn make(
             }
         }
         if let Some(error) = hindrance {
-            tracing::warn!(bus = %address, %error, "the node waits for its bus");
+            tracing::warn!(bus = %address, %error, "the node is waiting for its bus");
         }
     }
     Ok(())
@@ -186,10 +186,10 @@ impl Logs {
             let done = move |outcome: Result<(), BusError>| match outcome {
                 Ok(()) if is_secret => logs.keep_secret(),
                 Ok(()) => {}
-                Err(error) => tracing::warn!(%error, "a log of the cluster cannot be made again; it is tried again"),
+                Err(error) => tracing::warn!(%error, "cannot create a log of the cluster again; retrying"),
             };
             if let Err(error) = self.bus.create(spec, Box::new(done)) {
-                tracing::warn!(%error, "a log of the cluster cannot be made again; it is tried again");
+                tracing::warn!(%error, "cannot create a log of the cluster again; retrying");
             }
         }
     }

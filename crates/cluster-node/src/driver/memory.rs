@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidegate_cluster::Table;
+use tidegate_cluster::{Table, parts_of_earlier};
 use tidegate_engine::Restored;
 use tidegate_mirror::MirrorDisk;
 
@@ -18,8 +18,10 @@ use tidegate_mirror::kept_file;
 
 /// The file in the data directory.
 const FILE: &str = "cluster.json";
-/// Version of its layout; others are refused.
-const VERSION: u64 = 1;
+/// Version of its layout; others but the first are refused.
+const VERSION: u64 = 2;
+/// The layout of earlier versions, which had fewer partitions.
+const VERSION_1: u64 = 1;
 
 /// The remembered state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +65,16 @@ fn read_pairs(value: &Value) -> Option<BTreeMap<u16, u64>> {
     value.as_array()?.iter().map(pair).collect()
 }
 
+/// The same for all parts of partitions of earlier versions.
+fn of_earlier(pairs: &BTreeMap<u16, u64>) -> BTreeMap<u16, u64> {
+    pairs.iter().flat_map(|(earlier, number)| parts_of_earlier(*earlier).map(|part| (part, *number))).collect()
+}
+
+/// All parts of partitions of earlier versions.
+fn divide(partitions: &mut Vec<u16>) {
+    *partitions = partitions.iter().flat_map(|earlier| parts_of_earlier(*earlier)).collect();
+}
+
 /// A value that earlier versions do not have.
 fn read_or_none<T: Default + DeserializeOwned>(value: Option<&Value>) -> Option<T> {
     value.map_or_else(|| Some(T::default()), |value| serde_json::from_value(value.clone()).ok())
@@ -94,16 +106,25 @@ impl Memory {
     }
 
     fn from_json(value: &Value) -> Option<Self> {
-        if value.get("version")?.as_u64()? != VERSION {
+        let version = value.get("version")?.as_u64()?;
+        if ![VERSION, VERSION_1].contains(&version) {
             return None;
         }
-        let holdings = read_pairs(value.get("holdings")?)?;
+        let read = |pairs: &Value| {
+            let pairs = read_pairs(pairs)?;
+            Some(if version == VERSION { pairs } else { of_earlier(&pairs) })
+        };
+        let holdings = read(value.get("holdings")?)?;
         // Earlier ones do not have it.
-        let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read_pairs)?;
+        let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read)?;
         let table = value.get("table").and_then(|table| serde_json::from_value(table.clone()).ok());
-        let passing = read_or_none(value.get("passing"))?;
-        let receiving = read_or_none(value.get("receiving"))?;
-        let adopted = read_or_none(value.get("adopted"))?;
+        let mut passing: BTreeMap<u64, Vec<u16>> = read_or_none(value.get("passing"))?;
+        let mut receiving: Vec<u16> = read_or_none(value.get("receiving"))?;
+        let mut adopted: Vec<RememberedBroker> = read_or_none(value.get("adopted"))?;
+        if version == VERSION_1 {
+            let sets = adopted.iter_mut().flat_map(|broker| [&mut broker.here, &mut broker.held, &mut broker.left]);
+            sets.chain(passing.values_mut()).chain([&mut receiving]).for_each(divide);
+        }
         let life = value.get("life").and_then(Value::as_u64);
         Some(Self { life, holdings, arrived, passing, receiving, adopted, table })
     }
@@ -222,11 +243,10 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written() {
-        let mut table = Table::default();
-        table.epoch = 9;
+        let table = Table { epoch: 9, ..Table::default() };
         let memory = Memory {
             life: Some(u64::MAX),
-            holdings: BTreeMap::from([(0, 7), (63, 1)]),
+            holdings: BTreeMap::from([(0, 7), (1_023, 1)]),
             arrived: BTreeMap::from([(5, 256)]),
             passing: BTreeMap::from([(512, vec![1, 2])]),
             receiving: vec![7],
@@ -240,7 +260,37 @@ mod tests {
             table: Some(table),
         };
         assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));
-        assert_eq!(Memory::from_json(&json!({ "version": 2, "holdings": [] })), None);
+        assert_eq!(Memory::from_json(&json!({ "version": 3, "holdings": [] })), None);
         assert_eq!(MemoryFile::of(None, None).load().unwrap(), Memory::default());
+    }
+
+    #[test]
+    fn partitions_of_earlier_versions_are_remembered_divided() {
+        let mut homes = vec![Value::Null; 64];
+        homes[63] = json!({ "node": "a", "since": 5, "by": null });
+        let table = json!({ "version": 1, "epoch": 6, "lives": { "a": 3 }, "homes": homes, "moves": [] });
+        let broker = json!({ "of": "b", "broker": "10.0.0.1:1883", "here": [3], "held": [], "left": [1] });
+        let earlier = json!({
+            "version": 1,
+            "life": 3,
+            "holdings": [[63, 5]],
+            "arrived": [[2, 9]],
+            "passing": { "7": [4] },
+            "receiving": [5],
+            "adopted": [broker],
+            "table": table,
+        });
+        let memory = Memory::from_json(&earlier).unwrap();
+        let parts = |at: u16| (at..1_024).step_by(64);
+        assert_eq!(memory.passing, BTreeMap::from([(7, parts(4).collect())]));
+        assert_eq!(memory.receiving, parts(5).collect::<Vec<_>>());
+        let adopted = &memory.adopted[0];
+        assert_eq!(
+            [&adopted.here, &adopted.held, &adopted.left],
+            [&parts(3).collect(), &Vec::new(), &parts(1).collect()]
+        );
+        assert_eq!(memory.holdings, parts(63).map(|it| (it, 5)).collect());
+        assert_eq!(memory.arrived, parts(2).map(|it| (it, 9)).collect());
+        assert_eq!(memory.table.unwrap().of("a"), parts(63).collect::<Vec<_>>());
     }
 }

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tidegate_cluster::Addresses;
+use tidegate_cluster::{Addresses, Weight};
 use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
 use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
 
@@ -88,6 +88,7 @@ struct Setup {
     kept: bool,
     /// Whether messages cross by brokers, and not by links.
     orchestrator: bool,
+    weight: Weight,
 }
 
 /// Why the node has not joined.
@@ -113,15 +114,15 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
         return Ok(None);
     }
     let name = NodeName::new(&config.cluster.name).map_err(NodeError::Name)?;
-    let listen = tidegate_config::cluster::listen(config)?;
-    let configured = tidegate_config::cluster::secret(config)?;
+    let listen = tidegate_config::cluster::listen(&config.cluster, &config.listeners)?;
+    let configured = tidegate_config::cluster::secret(&config.cluster)?;
     let logs = Logs::open(config, status, &mut || signals.stop_is_asked())?;
     let secret = if let Some(secret) = configured {
         secret
     } else {
         if !listen.ip().is_loopback() {
             tracing::warn!(
-                "nodes know each other by a secret that is on the bus: every reader of the bus can pose as one; set cluster.secret_file"
+                "the cluster's secret is on the bus: every reader of the bus can impersonate a node; set cluster.secret_file"
             );
         }
         logs.agree_on_secret(&mut || signals.stop_is_asked())?
@@ -197,21 +198,21 @@ impl Joining {
         if !kept {
             tracing::warn!(
                 todo = advice_to_keep(config, is_mirrored),
-                "what this node has of sessions and retained messages is lost to the cluster when it dies"
+                "this node has no data directory: its sessions and retained messages are lost when it dies"
             );
         }
-        let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
+        let addresses: Addresses = tidegate_config::cluster::advertised(&config.cluster, node, admin)?;
         let (lease, patience) = (logs::lease(config), config.cluster.patience);
         let shared = Shared::new(name.as_str(), node.handle(), lease, patience, is_orchestrator);
         let shared = Arc::new(shared);
         let (events, inbox) = channel();
-        let engine = config.engine_settings(config.shards());
+        let engine = config.engine_settings(config.node.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
-        let settle = config.cluster.settle;
-        let setup =
-            Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator: is_orchestrator };
+        let (settle, weight) = (config.cluster.settle, Weight(config.cluster.weight));
+        let orchestrator = is_orchestrator;
+        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator, weight };
         shared.want_share(config.cluster.share == Share::AtOnce);
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
@@ -274,7 +275,7 @@ impl ClusterNode {
             if began.elapsed() >= limit {
                 tracing::warn!(
                     partitions = self.shared.served(),
-                    "not everything was handed over to other nodes in time (cluster.leave_timeout)"
+                    "not all partitions were handed over within cluster.leave_timeout"
                 );
                 break;
             }

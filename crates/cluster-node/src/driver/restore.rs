@@ -234,7 +234,7 @@ impl Restorer {
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(error.to_string());
         let open = || {
             let report = fetch(&self.bus, &log, &directory, fence)?;
-            tracing::info!(node, records = report.records, bytes = report.bytes, "the store of a dead node is fetched");
+            tracing::info!(node, records = report.records, bytes = report.bytes, "fetching the store of a dead node");
             let memory = MemoryFile::of(directory.to_str(), None)
                 .load()
                 .map_err(|error| Hindrance::Lasting(error.to_string()))?;
@@ -308,12 +308,12 @@ impl Restorer {
             let taken = if ban.origin == BanOrigin::Operator {
                 // Its end may be known here.
                 let record = BanRecord { target: ban.target.clone(), changed: ban.since, ban: Some(ban) };
-                self.node.apply_ban(record).map(drop)
+                self.node.clients().apply_ban(record).map(drop)
             } else {
-                self.node.ban(ban).map(drop)
+                self.node.clients().ban(ban).map(drop)
             };
             if let Err(error) = taken {
-                tracing::warn!(%target, %error, "a ban of a dead node is not in force here");
+                tracing::warn!(%target, %error, "a ban of a dead node could not be applied here");
             }
         }
         Ok(count)

@@ -443,6 +443,7 @@ impl ClusterPart for ClusterApi {
                 "name": name,
                 "life": life.to_string(),
                 "partitions": table.of(name).len(),
+                "weight": advert.map(|advert| advert.weight),
                 "leaving": advert.is_some_and(|advert| advert.leaving),
                 "cluster": advert.map(|advert| &advert.addresses.cluster),
                 "mqtt": advert.map(|advert| &advert.addresses.mqtt),
@@ -453,7 +454,7 @@ impl ClusterPart for ClusterApi {
                 "link_failure": link.and_then(|link| link.last_failure.clone()),
             })
         });
-        let homes = table.homes.iter().map(|home| home.as_ref().map(|home| &home.node));
+        let homes = table.homes.iter().map(|home| home.map(|home| &home.node));
         let moves = table.moves.iter().map(|it| json!({ "from": it.from, "to": it.to, "partitions": it.partitions }));
         json!({
             "name": self.0.name,

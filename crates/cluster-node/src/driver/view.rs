@@ -79,7 +79,7 @@ pub(super) fn tell(
     }
     for (partition, (home, works)) in (0..).zip(told.homes.iter_mut().zip(&mut view.homes)) {
         let Some(at) = table.home(partition).map(|home| &home.node) else { continue };
-        let known = names.iter().position(|name| *name == at).and_then(|at| u16::try_from(at).ok());
+        let known = names.binary_search(&at).ok().and_then(|at| u16::try_from(at).ok());
         *home = match known {
             _ if at == own && follower.serves(partition) => Home::Here,
             Some(place) if at != own && table.move_of(partition).is_none() => Home::At(place),

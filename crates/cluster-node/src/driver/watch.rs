@@ -37,7 +37,7 @@ fn run(shared: &Shared, ended: &Receiver<()>) {
             tracing::error!(why = describe(&verdict), "the node is not ready");
         }
         if lasts && !verdict.lasts {
-            tracing::info!("the node serves what the table of its cluster gives it again");
+            tracing::info!("the node serves its partitions again");
         }
         lasts = verdict.lasts;
         if verdict.ends && shared.ends_for(farewell(shared.name(), &verdict)) {

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::Step;
+use tidegate_cluster::{Home, Step};
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{NodeHandle, NodeName};
 
@@ -77,9 +77,8 @@ pub(super) struct TableWork {
 impl TableWork {
     /// The partitions that the table has given to nodes in tables of these epochs.
     fn given_at(&self, epochs: &BTreeSet<u64>) -> BTreeSet<u16> {
-        let homes = self.memory.table.iter().flat_map(|table| (0..).zip(&table.homes));
-        let given = homes.filter(|(_, home)| home.as_ref().is_some_and(|home| epochs.contains(&home.since)));
-        given.map(|(partition, _)| partition).collect()
+        let is_given = |home: Option<&Home>| home.is_some_and(|home| epochs.contains(&home.since));
+        self.memory.table.iter().flat_map(|table| table.homes.partitions(is_given)).collect()
     }
 }
 
@@ -217,12 +216,12 @@ impl Worker {
         let restored = match self.restorer.restore(&task, &own) {
             Ok(restored) => restored,
             Err(Hindrance::Passing(why)) => {
-                tracing::warn!(why, "the partitions of a dead node are not here yet; it is tried again");
+                tracing::warn!(why, "the partitions of a dead node have not arrived; retrying");
                 task.due = Instant::now() + RESTORE_PAUSE;
                 return self.tasks.push_back(task);
             }
             Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
-                tracing::error!(why, "the partitions of a dead node cannot be taken in");
+                tracing::error!(why, "cannot import the partitions of a dead node");
                 self.forget(Restorer::set(&task));
                 self.note_adopted_brokers();
                 Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
@@ -307,10 +306,10 @@ impl Worker {
 
     fn forget(&mut self, partitions: Partitions) {
         self.end_moves_of(partitions);
-        let forgotten = self.node.forget_partitions(partitions).and_then(|owed| {
+        let forgotten = self.node.moves().forget_partitions(partitions).and_then(|owed| {
             // Each orchestrator keeps the retained messages that its clients subscribe to.
             if !self.shared.is_orchestrator {
-                self.node.forget_retained(partitions)?;
+                self.node.moves().forget_retained(partitions)?;
             }
             Ok(owed)
         });
@@ -380,10 +379,7 @@ impl Worker {
             }
             Step::Resume(partitions) => {
                 self.end_moves_of(set_of(partitions));
-                tracing::warn!(
-                    partitions = partitions.len(),
-                    "a move was called off; its partitions are served here on"
-                );
+                tracing::warn!(partitions = partitions.len(), "a move was cancelled; this node keeps the partitions");
             }
             Step::Send { .. } | Step::Forget(_) | Step::Keep(_) | Step::Begin { .. } | Step::Restore { .. } => {}
         }
@@ -394,14 +390,14 @@ impl Worker {
         for step in &work.steps {
             if let Step::Send { partitions, to, .. } = step {
                 let reference = work.told.reference_of(to);
-                self.node.hold_partitions(set_of(partitions), reference)?;
+                self.node.moves().hold_partitions(set_of(partitions), reference)?;
             }
         }
         self.node.set_cluster(Arc::new(work.told.view.clone()))?;
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
         self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
-        self.node.release_partitions(all().without(work.held).without(self.passing.partitions()))?;
+        self.node.moves().release_partitions(all().without(work.held).without(self.passing.partitions()))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         if self.shared.is_orchestrator {
             self.brokers.note_table(work.told.is_member, work.told.view.epoch);
@@ -413,6 +409,6 @@ impl Worker {
 fn tell_lost(partitions: usize) {
     tracing::warn!(
         partitions,
-        "partitions begin empty here: sessions and retained messages that their last node had are lost"
+        "partitions start empty here: sessions and retained messages of their last node are lost"
     );
 }

@@ -4,33 +4,45 @@
 //! up by it only where a fence follows: its store is on the bus, and the node that takes its partitions first claims
 //! that log.
 
-use crate::{Seen, Table};
+use std::collections::BTreeSet;
 
-/// Nodes of the table that are there and that no other of them takes for ended.
-fn witnesses<'a>(table: &'a Table, seen: &Seen) -> Vec<&'a String> {
-    let is_there = |(name, life): &(&String, &u64)| {
-        seen.present(name).is_some_and(|advert| advert.life == **life && !advert.ends())
-    };
-    let there: Vec<(&String, &u64)> = table.lives.iter().filter(is_there).collect();
-    let is_accused = |name: &String, life: u64| {
-        let mut others = there.iter().filter(|(other, _)| *other != name);
-        others.any(|(other, _)| seen.present(other).is_some_and(|it| it.ended.get(name) == Some(&life)))
-    };
-    there.iter().filter(|(name, life)| !is_accused(name, **life)).map(|(name, _)| *name).collect()
+use crate::{Advert, Seen, Table};
+
+/// What the nodes of a table say of each other. It is put together once for all nodes: a cluster may have a thousand.
+pub(crate) struct Reports<'a, 's> {
+    table: &'a Table,
+    seen: &'s Seen,
+    /// Nodes of the table that are there and that no other of them takes for ended.
+    witnesses: Vec<&'a String>,
 }
 
-/// Whether a node of the table has ended for all others that are there, at least half of the table, and its store is on
-/// the bus.
-pub(crate) fn has_ended(table: &Table, seen: &Seen, name: &str) -> bool {
-    let Some(life) = table.lives.get(name) else { return false };
-    if !seen.present(name).is_some_and(|advert| advert.life == *life && advert.kept) {
-        return false;
+impl<'a, 's> Reports<'a, 's> {
+    pub(crate) fn new(table: &'a Table, seen: &'s Seen) -> Self {
+        let there = table.lives.iter().filter_map(|(name, life)| {
+            let advert = seen.present(name).filter(|advert| advert.life == *life && !advert.ends())?;
+            Some((name, *life, advert))
+        });
+        let there: Vec<(&String, u64, &Advert)> = there.collect();
+        let of_others =
+            there.iter().flat_map(|(by, _, advert)| advert.ended.iter().filter(move |(name, _)| name != by));
+        let accused: BTreeSet<(&String, u64)> = of_others.map(|(name, life)| (name, *life)).collect();
+        let free = there.iter().filter(|(name, life, _)| !accused.contains(&(*name, *life)));
+        Self { table, seen, witnesses: free.map(|(name, _, _)| *name).collect() }
     }
-    let witnesses = witnesses(table, seen);
-    let says_so = |other: &&String| {
-        other.as_str() != name && seen.present(other).is_some_and(|advert| advert.ended.get(name) == Some(life))
-    };
-    witnesses.len() * 2 >= table.lives.len() && !witnesses.is_empty() && witnesses.iter().all(says_so)
+
+    /// Whether a node of the table has ended for all others that are there, at least half of the table, and its store is
+    /// on the bus.
+    pub(crate) fn has_ended(&self, name: &str) -> bool {
+        let Some(life) = self.table.lives.get(name) else { return false };
+        if !self.seen.present(name).is_some_and(|advert| advert.life == *life && advert.kept) {
+            return false;
+        }
+        let says_so = |other: &&String| {
+            other.as_str() != name && self.seen.present(other).is_some_and(|it| it.ended.get(name) == Some(life))
+        };
+        let are_enough = self.witnesses.len() * 2 >= self.table.lives.len() && !self.witnesses.is_empty();
+        are_enough && self.witnesses.iter().all(says_so)
+    }
 }
 
 /// The node that leads in place of a leader that has ended, until the group has chosen another one: the first node
@@ -41,11 +53,12 @@ pub fn deputy<'a>(table: &'a Table, seen: &Seen) -> Option<&'a str> {
         let life = table.given_up.get(name);
         life.is_some() && life == seen.members.get(name).map(|member| &member.life)
     };
-    let witnesses = witnesses(table, seen);
-    if witnesses.iter().any(|name| leads(name) && !is_first(&witnesses, name)) {
+    let reports = Reports::new(table, seen);
+    let witnesses = &reports.witnesses;
+    if witnesses.iter().any(|name| leads(name) && !is_first(witnesses, name)) {
         return None;
     }
-    let ended = table.lives.keys().filter(|name| has_ended(table, seen, name));
+    let ended = table.lives.keys().filter(|name| reports.has_ended(name));
     let mut ended = ended.chain(table.given_up.keys().filter(|name| was_given_up(name)));
     ended.any(leads).then(|| witnesses.first().map(|name| name.as_str())).flatten()
 }
@@ -57,7 +70,7 @@ fn is_first(witnesses: &[&String], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Advert, Sighting, decide};
+    use crate::{Sighting, decide};
 
     /// Three nodes that keep their stores on the bus, and the table that they have come to.
     fn three() -> (Table, Seen) {

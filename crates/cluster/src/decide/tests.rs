@@ -34,19 +34,67 @@ fn settle(mut table: Table, seen: &mut Seen) -> (Table, usize) {
 #[test]
 fn newcomers_get_their_share_with_the_fewest_moves() {
     let (one, moved) = settle(Table::default(), &mut seen(&[("a", 1)]));
-    assert_eq!((counts(&one), moved), (vec![64], 0));
+    assert_eq!((counts(&one), moved), (vec![1_024], 0));
     let (two, moved) = settle(one, &mut seen(&[("a", 1), ("b", 2)]));
-    assert_eq!((counts(&two), moved), (vec![32, 32], 32));
+    assert_eq!((counts(&two), moved), (vec![512, 512], 512));
     let (three, moved) = settle(two, &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
-    assert_eq!((counts(&three), moved), (vec![22, 21, 21], 21));
+    assert_eq!((counts(&three), moved), (vec![342, 341, 341], 341));
     assert_eq!(decide(&three, &seen(&[("a", 1), ("b", 2), ("c", 3)])), None);
+}
+
+/// The number of partitions of each node, and the number that its weight asks for.
+fn parts(table: &Table, seen: &Seen) -> Vec<(f64, f64)> {
+    let weight = |name: &String| f64::from(seen.adverts[name].weight.0);
+    let all: f64 = table.lives.keys().map(weight).sum();
+    let part = |name: &String| (f64::from(table.of(name).len() as u16), f64::from(PARTITIONS) * weight(name) / all);
+    table.lives.keys().map(part).collect()
+}
+
+#[test]
+fn shares_follow_the_weights_of_nodes_with_few_moves() {
+    for seed in 0..200_u64 {
+        let random = |at: u64| (seed * 1_000 + at).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let names: Vec<String> = (0..2 + random(0) % 12).map(|at| format!("n{at:02}")).collect();
+        let nodes: Vec<(&str, u64)> = names.iter().zip(1..).map(|(name, life)| (name.as_str(), life)).collect();
+        let mut seen = seen(&nodes);
+        for (at, name) in (0..).zip(&names) {
+            seen.adverts.get_mut(name).unwrap().weight = Weight(50 + (random(1 + at) % 251) as u16);
+        }
+        let near = |table: &Table, seen: &Seen| {
+            let is_near = |(has, part): &(f64, f64)| (has - part).abs() < 1.0;
+            assert!(parts(table, seen).iter().all(is_near), "seed {seed}: {:?}", parts(table, seen));
+        };
+        let (first, moved) = settle(Table::default(), &mut seen);
+        assert_eq!(moved, 0, "seed {seed}: what is placed at once stays");
+        near(&first, &seen);
+        // A node gets another weight: only the differences move.
+        seen.adverts.get_mut(&names[0]).unwrap().weight = Weight(400);
+        let (second, moved) = settle(first.clone(), &mut seen);
+        near(&second, &seen);
+        let grown = second.of(&names[0]).len().saturating_sub(first.of(&names[0]).len());
+        assert!(moved <= grown + names.len(), "seed {seed}: {moved} moved, {grown} more");
+        // One dies: what the others have stays where it is.
+        seen.members.remove(&names[1]);
+        let (third, moved) = settle(second, &mut seen);
+        near(&third, &seen);
+        assert!(moved <= names.len(), "seed {seed}: {moved} moved");
+    }
+}
+
+#[test]
+fn a_weight_out_of_range_counts_as_the_nearest() {
+    let mut seen = seen(&[("a", 1), ("b", 2)]);
+    seen.adverts.get_mut("a").unwrap().weight = Weight(0);
+    seen.adverts.get_mut("b").unwrap().weight = Weight(u16::MAX);
+    let (table, _) = settle(Table::default(), &mut seen);
+    assert_eq!(counts(&table), [1, 1_023]);
 }
 
 #[test]
 fn only_partitions_of_dead_nodes_move() {
     let (three, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
     let next = decide(&three, &seen(&[("a", 1), ("c", 3)])).unwrap();
-    assert_eq!((counts(&next), next.moves.len()), (vec![32, 32], 0));
+    assert_eq!((counts(&next), next.moves.len()), (vec![512, 512], 0));
     for partition in 0..PARTITIONS {
         let (before, after) = (three.home(partition).unwrap(), next.home(partition).unwrap());
         assert!(before.node == "b" || before == after, "{partition}");
@@ -86,7 +134,7 @@ fn a_node_that_leaves_gives_everything_away_first() {
     let mut leaves = seen(&[("a", 1), ("b", 2), ("c", 3)]);
     leaves.adverts.get_mut("b").unwrap().leaving = true;
     let (table, moved) = settle(three.clone(), &mut leaves);
-    assert_eq!((counts(&table), moved), (vec![32, 0, 32], 21));
+    assert_eq!((counts(&table), moved), (vec![512, 0, 512], 341));
     let same = |partition: &u16| table.home(*partition) == three.home(*partition);
     assert!((0..PARTITIONS).all(|it| same(&it) || table.home(it).unwrap().by.is_some()));
     // Alone it keeps its partitions: there is no other node to give them to.

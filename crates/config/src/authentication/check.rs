@@ -4,11 +4,13 @@ use tidegate_auth::is_algorithm;
 use tidegate_node::ClientCertificates;
 
 use super::settings;
-use crate::Config;
 use crate::finding::Findings;
 use crate::key::Section;
+use crate::origins::Origins;
 use crate::path::KeyPath;
+use crate::sections::Listener;
 use crate::sections::auth::{AUTH, Auth, AuthKind, CertificateField};
+use crate::sections::orchestrator::Orchestrator;
 use crate::source::Source;
 use crate::value::Problem;
 
@@ -60,35 +62,41 @@ fn keys(kind: AuthKind) -> &'static [&'static str] {
 }
 
 /// Whether what is said about providers can be meant.
-pub fn check(config: &Config, findings: &mut Findings) {
-    if config.auths.len() > MAX_PROVIDERS {
-        let text = format!("there are {} providers; a broker has at most {MAX_PROVIDERS}", config.auths.len());
-        findings.push(Problem::new(text), source(config, MAX_PROVIDERS, "kind"));
+pub fn check(
+    auths: &[Auth],
+    listeners: &[Listener],
+    orchestrator: &Orchestrator,
+    origins: &Origins,
+    findings: &mut Findings,
+) {
+    if auths.len() > MAX_PROVIDERS {
+        let text = format!("there are {} providers; a broker has at most {MAX_PROVIDERS}", auths.len());
+        findings.push(Problem::new(text), source(origins, MAX_PROVIDERS, "kind"));
     }
-    let names = settings::names(&config.auths);
-    for (index, auth) in config.auths.iter().enumerate() {
+    let names = settings::names(auths);
+    for (index, auth) in auths.iter().enumerate() {
         let name = names.get(index).map_or("", String::as_str);
         if names.iter().take(index).any(|other| other == name) {
             let text = format!("two providers have the name `{name}`");
-            findings.push(Problem::new(text), source(config, index, "name"));
+            findings.push(Problem::new(text), source(origins, index, "name"));
         }
-        for (key, problem) in problems(config, auth) {
-            findings.push(problem, source(config, index, key));
+        for (key, problem) in problems(auth, listeners, orchestrator) {
+            findings.push(problem, source(origins, index, key));
         }
     }
 }
 
 /// Where a key's value comes from; where the provider is meant as a whole, any of its keys that was given.
-fn source(config: &Config, index: usize, key: &'static str) -> Source {
+fn source(origins: &Origins, index: usize, key: &'static str) -> Source {
     let path = |key| KeyPath { section: "auth", index, key };
-    let given = |key| Some(config.source(&path(key))).filter(|source| **source != Source::Default);
+    let given = |key| Some(origins.source(&path(key))).filter(|source| **source != Source::Default);
     given(key).or_else(|| AUTH.keys.iter().find_map(|key| given(key.name))).cloned().unwrap_or(Source::Default)
 }
 
-fn problems(config: &Config, auth: &Auth) -> Vec<(&'static str, Problem)> {
+fn problems(auth: &Auth, listeners: &[Listener], orchestrator: &Orchestrator) -> Vec<(&'static str, Problem)> {
     let mut found = foreign_keys(auth);
     for listener in &auth.listeners.0 {
-        if !config.listeners.iter().any(|other| other.name == *listener) {
+        if !listeners.iter().any(|other| other.name == *listener) {
             found.push(("listeners", Problem::new(format!("there is no listener `{listener}`"))));
         }
     }
@@ -110,8 +118,8 @@ fn problems(config: &Config, auth: &Auth) -> Vec<(&'static str, Problem)> {
             found.push(("kind", problem.hint("write `url = \"https://HOST/PATH\"`")));
         }
         AuthKind::Jwt => found.extend(tokens(auth)),
-        AuthKind::Certificate => found.extend(certificates(config, auth)),
-        AuthKind::Fleet if !config.orchestrator.enabled => {
+        AuthKind::Certificate => found.extend(certificates(auth, listeners)),
+        AuthKind::Fleet if !orchestrator.enabled => {
             let problem = Problem::new("this provider asks the brokers of a fleet, and this is no orchestrator");
             found.push(("kind", problem.hint("run `tidegate orchestrator`, or choose another kind")));
         }
@@ -143,15 +151,14 @@ fn tokens(auth: &Auth) -> Vec<(&'static str, Problem)> {
     found
 }
 
-fn certificates(config: &Config, auth: &Auth) -> Vec<(&'static str, Problem)> {
+fn certificates(auth: &Auth, listeners: &[Listener]) -> Vec<(&'static str, Problem)> {
     let mut found = Vec::new();
     if auth.user_name_from == CertificateField::None {
         let problem = Problem::new("this provider needs a user name");
         found.push(("user_name_from", problem.hint("write another part of the certificate than \"none\"")));
     }
     let serves = |name: &String| auth.listeners.0.is_empty() || auth.listeners.0.contains(name);
-    let shown = config
-        .listeners
+    let shown = listeners
         .iter()
         .any(|listener| serves(&listener.name) && listener.client_certificate != ClientCertificates::None);
     if !shown {

@@ -36,7 +36,8 @@ pub fn chain(config: &Config, asker: &FleetAsker) -> Result<ChainSettings, Token
     // was named.
     let implied = Auth { kind: AuthKind::Fleet, ..Auth::default() };
     let implied = std::slice::from_ref(&implied);
-    let auths = if config.auths.is_empty() && config.passes_clients_through() { implied } else { &config.auths };
+    let auths =
+        if config.auths.is_empty() && config.orchestrator.passes_clients_through() { implied } else { &config.auths };
     let providers = auths.iter().zip(names(auths)).map(|(auth, name)| {
         Ok(ProviderSettings { name, listeners: auth.listeners.0.clone(), kind: provider(auth, asker)? })
     });

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use tidegate_node::HostPort;
 
 use super::settings::BridgeConfigError;
-use crate::Config;
 use crate::finding::Findings;
+use crate::origins::Origins;
 use crate::path::KeyPath;
+use crate::sections::Listener;
 use crate::sections::bridge::Bridge;
 use crate::value::Problem;
 
@@ -15,23 +16,23 @@ use crate::value::Problem;
 const MAX_BRIDGES: usize = 64;
 
 /// Checks what the keys of bridges say together.
-pub fn check(config: &Config, findings: &mut Findings) {
-    for (index, bridge) in config.bridges.iter().enumerate() {
-        let before = config.bridges.get(..index).unwrap_or_default();
-        for (key, problem) in problems(config, bridge, before) {
+pub fn check(bridges: &[Bridge], listeners: &[Listener], origins: &Origins, findings: &mut Findings) {
+    for (index, bridge) in bridges.iter().enumerate() {
+        let before = bridges.get(..index).unwrap_or_default();
+        for (key, problem) in problems(bridge, before, listeners) {
             let path = KeyPath { section: "bridge", index, key };
-            findings.push(problem, config.source(&path).clone());
+            findings.push(problem, origins.source(&path).clone());
         }
     }
 }
 
 /// Whether the files that bridges name can be used.
-pub fn check_files(config: &Config) -> impl Iterator<Item = Result<(), BridgeConfigError>> {
-    config.bridges.iter().map(Bridge::check_files)
+pub fn check_files(bridges: &[Bridge]) -> impl Iterator<Item = Result<(), BridgeConfigError>> {
+    bridges.iter().map(Bridge::check_files)
 }
 
 /// What is wrong with one, and the key that it is about; those `before` it are right.
-fn problems(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Vec<(&'static str, Problem)> {
+fn problems(bridge: &Bridge, before: &[Bridge], listeners: &[Listener]) -> Vec<(&'static str, Problem)> {
     let mut found = Vec::new();
     if bridge.name.is_empty() {
         let problem = Problem::new("a bridge without a name");
@@ -49,10 +50,10 @@ fn problems(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Vec<(&'stati
     if let Err(error) = bridge.routes() {
         found.push(("topics", Problem::new(error.to_string())));
     }
-    if let Err(error) = config.listener_of(bridge) {
+    if let Err(error) = bridge.listener_of(listeners) {
         found.push(("local_listener", Problem::new(error.to_string())));
     }
-    found.extend(loops(config, bridge, before).map(|problem| ("topics", problem)));
+    found.extend(loops(bridge, before, listeners).map(|problem| ("topics", problem)));
     for (one, other, name, missing) in [
         (&bridge.certificate, &bridge.key, "certificate", "key"),
         (&bridge.key, &bridge.certificate, "key", "certificate"),
@@ -69,10 +70,10 @@ fn problems(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Vec<(&'stati
 }
 
 /// Messages that would go round, as far as the configuration alone shows it.
-fn loops(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Option<Problem> {
+fn loops(bridge: &Bridge, before: &[Bridge], listeners: &[Listener]) -> Option<Problem> {
     let (Ok(place), Ok(routes)) = (bridge.place(), bridge.routes()) else { return None };
     let hint = "use prefixes or topics that differ";
-    if let Some(line) = routes.keeps_names().filter(|_| leads_here(config, &place.at)) {
+    if let Some(line) = routes.keeps_names().filter(|_| leads_here(&place.at, listeners)) {
         let said =
             format!("the bridge leads to this broker itself, and `{line}` carries messages to names that it carries");
         return Some(Problem::new(said).hint(hint));
@@ -92,7 +93,7 @@ fn loops(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Option<Problem>
 }
 
 /// Whether an address is that of a listener of this broker, by its text.
-fn leads_here(config: &Config, at: &HostPort) -> bool {
+fn leads_here(at: &HostPort, listeners: &[Listener]) -> bool {
     let address = at.host.parse::<IpAddr>();
     let is_loopback = at.host == "localhost" || address.as_ref().is_ok_and(IpAddr::is_loopback);
     let is_it = |listener: &HostPort| {
@@ -101,7 +102,7 @@ fn leads_here(config: &Config, at: &HostPort) -> bool {
         let at_loopback = listener.host == "localhost" || listens_at.as_ref().is_ok_and(IpAddr::is_loopback);
         listener.port == at.port && (listener.host == at.host || is_loopback && (everywhere || at_loopback))
     };
-    config.listeners.iter().filter_map(|listener| listener.address.host_port()).any(is_it)
+    listeners.iter().filter_map(|listener| listener.address.host_port()).any(is_it)
 }
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
             ("[[bridge]]\nbroker = \"mqtt://h:1\"\ntopics = \"t/#\"\n", "a bridge without a name"),
             ("[[bridge]]\nname = \"a\"\ntopics = \"t/#\"\n", "no address of a broker"),
             ("[[bridge]]\nname = \"a\"\nbroker = \"ws://h:1\"\ntopics = \"t/#\"\n", "mqtt:// or mqtts://"),
-            ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\n", "carries nothing"),
+            ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\n", "needs topics"),
             ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\ntopics = \"t up\"\n", "write out, in or both"),
             (&format!("{right}local_listener = \"web\"\n"), "no listener `web`"),
             (&format!("{right}key = \"k\"\n"), "only with `bridge.certificate`"),

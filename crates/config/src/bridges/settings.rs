@@ -156,20 +156,34 @@ impl Bridge {
     }
 }
 
-impl Config {
-    /// The listener that a bridge comes in by, with its place among all.
+impl Bridge {
+    /// The listener that the bridge comes in by, with its place among all.
     ///
     /// # Errors
     /// When there is none.
-    pub fn listener_of(&self, bridge: &Bridge) -> Result<(usize, &Listener), BridgeConfigError> {
+    pub fn listener_of<'l>(&self, listeners: &'l [Listener]) -> Result<(usize, &'l Listener), BridgeConfigError> {
         let plain = |listener: &Listener| {
             matches!(listener.address, ListenAddress::Tcp(_) | ListenAddress::Unix(_)) && !listener.proxy_protocol
         };
-        let wanted = |listener: &Listener| bridge.local_listener.is_empty() || listener.name == bridge.local_listener;
-        let found = self.listeners.iter().enumerate().find(|(_, listener)| plain(listener) && wanted(listener));
-        found.ok_or_else(|| BridgeConfigError::NoListener(bridge.local_listener.clone()))
+        let wanted = |listener: &Listener| self.local_listener.is_empty() || listener.name == self.local_listener;
+        let found = listeners.iter().enumerate().find(|(_, listener)| plain(listener) && wanted(listener));
+        found.ok_or_else(|| BridgeConfigError::NoListener(self.local_listener.clone()))
     }
 
+    /// Where this broker listens for the bridge; the system may have chosen the port.
+    fn local_address(&self, listeners: &[Listener], node: &Node) -> Result<Address, BridgeConfigError> {
+        let (index, listener) = self.listener_of(listeners)?;
+        if let ListenAddress::Unix(path) = &listener.address {
+            return Ok(Address::Unix { path: path.clone() });
+        }
+        let socket = node.socket_of(|id| id == ListenerId(u16::try_from(index).unwrap_or(u16::MAX)));
+        let at = socket.ok_or_else(|| BridgeConfigError::NoListener(self.local_listener.clone()))?;
+        let at = reachable(at);
+        Ok(Address::Tcp { host: at.ip().to_string(), port: at.port() })
+    }
+}
+
+impl Config {
     /// All that a bridge is told.
     ///
     /// # Errors
@@ -179,24 +193,12 @@ impl Config {
         Ok(BridgeSettings {
             name: bridge.name.clone(),
             routes: bridge.routes()?,
-            local: bridge.local(self.local_address(bridge, node)?)?,
+            local: bridge.local(bridge.local_address(&self.listeners, node)?)?,
             remote: bridge.remote(cluster)?,
             window: NonZeroU16::new(bridge.window).unwrap_or(NonZeroU16::MIN),
             session_expiry: u32::try_from(bridge.session_expiry.as_secs()).unwrap_or(u32::MAX),
             notifications: bridge.notifications,
         })
-    }
-
-    /// Where this broker listens for the bridge; the system may have chosen the port.
-    fn local_address(&self, bridge: &Bridge, node: &Node) -> Result<Address, BridgeConfigError> {
-        let (index, listener) = self.listener_of(bridge)?;
-        if let ListenAddress::Unix(path) = &listener.address {
-            return Ok(Address::Unix { path: path.clone() });
-        }
-        let socket = node.socket_of(|id| id == ListenerId(u16::try_from(index).unwrap_or(u16::MAX)));
-        let at = socket.ok_or_else(|| BridgeConfigError::NoListener(bridge.local_listener.clone()))?;
-        let at = reachable(at);
-        Ok(Address::Tcp { host: at.ip().to_string(), port: at.port() })
     }
 }
 

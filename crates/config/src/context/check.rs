@@ -4,23 +4,24 @@ use tidegate_bus::Address;
 use tidegate_context::ContextTopics;
 
 use super::points;
-use crate::Config;
 use crate::feature::bus_problem;
 use crate::finding::Findings;
+use crate::origins::Origins;
+use crate::sections::address::Addresses;
+use crate::sections::context::Context;
 use crate::value::Problem;
 
 /// Checks the section as a whole.
-pub fn check(config: &Config, findings: &mut Findings) {
-    let context = &config.context;
-    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("context", key).clone());
-    if context.enabled && !config.addresses.enabled {
+pub fn check(context: &Context, addresses: &Addresses, origins: &Origins, findings: &mut Findings) {
+    let mut find = |key, problem: Problem| findings.push(problem, origins.source_of("context", key).clone());
+    if context.enabled && !addresses.enabled {
         let problem = Problem::new("a gateway needs addresses: they are how nodes are told something");
         find("enabled", problem.hint("set `addresses.enabled = true`"));
     }
-    if let Err(error) = ContextTopics::new(&config.addresses.prefix, &context.topics.0, &[]) {
+    if let Err(error) = ContextTopics::new(&addresses.prefix, &context.topics.0, &[]) {
         find("topics", Problem::new(error.to_string()));
     }
-    if let Err(error) = ContextTopics::new(&config.addresses.prefix, &[], &context.property_topics.0) {
+    if let Err(error) = ContextTopics::new(&addresses.prefix, &[], &context.property_topics.0) {
         find("property_topics", Problem::new(error.to_string()));
     }
     if let Some(problem) = context.bus.as_deref().and_then(|bus| bus_problem(&bus.parse::<Address>())) {
@@ -38,9 +39,8 @@ pub fn check(config: &Config, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::Inputs;
     use crate::source::FileText;
+    use crate::{Config, Inputs};
 
     fn problems(text: &str) -> String {
         let file = FileText::new("tidegate.toml", text);

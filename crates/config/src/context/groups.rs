@@ -27,7 +27,7 @@ pub enum GroupsError {
         source: GroupsFileError,
     },
     /// Two files have one definer.
-    #[error("context.groups: two files have the definer `{0}`; each needs one of its own")]
+    #[error("context.groups: two files have the definer `{0}`; give each a distinct one")]
     SameDefiner(String),
 }
 

@@ -7,16 +7,16 @@ use crate::path::KeyPath;
 use crate::source::Source;
 
 /// Refuses each section of the hub.
-pub(crate) fn refuse(findings: &mut Findings, config: &Config) {
+pub(crate) fn refuse(config: &Config, findings: &mut Findings) {
     let counts =
         [("pipeline", config.pipelines.len()), ("source", config.hub_sources.len()), ("sink", config.sinks.len())];
     for (section, count) in counts {
         for index in 0..count {
-            let source = config.source(&KeyPath { section, index, key: "name" }).clone();
+            let source = config.origins.source(&KeyPath { section, index, key: "name" }).clone();
             findings.push(not_built(&format!("[[{section}]]"), "pipelines"), source);
         }
     }
-    let bus = config.source_of("hub", "bus");
+    let bus = config.origins.source_of("hub", "bus");
     if *bus != Source::Default {
         findings.push(not_built("hub.bus", "pipelines"), bus.clone());
     }

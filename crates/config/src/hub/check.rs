@@ -12,83 +12,103 @@ use tidegate_hub::{
 use super::OnBus;
 use crate::Config;
 use crate::finding::Findings;
+use crate::origins::Origins;
 use crate::path::KeyPath;
-use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::Store;
+use crate::sections::hub::{HubBus, Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::orchestrator::Orchestrator;
+use crate::sections::tenant::Tenant;
 use crate::source::Source;
 use crate::value::Problem;
 
 /// Pipelines, and sinks, that a configuration may have.
 const MAX_SECTIONS: usize = 64;
 
+/// The sections of pipelines.
+#[derive(Clone, Copy)]
+struct HubSections<'a> {
+    hub: &'a HubBus,
+    sources: &'a [SourceSection],
+    sinks: &'a [Sink],
+    pipelines: &'a [Pipeline],
+    origins: &'a Origins,
+}
+
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
-    check_bus(findings, config);
-    check_transactions(findings, config);
+    let Config { hub, hub_sources: sources, sinks, pipelines, origins, .. } = config;
+    let hub = HubSections { hub, sources, sinks, pipelines, origins };
+    check_bus(findings, hub);
+    check_transactions(findings, hub);
     let mut names = BTreeSet::new();
-    for (index, sink) in config.sinks.iter().enumerate() {
+    for (index, sink) in sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
         found.extend(name_problem("sink", &sink.name, index, !names.insert(&sink.name)));
         for (key, problem) in found {
-            findings.push(problem, config.source(&KeyPath { section: "sink", index, key }).clone());
+            findings.push(problem, origins.source(&KeyPath { section: "sink", index, key }).clone());
         }
     }
-    check_sources(findings, config);
-    check_paths(config, findings);
+    check_sources(findings, hub);
+    check_paths(sinks, origins, findings);
     let mut names = BTreeSet::new();
-    for (index, pipeline) in config.pipelines.iter().enumerate() {
-        let mut found = pipeline_problems(config, pipeline);
+    for (index, pipeline) in pipelines.iter().enumerate() {
+        let mut found = pipeline_problems(pipeline, hub);
+        found.extend(tenant_problem(pipeline, &config.tenants));
+        found.extend(broker_problem(&config.orchestrator));
+        let moves = !config.cluster.name.is_empty() || config.orchestrator.enabled;
+        found.extend(kept_nowhere(pipeline, hub, moves));
         found.extend(name_problem("pipeline", &pipeline.name, index, !names.insert(&pipeline.name)));
         for (key, problem) in found {
-            findings.push(problem, config.source(&KeyPath { section: "pipeline", index, key }).clone());
+            findings.push(problem, origins.source(&KeyPath { section: "pipeline", index, key }).clone());
         }
-        check_steps(config, index, pipeline, findings);
+        check_steps(pipeline, index, origins, findings);
     }
 }
 
 /// The bus is one that processes share, and names of pipelines are names there.
-fn check_bus(findings: &mut Findings, config: &Config) {
-    let Some(address) = &config.hub.bus else { return };
+fn check_bus(findings: &mut Findings, hub: HubSections<'_>) {
+    let Some(address) = &hub.hub.bus else { return };
     if let Err(error) = OnBus::new(address, "") {
-        findings.push(Problem::new(error.to_string()), config.source_of("hub", "bus").clone());
+        findings.push(Problem::new(error.to_string()), hub.origins.source_of("hub", "bus").clone());
     }
-    for (index, pipeline) in config.pipelines.iter().enumerate() {
+    for (index, pipeline) in hub.pipelines.iter().enumerate() {
         let fits = |one: char| one.is_ascii_alphanumeric() || "-_".contains(one);
         if pipeline.name.len() > MAX_PIPELINE_NAME || !pipeline.name.chars().all(fits) {
             let said = format!(
                 "the name of a pipeline on the bus has at most {MAX_PIPELINE_NAME} ASCII letters, digits, `-` and `_`"
             );
             let path = KeyPath { section: "pipeline", index, key: "name" };
-            findings.push(Problem::new(said), config.source(&path).clone());
+            findings.push(Problem::new(said), hub.origins.source(&path).clone());
         }
     }
 }
 
 /// Transactions of a sink have one process at a time.
-fn check_transactions(findings: &mut Findings, config: &Config) {
-    for (index, sink) in config.sinks.iter().enumerate().filter(|(_, sink)| sink.exactly_once) {
-        check_marked(findings, config, index, sink);
+fn check_transactions(findings: &mut Findings, hub: HubSections<'_>) {
+    for (index, sink) in hub.sinks.iter().enumerate().filter(|(_, sink)| sink.exactly_once) {
+        check_marked(findings, hub, index, sink);
         let problem = if sink.kind != SinkType::Kafka {
             Problem::new("only a sink of kind \"kafka\" has transactions")
-        } else if config.hub.bus.is_some() && config.pipelines.iter().any(|pipeline| pipeline.uses(&sink.name)) {
+        } else if hub.hub.bus.is_some() && hub.pipelines.iter().any(|pipeline| pipeline.uses(&sink.name)) {
             Problem::new("processes on a bus share the pipelines, and transactions have one process")
                 .hint("leave out hub.bus, or exactly_once")
         } else {
             continue;
         };
-        findings.push(problem, config.source(&KeyPath { section: "sink", index, key: "exactly_once" }).clone());
+        findings.push(problem, hub.origins.source(&KeyPath { section: "sink", index, key: "exactly_once" }).clone());
     }
 }
 
 /// The ids of as many records are kept as may come again.
-fn check_marked(findings: &mut Findings, config: &Config, index: usize, sink: &Sink) {
+fn check_marked(findings: &mut Findings, hub: HubSections<'_>, index: usize, sink: &Sink) {
     let mut refuse = |path: KeyPath| {
         let said = format!("with `exactly_once`, `{}.{}` is at most {MAX_MARKED_WINDOW}", path.section, path.key);
-        findings.push(Problem::new(said), config.source(&path).clone());
+        findings.push(Problem::new(said), hub.origins.source(&path).clone());
     };
     if sink.batch_messages > MAX_MARKED_WINDOW {
         refuse(KeyPath { section: "sink", index, key: "batch_messages" });
     }
-    for (index, pipeline) in config.pipelines.iter().enumerate().filter(|(_, pipeline)| pipeline.uses(&sink.name)) {
+    for (index, pipeline) in hub.pipelines.iter().enumerate().filter(|(_, pipeline)| pipeline.uses(&sink.name)) {
         if u32::from(pipeline.window) > MAX_MARKED_WINDOW {
             refuse(KeyPath { section: "pipeline", index, key: "window" });
         }
@@ -108,13 +128,13 @@ fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<
     Some(("name", problem))
 }
 
-fn check_sources(findings: &mut Findings, config: &Config) {
+fn check_sources(findings: &mut Findings, hub: HubSections<'_>) {
     let mut names = BTreeSet::new();
-    for (index, source) in config.hub_sources.iter().enumerate() {
+    for (index, source) in hub.sources.iter().enumerate() {
         let mut found = source_problems(source);
         found.extend(name_problem("source", &source.name, index, !names.insert(&source.name)));
         for (key, problem) in found {
-            findings.push(problem, config.source(&KeyPath { section: "source", index, key }).clone());
+            findings.push(problem, hub.origins.source(&KeyPath { section: "source", index, key }).clone());
         }
     }
 }
@@ -149,9 +169,9 @@ fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
 }
 
 /// A file has one writer, with one idea of when it is finished. Tables of a database share their file.
-fn check_paths(config: &Config, findings: &mut Findings) {
+fn check_paths(sinks: &[Sink], origins: &Origins, findings: &mut Findings) {
     let mut paths = BTreeMap::new();
-    for (index, sink) in config.sinks.iter().enumerate() {
+    for (index, sink) in sinks.iter().enumerate() {
         let has_path = matches!(sink.kind, SinkType::File | SinkType::Sqlite | SinkType::History);
         let path = sink.path.as_ref().filter(|_| has_path).map(PathBuf::from);
         if let Some(path) = path
@@ -160,7 +180,7 @@ fn check_paths(config: &Config, findings: &mut Findings) {
         {
             let problem = Problem::new(format!("two sinks write the file {}", path.display()));
             let hint = "name one sink in the `to` of several pipelines";
-            findings.push(problem.hint(hint), config.source(&KeyPath { section: "sink", index, key: "path" }).clone());
+            findings.push(problem.hint(hint), origins.source(&KeyPath { section: "sink", index, key: "path" }).clone());
         }
     }
 }
@@ -228,9 +248,9 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     found
 }
 
-fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str, Problem)> {
+fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static str, Problem)> {
     let mut found = Vec::new();
-    let known: Vec<&str> = config.sinks.iter().map(|sink| sink.name.as_str()).collect();
+    let known: Vec<&str> = hub.sinks.iter().map(|sink| sink.name.as_str()).collect();
     let unknown = |name: &str| {
         let problem = Problem::new(format!("there is no sink `{name}`"));
         problem.hint(if known.is_empty() {
@@ -239,10 +259,6 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
             format!("there are {}", known.join(", "))
         })
     };
-    let tenant = pipeline.tenant_name();
-    if !tenant.is_empty() && config.tenants.iter().all(|other| other.name != tenant) {
-        found.push(("tenant", Problem::new(format!("there is no tenant `{tenant}`")).hint("add a [[tenant]]")));
-    }
     if pipeline.to.0.is_empty() {
         found.push(("to", Problem::new("a pipeline without a sink").hint("name some: to = [\"archive\"]")));
     }
@@ -261,20 +277,17 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
             found.push(("dead_letter_topic", Problem::new(said)));
         }
     }
-    if matches!(pipeline.keep, Keep::For(_)) {
-        found.extend(kept_nowhere(config, pipeline).map(|problem| ("keep", problem)));
-    }
     let named = pipeline.source.as_ref();
-    if let Some(name) = named.filter(|name| config.hub_sources.iter().all(|source| source.name != **name)) {
+    if let Some(name) = named.filter(|name| hub.sources.iter().all(|source| source.name != **name)) {
         found.push(("source", Problem::new(format!("there is no source `{name}`")).hint("add a [[source]]")));
     }
-    let is_http = |name: &String| config.hub_sources.iter().any(|it| it.name == *name && it.kind == SourceType::Http);
-    let others = config.pipelines.iter().filter(|other| other.source.as_ref() == named).count();
+    let is_http = |name: &String| hub.sources.iter().any(|it| it.name == *name && it.kind == SourceType::Http);
+    let others = hub.pipelines.iter().filter(|other| other.source.as_ref() == named).count();
     if named.is_some_and(is_http) && others > 1 {
         let problem = Problem::new("two pipelines have one web hook");
         found.push(("source", problem.hint("give each a [[source]] with its own address")));
     }
-    found.extend(shared_group(pipeline, config));
+    found.extend(shared_group(pipeline, hub));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
@@ -289,41 +302,53 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
         let said = "`pipeline.on_full` must be \"block\", \"drop-oldest\", \"drop-newest\" or \"reject\"";
         found.push(("on_full", Problem::new(said)));
     }
-    if config.passes_clients_through() {
-        let problem = Problem::new("a pipeline has no credentials for brokers that decide what each client may read");
-        found.push(("name", problem.hint("run it beside: tidegate hub -c FILE --broker mqtt://HOST:PORT")));
-    }
     found
 }
 
 /// Why there is no place for delivered messages, if there is none.
-fn kept_nowhere(config: &Config, pipeline: &Pipeline) -> Option<Problem> {
+fn kept_nowhere(pipeline: &Pipeline, hub: HubSections<'_>, moves: bool) -> Option<(&'static str, Problem)> {
+    if !matches!(pipeline.keep, Keep::For(_)) {
+        return None;
+    }
     if pipeline.source.is_some() {
         let problem = Problem::new("a pipeline with a source keeps no delivered messages");
-        return Some(problem.hint("set keep = \"disk\""));
+        return Some(("keep", problem.hint("set keep = \"disk\"")));
     }
-    let moves = !config.cluster.name.is_empty() || config.orchestrator.enabled;
-    (config.hub.bus.is_none() && moves).then(|| {
+    (hub.hub.bus.is_none() && moves).then(|| {
         let problem = Problem::new("a pipeline that moves between members keeps delivered messages on a bus");
-        problem.hint("set hub.bus, or keep = \"disk\"")
+        ("keep", problem.hint("set hub.bus, or keep = \"disk\""))
+    })
+}
+
+fn tenant_problem(pipeline: &Pipeline, tenants: &[Tenant]) -> Option<(&'static str, Problem)> {
+    let tenant = pipeline.tenant_name();
+    let is_unknown = !tenant.is_empty() && tenants.iter().all(|other| other.name != tenant);
+    is_unknown.then(|| ("tenant", Problem::new(format!("there is no tenant `{tenant}`")).hint("add a [[tenant]]")))
+}
+
+/// The problem of any pipeline at an orchestrator that shows brokers the credentials of clients.
+fn broker_problem(orchestrator: &Orchestrator) -> Option<(&'static str, Problem)> {
+    orchestrator.passes_clients_through().then(|| {
+        let problem = Problem::new("a pipeline has no credentials for brokers that decide what each client may read");
+        ("name", problem.hint("run it beside: tidegate hub -c FILE --broker mqtt://HOST:PORT"))
     })
 }
 
 /// Pipelines in one consumer group of Kafka share the records of a topic, so each gets only a part.
-fn shared_group(pipeline: &Pipeline, config: &Config) -> Option<(&'static str, Problem)> {
+fn shared_group(pipeline: &Pipeline, hub: HubSections<'_>) -> Option<(&'static str, Problem)> {
     let of = |pipeline: &Pipeline| {
-        let source = config.hub_sources.iter().find(|it| pipeline.source.as_ref() == Some(&it.name))?;
+        let source = hub.sources.iter().find(|it| pipeline.source.as_ref() == Some(&it.name))?;
         (source.kind == SourceType::Kafka).then(|| source.kafka(pipeline))
     };
     let own = of(pipeline)?;
-    let mut others = config.pipelines.iter().filter(|other| other.name != pipeline.name).filter_map(of);
+    let mut others = hub.pipelines.iter().filter(|other| other.name != pipeline.name).filter_map(of);
     others.find(|other| (&other.url, &other.topic, &other.group) == (&own.url, &own.topic, &own.group))?;
     let problem = Problem::new(format!("two pipelines share the records of the group `{}`", own.group));
     Some(("source", problem.hint("leave out `group`, or give each pipeline a [[source]] with its own")))
 }
 
 /// Reads the steps, and says where in the text of a key a mistake is.
-fn check_steps(config: &Config, index: usize, pipeline: &Pipeline, findings: &mut Findings) {
+fn check_steps(pipeline: &Pipeline, index: usize, origins: &Origins, findings: &mut Findings) {
     let settings = pipeline.step_settings();
     let Err((part, error)) = Steps::new(&settings) else { return };
     let (key, text) = match part {
@@ -334,19 +359,19 @@ fn check_steps(config: &Config, index: usize, pipeline: &Pipeline, findings: &mu
         Part::Key => ("key", settings.key.as_deref()),
     };
     let path = KeyPath { section: "pipeline", index, key };
-    let source = narrowed(config, config.source(&path), text.unwrap_or_default(), &error);
-    let shown = matches!(&source, Source::File(span) if config.source(&path) != &Source::File(span.clone()));
+    let source = narrowed(origins, origins.source(&path), text.unwrap_or_default(), &error);
+    let shown = matches!(&source, Source::File(span) if origins.source(&path) != &Source::File(span.clone()));
     let place = error.at.filter(|_| !shown);
     let place = place.map(|at| format!(" (line {}, column {})", at.line, at.column)).unwrap_or_default();
     findings.push(Problem::new(format!("`{path}`: {error}{place}")), source);
 }
 
 /// The place of a mistake in the file, where the text stands there as it is.
-fn narrowed(config: &Config, source: &Source, text: &str, error: &StepError) -> Source {
+fn narrowed(origins: &Origins, source: &Source, text: &str, error: &StepError) -> Source {
     let inside = || {
         let Source::File(span) = source else { return None };
         let range = error.at?.bytes_in(text)?;
-        let start = span.start + config.file()?.text.get(span.clone())?.find(text)?;
+        let start = span.start + origins.file()?.text.get(span.clone())?.find(text)?;
         Some(Source::File(start + range.start..start + range.end.max(range.start + 1)))
     };
     inside().unwrap_or_else(|| source.clone())
@@ -363,10 +388,10 @@ pub struct NoStoreError(pub String);
 ///
 /// # Errors
 /// When it has none; with the pipeline.
-pub fn check_kept(config: &Config) -> Result<(), NoStoreError> {
-    let has_store = config.durability() != tidegate_engine::Durability::Memory;
+pub fn check_kept(pipelines: &[Pipeline], store: &Store) -> Result<(), NoStoreError> {
+    let has_store = store.engine_durability() != tidegate_engine::Durability::Memory;
     let is_kept = |it: &&Pipeline| it.source.is_none() && it.keep != Keep::Memory;
-    let wants = config.pipelines.iter().find(|pipeline| is_kept(pipeline) && !has_store);
+    let wants = pipelines.iter().find(|pipeline| is_kept(pipeline) && !has_store);
     wants.map_or(Ok(()), |pipeline| Err(NoStoreError(pipeline.name.clone())))
 }
 

@@ -98,7 +98,7 @@ pub enum PipelineError {
     NoKind,
     /// Neither a bus nor a broker is named.
     #[error(
-        "name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT"
+        "name the source of messages: --bus nats://HOST:PORT, if the broker has hub.bus, or --broker mqtt://HOST:PORT"
     )]
     NoOrigin,
 }

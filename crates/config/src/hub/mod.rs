@@ -19,6 +19,8 @@ pub use check::{NoStoreError, check, check_kept};
 pub use error::PipelineError;
 #[cfg(feature = "pipelines")]
 pub use settings::{OnBus, Way, histories};
+#[cfg(feature = "pipelines")]
+pub(crate) use settings::{filters, overflow_rules};
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;

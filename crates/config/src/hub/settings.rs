@@ -19,7 +19,9 @@ use super::{CLIENT_PREFIX, PipelineError};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::BrokerAddress;
+use crate::sections::Store;
 use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::tenant::Tenant;
 
 /// Longest file of a password, a secret or a header, bytes.
 const MAX_SECRET_FILE: u64 = 64 << 10;
@@ -161,7 +163,7 @@ impl Config {
             }
             let Some(bus) = &bus else {
                 let settings = plan.pipeline(pipeline, topics(pipeline))?;
-                return Ok(PipelineSettings { archive: self.archive_of(pipeline), ..settings });
+                return Ok(PipelineSettings { archive: archive_of(pipeline, &self.store), ..settings });
             };
             Ok(PipelineSettings {
                 name: pipeline.name.clone(),
@@ -181,13 +183,6 @@ impl Config {
         // The others are run by processes of the hub.
         let here = |pipeline: &&Pipeline| bus.is_none() || pipeline.source.is_none();
         self.pipelines.iter().filter(here).map(one).collect()
-    }
-
-    /// Where a pipeline of this broker keeps delivered messages, if it does: without a bus, in the data directory.
-    fn archive_of(&self, pipeline: &Pipeline) -> Option<ArchiveSettings> {
-        let (Keep::For(max_age), Some(directory)) = (pipeline.keep, &self.store.directory) else { return None };
-        let folder = Path::new(directory).join(ARCHIVES).join(&pipeline.name);
-        Some(ArchiveSettings { folder, max_bytes: pipeline.max_bytes.0, max_age })
     }
 
     /// The settings of pipelines in a process of the hub. It takes messages of the broker from a bus, and of other
@@ -216,35 +211,35 @@ impl Config {
         };
         self.pipelines.iter().map(one).collect()
     }
+}
 
-    /// The topics of all pipelines, with the tenants that they are in.
-    pub fn hub_filters(&self) -> Vec<(TenantId, String)> {
-        let of = |pipeline: &Pipeline| {
-            let place = self.tenants.iter().position(|tenant| tenant.name == pipeline.tenant_name());
-            let number = place.and_then(|place| u16::try_from(place + 1).ok());
-            let tenant = number.map_or(TenantId::DEFAULT, TenantId);
-            pipeline.filters().into_iter().map(move |filter| (tenant, filter)).collect::<Vec<_>>()
-        };
-        of_topics(&self.pipelines).flat_map(of).collect()
-    }
+/// The topics of all pipelines, with the tenants that they are in.
+pub(crate) fn filters(pipelines: &[Pipeline], tenants: &[Tenant]) -> Vec<(TenantId, String)> {
+    let of = |pipeline: &Pipeline| {
+        let place = tenants.iter().position(|tenant| tenant.name == pipeline.tenant_name());
+        let number = place.and_then(|place| u16::try_from(place + 1).ok());
+        let tenant = number.map_or(TenantId::DEFAULT, TenantId);
+        pipeline.filters().into_iter().map(move |filter| (tenant, filter)).collect::<Vec<_>>()
+    };
+    of_topics(pipelines).flat_map(of).collect()
+}
 
-    /// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
-    /// are not looked at.
-    pub fn hub_overflow_rules(&self) -> impl Iterator<Item = OverflowRule> + '_ {
-        let rules = |pipeline: &Pipeline| {
-            let clients = format!("{CLIENT_PREFIX}{}", pipeline.name);
-            let (policy, max_bytes) = (pipeline.on_full, pipeline.max_bytes.0);
-            let rule = move |filter| OverflowRule {
-                clients: clients.clone(),
-                filter: Some(filter),
-                policy,
-                max_messages: Some(u32::MAX),
-                max_bytes: Some(max_bytes),
-            };
-            pipeline.filters().into_iter().map(rule)
+/// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
+/// are not looked at.
+pub(crate) fn overflow_rules(pipelines: &[Pipeline]) -> impl Iterator<Item = OverflowRule> + '_ {
+    let rules = |pipeline: &Pipeline| {
+        let clients = format!("{CLIENT_PREFIX}{}", pipeline.name);
+        let (policy, max_bytes) = (pipeline.on_full, pipeline.max_bytes.0);
+        let rule = move |filter| OverflowRule {
+            clients: clients.clone(),
+            filter: Some(filter),
+            policy,
+            max_messages: Some(u32::MAX),
+            max_bytes: Some(max_bytes),
         };
-        of_topics(&self.pipelines).flat_map(rules)
-    }
+        pipeline.filters().into_iter().map(rule)
+    };
+    of_topics(pipelines).flat_map(rules)
 }
 
 /// The histories that pipelines of a tenant write: their folders, and the age of their messages.
@@ -261,6 +256,14 @@ pub fn histories(pipelines: &[Pipeline], sinks: &[Sink], tenant: &str) -> Vec<(P
         own.map(place).collect::<Vec<_>>()
     };
     pipelines.iter().filter(|pipeline| pipeline.tenant_name() == tenant).flat_map(of).collect()
+}
+
+/// Where a pipeline of a broker keeps delivered messages, if it does: without a bus, in the data directory.
+fn archive_of(pipeline: &Pipeline, store: &Store) -> Option<ArchiveSettings> {
+    let (Keep::For(max_age), Some(directory)) = (pipeline.keep, &store.directory) else { return None };
+    // A name may be `..`, and this is none.
+    let folder = Path::new(directory).join(ARCHIVES).join(format!("_{}", pipeline.name));
+    Some(ArchiveSettings { folder, max_bytes: pipeline.max_bytes.0, max_age })
 }
 
 /// Makes settings of single pipelines.

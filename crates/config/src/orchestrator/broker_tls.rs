@@ -5,18 +5,16 @@ use std::path::PathBuf;
 use tidegate_client::net::{TlsConnector, TlsFileError, TlsOptions};
 use tidegate_node::UplinkTls;
 
-use crate::Config;
+use crate::sections::orchestrator::Orchestrator;
 
 /// Why TLS cannot be spoken to brokers.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerTlsError {
     /// There is no list of authorities.
-    #[error(
-        "the system has no list of authorities to trust: set orchestrator.broker_ca to a file with that of the brokers"
-    )]
+    #[error("the system has no list of authorities to trust: set self.broker_ca to a file with that of the brokers")]
     NoRoots,
     /// A file cannot be used.
-    #[error("TLS to brokers cannot be set up (orchestrator.broker_ca, broker_certificate, broker_key): {}", with_causes(.0))]
+    #[error("TLS to brokers cannot be set up (self.broker_ca, broker_certificate, broker_key): {}", with_causes(.0))]
     File(TlsFileError),
 }
 
@@ -27,29 +25,28 @@ fn with_causes(error: &TlsFileError) -> String {
     }
 }
 
-impl Config {
+impl Orchestrator {
     /// How TLS is spoken to brokers. The files are read anew each time, so that a broker that is added later meets the
     /// present ones.
     ///
     /// # Errors
     /// When a file cannot be used, or nobody is trusted.
     pub fn broker_tls(&self) -> Result<UplinkTls, BrokerTlsError> {
-        let orchestrator = &self.orchestrator;
         let file = |path: &Option<String>| path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let options = TlsOptions {
-            ca_file: file(&orchestrator.broker_ca),
-            certificate: file(&orchestrator.broker_certificate),
-            key: file(&orchestrator.broker_key),
-            any_hostname: orchestrator.broker_any_host_name,
+            ca_file: file(&self.broker_ca),
+            certificate: file(&self.broker_certificate),
+            key: file(&self.broker_key),
+            any_hostname: self.broker_any_host_name,
             ..TlsOptions::default()
         };
         let connector = TlsConnector::new(&options).map_err(|error| match error {
             TlsFileError::NoSystemRoots => BrokerTlsError::NoRoots,
             other => BrokerTlsError::File(other),
         })?;
-        if orchestrator.broker_any_host_name {
+        if self.broker_any_host_name {
             tracing::warn!(
-                "orchestrator.broker_any_host_name is set: whoever has any certificate of a trusted authority can pose as a broker"
+                "orchestrator.broker_any_host_name is set: the owner of any certificate of a trusted authority can impersonate a broker"
             );
         }
         Ok(UplinkTls::new(connector.client_config()))

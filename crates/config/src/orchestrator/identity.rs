@@ -8,19 +8,23 @@ use tidegate_node::{Brokers, Identities, IdentityRole, IdentitySettings, ListenA
 
 use crate::Config;
 use crate::finding::Findings;
-use crate::sections::auth::AuthKind;
-use crate::sections::orchestrator::BrokerIdentity;
+use crate::origins::Origins;
+use crate::sections::auth::{Auth, AuthKind};
+use crate::sections::orchestrator::{BrokerIdentity, Orchestrator};
+use crate::sections::{Listener, Store};
 use crate::value::Problem;
 
-impl Config {
+impl Orchestrator {
     /// Whether brokers are shown the credentials of each client.
     pub fn passes_clients_through(&self) -> bool {
-        self.orchestrator.enabled && self.orchestrator.identity == BrokerIdentity::Client
+        self.enabled && self.identity == BrokerIdentity::Client
     }
+}
 
+impl Config {
     /// Whether somebody is asked who a client is.
     pub fn has_providers(&self) -> bool {
-        !self.auths.is_empty() || self.passes_clients_through()
+        !self.auths.is_empty() || self.orchestrator.passes_clients_through()
     }
 
     /// What the engine of each user is told, of whom there may be so many. What the configuration says for the whole
@@ -37,7 +41,7 @@ impl Config {
 
     /// The users whose own credentials brokers are shown, where they are, for a node of these settings.
     pub fn identities(&self, node: &NodeSettings) -> Option<Arc<Identities>> {
-        if !self.passes_clients_through() {
+        if !self.orchestrator.passes_clients_through() {
             return None;
         }
         let max = self.orchestrator.max_identities;
@@ -67,17 +71,20 @@ impl Config {
 }
 
 /// What brokers cannot be shown clients' credentials together with.
-pub fn check_identity(config: &Config, findings: &mut Findings) {
-    if !config.passes_clients_through() {
-        return;
-    }
-    let anonymous = config.listeners.iter().any(|listener| listener.allow_anonymous);
-    let certificates = config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
-    let quic = config.listeners.iter().any(|listener| matches!(listener.address, ListenAddress::Quic(_)));
-    let proofs = config.auths.iter().any(|auth| matches!(auth.kind, AuthKind::Scram | AuthKind::Certificate));
+pub fn check_identity(
+    listeners: &[Listener],
+    auths: &[Auth],
+    store: &Store,
+    origins: &Origins,
+    findings: &mut Findings,
+) {
+    let anonymous = listeners.iter().any(|listener| listener.allow_anonymous);
+    let certificates = listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
+    let quic = listeners.iter().any(|listener| matches!(listener.address, ListenAddress::Quic(_)));
+    let proofs = auths.iter().any(|auth| matches!(auth.kind, AuthKind::Scram | AuthKind::Certificate));
     let problems = [
         (
-            config.store.directory.is_some(),
+            store.directory.is_some(),
             "a data directory (store.directory): passwords are not stored, so after a restart nothing of it could be given to brokers",
         ),
         (anonymous, "listeners with allow_anonymous: an anonymous client has nothing that brokers could be shown"),
@@ -89,6 +96,6 @@ pub fn check_identity(config: &Config, findings: &mut Findings) {
         let problem = Problem::new(format!("does not go with {what}"));
         let problem =
             problem.hint("leave that out, or show brokers the orchestrator's own credentials: identity = \"own\"");
-        findings.push(problem, config.source_of("orchestrator", "identity").clone());
+        findings.push(problem, origins.source_of("orchestrator", "identity").clone());
     }
 }

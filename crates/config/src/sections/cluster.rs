@@ -156,6 +156,9 @@ section! {
         /// How long a node that is stopped may take to hand over its partitions. Partitions not handed over by then are
         /// lost, or wait in its data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
+        /// The size of this node's share of the partitions in relation to the shares of other nodes. With 200 it gets
+        /// twice the partitions, and so the clients, of a node with 100.
+        weight: u16 = 100, in Kind::Integer(Range::of(1, 1_000));
         /// When this node takes a share of the partitions. The manager of a fleet asks an orchestrator to take one when it
         /// serves all brokers.
         share: Share = Share::AtOnce, in Kind::OneOf(<Share as Words>::WORDS);

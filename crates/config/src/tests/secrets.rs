@@ -1,8 +1,7 @@
 //! What is secret is marked, and never told.
 
 use super::{from_file, neighbours};
-use crate::Config;
-use crate::finding::Findings;
+use crate::loading::Loading;
 use crate::overrides::Flags;
 use crate::path::KeyPath;
 use crate::sections::SECTIONS;
@@ -119,18 +118,17 @@ fn no_marked_key_is_shown_with_its_secret() {
     assert!(marked.len() >= 3);
     for (section, key) in marked {
         let path = KeyPath { section: section.name, index: 0, key: key.name };
-        let mut config = Config::default();
-        config.resize(section.name, 1);
+        let mut loading = Loading::new(None);
+        loading.config.resize(section.name, 1);
         let flag = Flags {
             set: vec![(path.to_string(), VALUE.to_owned(), format!("--set {path}={VALUE}"))],
             ..Flags::default()
         };
-        let mut findings = Findings::about(None);
-        config.apply_flags(&flag, &mut findings);
-        let shown = show(&config, Which::Effective);
+        loading.apply_flags(&flag);
+        let shown = show(&loading.config, Which::Effective);
         assert!(shown.contains("host:1883"), "{shown}");
-        config.set(path, &Raw::Integer(4711), Source::Default, &mut findings);
-        let all = format!("{shown}{findings}");
+        loading.set(path, &Raw::Integer(4711), Source::Default);
+        let all = format!("{shown}{}", loading.findings);
         for secret in ["hunter2", "t0ps3cret", "4711"] {
             assert!(!all.contains(secret), "{path}: {all}");
         }

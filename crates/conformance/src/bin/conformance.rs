@@ -1,4 +1,4 @@
-//! `conformance`: runs the suite against any broker and prints what it found.
+//! `conformance`: runs the suite against any broker and prints its results.
 
 use clap::Parser;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use tidegate_conformance::{Case, Manifest, Options, Report, Result, Status, Verd
 /// Checks whether an MQTT broker does what the specifications of MQTT 3.1, 3.1.1 and 5.0 demand.
 ///
 /// The suite connects as a client like any other, under client identifiers and topics of its own, writes exact bytes
-/// and judges what comes back. It cleans up after itself. Cases for what the broker says it does not offer are skipped.
+/// and judges the answers. It cleans up after itself. Cases of features that the broker does not offer are skipped.
 #[derive(Debug, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "conformance", disable_version_flag = true, after_help = EXAMPLES)]
@@ -76,7 +76,7 @@ Examples:
   conformance --broker 127.0.0.1:1883 --only 4.7.2-1     cases that prove [MQTT-4.7.2-1]
   conformance --list                                     what there is
 
-A failure shows what was expected, the statements that are broken, and the packets of all clients of the case in
+A failure shows the expected behaviour, the broken statements, and the packets of all clients of the case in
 hexadecimal, oldest first. The exit code is 0 when nothing failed, 1 when something did, 2 when nothing could run.";
 
 fn main() -> ExitCode {

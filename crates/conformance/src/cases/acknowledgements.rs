@@ -119,7 +119,7 @@ fn malformed_properties(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// What a receiver may answer wrongly: the QoS of the message, whether PUBREC has been sent, the packet.
+/// Wrong answers of a receiver: the QoS of the message, whether PUBREC has been sent, the packet.
 const WRONG: [(u8, bool, PacketType); 5] = [
     (1, false, PacketType::Pubrec),
     (1, false, PacketType::Pubcomp),

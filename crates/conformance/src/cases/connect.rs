@@ -24,7 +24,8 @@ pub(super) const CASES: &[Case] = &[
     Case::both("connect.wrong_protocol_name", wrong_protocol_name)
         .proves_311(&["MQTT-3.1.2-1"])
         .proves_5(&["MQTT-3.1.2-1"]),
-    Case::v311("connect.unknown_level_is_told", unknown_level_is_told).proves_311(&["MQTT-3.1.2-2", "MQTT-3.2.2-5"]),
+    Case::v311("connect.unknown_level_is_refused", unknown_level_is_refused)
+        .proves_311(&["MQTT-3.1.2-2", "MQTT-3.2.2-5"]),
     Case::v5("connect.unknown_version_closes", unknown_version_closes).proves_5(&["MQTT-3.1.2-2"]),
     Case::v31("connect.unknown_level_of_31_closes", unknown_level_of_31_closes),
     Case::both("connect.reserved_flag", reserved_flag)
@@ -52,7 +53,7 @@ pub(super) const CASES: &[Case] = &[
     Case::v5("connect.malformed_properties", malformed_properties).proves_5(&["MQTT-3.1.4-1", "MQTT-4.13.1-1"]),
 ];
 
-/// What a strict broker of MQTT 5 answers to a CONNECT that breaks a rule.
+/// The answers of a strict MQTT 5 broker to an invalid CONNECT.
 const BROKEN: &[u8] = &[MALFORMED_PACKET, PROTOCOL_ERROR];
 
 fn comes_first(s: &Scenario<'_>) -> Outcome {
@@ -112,7 +113,7 @@ fn with_level(s: &Scenario<'_>, level: u8) -> Vec<u8> {
     bytes
 }
 
-fn unknown_level_is_told(s: &Scenario<'_>) -> Outcome {
+fn unknown_level_is_refused(s: &Scenario<'_>) -> Outcome {
     let mut client = s.open("c")?;
     client.send(&with_level(s, 2))?;
     let told = client.expect_refusal(&[0x01])?;
@@ -130,7 +131,7 @@ fn unknown_version_closes(s: &Scenario<'_>) -> Outcome {
 }
 
 fn unknown_level_of_31_closes(s: &Scenario<'_>) -> Outcome {
-    // The level is none that exists, so the answer may have the form and the code of any version.
+    // The level does not exist, so the answer may have the form and the code of any version.
     let mut client = s.open_as(Version::V5, "c")?;
     client.send(&with_level(s, 9))?;
     client.expect_refusal(&[0x01, UNSUPPORTED_PROTOCOL_VERSION])?;

@@ -96,7 +96,7 @@ impl Receiver {
         }
     }
 
-    /// Handles at most so many packets of what the broker has sent by now.
+    /// Handles at most so many of the packets sent by now.
     fn handle_some(&mut self, client: &mut Client, most: usize) -> Outcome {
         client.send_ping()?;
         for _ in 0..most {

@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
     Case::both("flow_control.control_packets_pass_a_full_socket", control_packets_pass_a_full_socket)
         .proves_311(&["MQTT-3.8.4-1", "MQTT-3.10.4-1", "MQTT-3.12.4-1"])
         .proves_5(&["MQTT-3.8.4-1", "MQTT-3.10.4-4", "MQTT-3.12.4-1"]),
-    Case::both("flow_control.a_silent_subscriber_holds_up_nobody", a_silent_subscriber_holds_up_nobody)
+    Case::both("flow_control.a_silent_subscriber_delays_no_others", a_silent_subscriber_delays_no_others)
         .needs(&[Feature::Qos1]),
 ];
 
@@ -166,7 +166,7 @@ fn holds_on_a_resumed_session(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut subscriber)
 }
 
-/// A publisher whose own window is full still acknowledges what it receives, and is answered.
+/// A publisher whose own window is full still acknowledges received messages, and is answered.
 fn acknowledgements_are_read_at_the_limit(s: &Scenario<'_>) -> Outcome {
     let inward = s.topic("in");
     let (mut client, mut publisher) = s.subscriber_and_publisher(&inward, 2)?;
@@ -268,7 +268,7 @@ fn control_packets_pass_a_full_socket(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-fn a_silent_subscriber_holds_up_nobody(s: &Scenario<'_>) -> Outcome {
+fn a_silent_subscriber_delays_no_others(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let mut silent = s.connect("silent")?;
     silent.subscribe(&topic, 1)?;

@@ -1,4 +1,4 @@
-//! What is particular to MQTT 3.1. Most other cases run in it too.
+//! Cases particular to MQTT 3.1. Most other cases run in it too.
 
 use crate::outcome::{Outcome, ensure};
 use crate::registry::Case;

@@ -91,12 +91,12 @@ fn identifiers_of_all(s: &Scenario<'_>) -> Outcome {
     let copies = copies(s, &mut publisher, &mut subscriber, filters.len())?;
     let told: Vec<usize> = copies.iter().flat_map(Publish::subscription_identifiers).collect();
     let distinct: BTreeSet<usize> = told.iter().copied().collect();
-    ensure!(distinct == BTreeSet::from([1, 2, 300]), "the identifiers are {told:?}, expected 1, 2 and 300");
+    ensure!(distinct == BTreeSet::from([1, 2, 300]), "identifiers: {told:?}, expected 1, 2 and 300");
     ensure!(told.len() == distinct.len(), "an identifier came twice: {told:?}");
     // Either one copy tells all identifiers, or each copy tells the one of its subscription.
     let single = copies.len() == 1;
     let each = copies.iter().all(|publish| publish.subscription_identifiers().len() <= 1);
-    ensure!(single || each, "several copies, of which one tells several identifiers: {told:?}");
+    ensure!(single || each, "several copies, one with several identifiers: {told:?}");
     Ok(())
 }
 
@@ -139,7 +139,7 @@ fn identifier_belongs_to_the_client(s: &Scenario<'_>) -> Outcome {
     s.connect("publisher")?.publish(&Publish::new(&topic, "x"))?;
     for (client, identifier) in &mut clients {
         let told = client.take_with("x")?.subscription_identifiers();
-        ensure!(told == Vec::from_iter(*identifier), "a client with {identifier:?} is told {told:?}");
+        ensure!(told == Vec::from_iter(*identifier), "a client with {identifier:?} got {told:?}");
     }
     Ok(())
 }

@@ -126,7 +126,7 @@ fn answers_fit(s: &Scenario<'_>) -> Outcome {
     client.send_connect(&connect)?;
     client.accepted_or_skip("a Maximum Packet Size of 24")?;
     for qos in [1, 2] {
-        client.publish(&Publish::new(&s.topic("nobody"), "x").qos(qos))?;
+        client.publish(&Publish::new(&s.topic("unwanted"), "x").qos(qos))?;
     }
     client.send_acknowledgement(PacketType::Pubrel, 4711)?;
     client.expect_acknowledgement(PacketType::Pubcomp, 4711)?;
@@ -135,7 +135,7 @@ fn answers_fit(s: &Scenario<'_>) -> Outcome {
     let packet_id = client.send_unsubscribe(&Unsubscribe::new(&s.topic("never")).and(&s.topic("t")))?;
     client.expect_acknowledgement(PacketType::Unsuback, packet_id)?;
     client.expect_nothing()?;
-    // PUBREC for what was never sent is answered by a PUBREL that tells so, or ends the connection.
+    // PUBREC for an unknown message is answered by a PUBREL with its reason code, or ends the connection.
     client.send_acknowledgement(PacketType::Pubrec, 4711)?;
     match client.arrival()? {
         Arrival::Packet(Packet::Acknowledgement(PacketType::Pubrel, _) | Packet::Disconnect { .. })
@@ -144,7 +144,7 @@ fn answers_fit(s: &Scenario<'_>) -> Outcome {
     }
 }
 
-/// Whatever the broker would like to tell: its CONNACK fits, or there is none.
+/// The CONNACK fits, whatever its properties, or is not sent.
 fn connack_fits(s: &Scenario<'_>) -> Outcome {
     for size in [128, 64, 32, 16, 8, 5] {
         let connect = s.connection("c").with(Property::MaximumPacketSize(size));

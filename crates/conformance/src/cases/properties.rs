@@ -135,7 +135,7 @@ fn of_the_payload_format(s: &Scenario<'_>) -> Outcome {
         sent.properties.extend(indicator.map(Property::PayloadFormatIndicator));
         client.publish(&sent)?;
         let arrived = client.take_with("text")?;
-        // Zero is what an absent indicator means, so that a broker may leave it out.
+        // Zero means the same as an absent indicator, so a broker may leave it out.
         let same = arrived.properties == sent.properties || (indicator == Some(0) && arrived.properties.is_empty());
         ensure!(same, "payload format {indicator:?} came as {:?}", arrived.properties);
     }
@@ -250,8 +250,8 @@ fn no_response_information_unasked(s: &Scenario<'_>) -> Outcome {
 fn no_explanations_unwanted(s: &Scenario<'_>) -> Outcome {
     let connect = s.connection("c").with(Property::RequestProblemInformation(0));
     let (mut client, _) = s.connect_with("c", &connect)?;
-    client.publish(&Publish::new(&s.topic("nobody"), "x").qos(1))?;
-    client.publish(&Publish::new(&s.topic("nobody"), "x").qos(2))?;
+    client.publish(&Publish::new(&s.topic("unwanted"), "x").qos(1))?;
+    client.publish(&Publish::new(&s.topic("unwanted"), "x").qos(2))?;
     client.send_acknowledgement(crate::wire::PacketType::Pubrel, 4711)?;
     client.expect_acknowledgement(crate::wire::PacketType::Pubcomp, 4711)?;
     let packet_id = client.send_unsubscribe(&Unsubscribe::new(&s.topic("never")))?;

@@ -30,7 +30,7 @@ pub(super) const CASES: &[Case] = &[
         .proves_5(&["MQTT-2.2.1-3", "MQTT-4.13.1-1"]),
     Case::all("publish.payload_of_any_bytes", payload_of_any_bytes),
     Case::all("publish.payload_of_many_sizes", payload_of_many_sizes).proves_5(&["MQTT-1.5.5-1"]),
-    Case::all("publish.to_nobody", to_nobody)
+    Case::all("publish.without_a_subscriber", without_a_subscriber)
         .proves_311(&["MQTT-3.3.4-1"])
         .proves_5(&["MQTT-3.3.4-1", "MQTT-3.4.2-1", "MQTT-3.5.2-1"])
         .needs(&[Feature::Qos2]),
@@ -60,7 +60,7 @@ fn qos_0(s: &Scenario<'_>) -> Outcome {
     let (mut subscriber, mut publisher) = s.subscriber_and_publisher(&topic, 0)?;
     publisher.publish(&Publish::new(&topic, "hello"))?;
     let publish = subscriber.take()?;
-    // Equality covers the flags, the absent packet identifier, and the absence of properties nobody sent.
+    // Equality covers the flags, the absent packet identifier, and the absence of unsent properties.
     ensure!(publish == Publish::new(&topic, "hello"), "the message came as {publish:?}");
     publisher.expect_nothing()?;
     s.fence(&mut publisher, &mut subscriber)
@@ -146,10 +146,10 @@ fn payload_of_many_sizes(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-fn to_nobody(s: &Scenario<'_>) -> Outcome {
+fn without_a_subscriber(s: &Scenario<'_>) -> Outcome {
     let mut client = s.connect("c")?;
     for qos in [0, 1, 2] {
-        client.publish(&Publish::new(&s.topic("nobody"), "x").qos(qos))?;
+        client.publish(&Publish::new(&s.topic("unwanted"), "x").qos(qos))?;
     }
     client.expect_nothing()
 }
@@ -250,8 +250,8 @@ fn across_versions(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// The broker's own topics are not for clients to write. A 3.1.1 client is told nothing or loses its connection; one of
-/// MQTT 5 may be told the reason.
+/// The broker's own topics are not for clients to write. A 3.1.1 client gets no error or loses its connection; an MQTT
+/// 5 client may get the reason code.
 fn to_topics_of_the_broker(s: &Scenario<'_>) -> Outcome {
     let mut client = s.connect("c")?;
     let sent = client.send_publish(&Publish::new("$SYS/conformance", "x").qos(1))?;

@@ -107,7 +107,7 @@ fn is_not_repeated_on_the_same_connection(s: &Scenario<'_>) -> Outcome {
     let (mut subscriber, mut publisher) = s.subscriber_and_publisher(&topic, 1)?;
     publisher.publish(&Publish::new(&topic, "once").qos(1))?;
     let publish = subscriber.message_with("once")?;
-    // Nothing but a new connection may bring it again, and time is what makes a broker believe that it should.
+    // Only a new connection may bring it again; a broker that resends does so after some time.
     if s.is_v5() {
         subscriber.expect_quiet_for(std::time::Duration::from_secs(3))?;
     }

@@ -80,8 +80,8 @@ fn replay_before_pubrel_is_not_delivered_twice(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut subscriber)
 }
 
-/// A message under a packet identifier that is taken, and without DUP: a replay by a careless client, or a new message
-/// by a confused one. Whatever the broker takes it for, what it has acknowledged it delivers once.
+/// A message under a packet identifier in use, and without DUP: a replay by a careless client, or a new message by a
+/// confused one. In either case the broker delivers an acknowledged message once.
 fn replay_without_dup_is_not_delivered_twice(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let (mut subscriber, _) = s.subscriber_and_publisher(&topic, 2)?;
@@ -144,7 +144,7 @@ fn packet_id_is_free_after_pubcomp(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut subscriber)
 }
 
-/// A message to a topic of the broker is what most brokers refuse without any configuration.
+/// Most brokers refuse a message to a topic of the broker without any configuration.
 fn packet_id_is_free_after_a_refusal(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let (mut subscriber, mut publisher) = s.subscriber_and_publisher(&topic, 2)?;

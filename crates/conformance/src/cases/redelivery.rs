@@ -1,5 +1,5 @@
-//! What the broker sends again when a session is resumed: everything that is owed, once, in order, under the same
-//! packet identifiers, and nothing in the place of what is owed.
+//! The packets that the broker sends again when a session is resumed: everything that is owed, once, in order, under
+//! the same packet identifiers, and no other packet in its place.
 
 use crate::client::{Arrival, Client};
 use crate::outcome::{Outcome, ensure, failed};
@@ -197,7 +197,7 @@ fn acknowledged_is_not_sent_again(s: &Scenario<'_>) -> Outcome {
         publisher.publish(&Publish::new(&topic, format!("done at {qos}")).qos(qos))?;
         subscriber.take_with(format!("done at {qos}"))?;
     }
-    // The broker has read every acknowledgement once it answers what was sent behind them.
+    // The broker has read every acknowledgement once it answers the ping sent after them.
     subscriber.ping()?;
     subscriber.drop_connection()?;
     let mut subscriber = resume(s)?;

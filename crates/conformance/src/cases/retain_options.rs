@@ -84,7 +84,7 @@ fn handling_2_sends_never(s: &Scenario<'_>) -> Outcome {
         subscriber.subscribe(&topic, RETAIN_NEVER)?;
         expect_none_retained(s, &mut publisher, &mut subscriber)?;
     }
-    // It is about what was retained before, not about what comes.
+    // It is about earlier retained messages, not about later ones.
     retain(&mut publisher, &topic, "new", 0)?;
     subscriber.take_with("new")?;
     Ok(())
@@ -181,7 +181,7 @@ fn identifier_comes_with_it(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// Asks again and again; each answer carries what is left of the interval, until there is none.
+/// Asks again and again; each answer carries the rest of the interval, until there is no answer.
 fn expired_is_gone(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let mut least = 2;

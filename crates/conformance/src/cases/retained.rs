@@ -116,7 +116,7 @@ fn empty_payload_deletes(s: &Scenario<'_>) -> Outcome {
     let mut publisher = s.connect("publisher")?;
     retain(&mut publisher, &topic, "kept", 0)?;
     retain(&mut publisher, &topic, "", 0)?;
-    // Deleting what is not there is fine, and an empty message is not stored either.
+    // Deleting a missing message is fine, and an empty message is not stored either.
     retain(&mut publisher, &topic, "", 0)?;
     let mut subscriber = s.connect("subscriber")?;
     subscriber.subscribe(&topic, 0)?;
@@ -304,7 +304,7 @@ fn of_several_filters_in_one_packet(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut subscriber)
 }
 
-/// A resumed session brings its subscriptions back; that is not subscribing anew.
+/// A resumed session brings its subscriptions back; that is no new subscription.
 fn is_not_sent_when_a_session_is_resumed(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let mut publisher = s.connect("publisher")?;

@@ -1,4 +1,4 @@
-//! Sessions: whether one is there, what it keeps, when it ends.
+//! Sessions: their presence, their content, their end.
 
 use crate::outcome::{Outcome, ensure, failed, skipped};
 use crate::registry::Case;
@@ -14,7 +14,7 @@ pub(super) const CASES: &[Case] =
         Case::all("session.accepted", accepted).proves_311(&["MQTT-3.1.4-4", "MQTT-3.2.0-1", "MQTT-3.2.2-1"]).proves_5(
             &["MQTT-3.1.4-5", "MQTT-3.2.0-1", "MQTT-3.2.0-2", "MQTT-3.2.2-1", "MQTT-3.2.2-2", "MQTT-3.2.2-8"],
         ),
-        Case::both("session.is_created_when_there_is_none", is_created_when_there_is_none)
+        Case::both("session.is_created_when_it_is_missing", is_created_when_it_is_missing)
             .proves_311(&["MQTT-3.1.2-4", "MQTT-3.2.2-3"])
             .proves_5(&["MQTT-3.1.2-6", "MQTT-3.2.2-3"]),
         Case::both("session.is_resumed", is_resumed)
@@ -64,7 +64,7 @@ fn accepted(s: &Scenario<'_>) -> Outcome {
     client.expect_nothing()
 }
 
-fn is_created_when_there_is_none(s: &Scenario<'_>) -> Outcome {
+fn is_created_when_it_is_missing(s: &Scenario<'_>) -> Outcome {
     let (mut client, connack) = s.connect_persistent("c")?;
     ensure!(!connack.session_present, "session present for a client identifier never used before");
     client.expect_nothing()
@@ -103,7 +103,7 @@ fn clean_start_discards_it(s: &Scenario<'_>) -> Outcome {
     publisher.publish(&Publish::new(&topic, "for the old session").qos(1))?;
     let (mut client, connack) = s.connect_with("c", &s.connection("c"))?;
     ensure!(!connack.session_present, "session present after a clean start");
-    publisher.publish(&Publish::new(&topic, "for nobody").qos(1))?;
+    publisher.publish(&Publish::new(&topic, "unwanted").qos(1))?;
     s.fence(&mut publisher, &mut client)
 }
 
@@ -113,7 +113,7 @@ fn of_a_clean_start_is_not_kept(s: &Scenario<'_>) -> Outcome {
     client.subscribe(&topic, 1)?;
     client.disconnect()?;
     let mut publisher = s.connect("publisher")?;
-    publisher.publish(&Publish::new(&topic, "for nobody").qos(1))?;
+    publisher.publish(&Publish::new(&topic, "unwanted").qos(1))?;
     let (mut client, connack) = s.connect_persistent("c")?;
     ensure!(!connack.session_present, "the session of a clean start was kept");
     s.fence(&mut publisher, &mut client)
@@ -162,8 +162,8 @@ fn long_queue_arrives_in_order(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut client)
 }
 
-/// A session made in MQTT 5 is asked for in 3.1.1 and back. A broker may begin a new one each time; if it goes on with
-/// the old one, what it owes has to come in the form of the connection.
+/// A session made in MQTT 5 is resumed in 3.1.1 and back. A broker may begin a new one each time; if it continues the
+/// old one, owed messages have to come in the form of the connection.
 fn moves_between_versions(s: &Scenario<'_>) -> Outcome {
     if !s.target().capabilities.versions.contains(&Version::V311) {
         return skipped("the broker does not speak MQTT 3.1.1");

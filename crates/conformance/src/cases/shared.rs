@@ -67,7 +67,7 @@ fn members(s: &Scenario<'_>, filter: &str, qos: u8) -> Outcome<([Client; 2], Cli
     Ok(([one, other], s.connect("publisher")?))
 }
 
-/// The next message, from whichever member gets it: its index and the message, not acknowledged.
+/// The next message of any member: its index and the message, not acknowledged.
 fn from_any(clients: &mut [Client], patience: Duration) -> Outcome<(usize, Publish)> {
     let turn = Duration::from_millis(10);
     let turns = (patience.as_millis() / turn.as_millis() / clients.len() as u128).max(1);
@@ -222,7 +222,7 @@ fn unsubscribed_member_gets_nothing(s: &Scenario<'_>) -> Outcome {
     }
     s.fence(&mut publisher, &mut other)?;
     one.unsubscribe(&filter)?;
-    publisher.publish(&Publish::new(&topic, "nobody is left"))?;
+    publisher.publish(&Publish::new(&topic, "no member is left"))?;
     s.fence(&mut publisher, &mut one)
 }
 
@@ -244,7 +244,7 @@ fn a_member_that_leaves_takes_no_more(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut again)
 }
 
-/// What a member got at QoS 1 and did not acknowledge before its session ended may go to another member, and must not
+/// An unacknowledged QoS 1 message of a member whose session ended may go to another member, and must not
 /// disappear for a member that comes back.
 fn qos_1_of_a_lost_member_is_not_lost(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");

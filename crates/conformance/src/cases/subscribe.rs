@@ -1,4 +1,4 @@
-//! SUBSCRIBE and SUBACK, and what a subscription does from then on.
+//! SUBSCRIBE and SUBACK, and the effect of a subscription from then on.
 
 use crate::outcome::{Outcome, ensure};
 use crate::registry::Case;

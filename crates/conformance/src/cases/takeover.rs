@@ -61,7 +61,7 @@ fn clean_start_discards_the_session(s: &Scenario<'_>) -> Outcome {
     ensure!(!connack.session_present, "session present after a clean start");
     expect_taken_over(s, &mut old)?;
     let mut publisher = s.connect("publisher")?;
-    publisher.publish(&Publish::new(&topic, "for nobody").qos(1))?;
+    publisher.publish(&Publish::new(&topic, "unwanted").qos(1))?;
     s.fence(&mut publisher, &mut new)
 }
 

@@ -10,7 +10,7 @@ use crate::wire::{PacketType, Property, Publish};
 use std::collections::BTreeMap;
 
 pub(super) const CASES: &[Case] = &[
-    Case::v5("topic_alias.stands_for_its_topic", stands_for_its_topic)
+    Case::v5("topic_alias.replaces_its_topic", replaces_its_topic)
         .proves_5(&["MQTT-3.3.2-12", "MQTT-3.3.2-3"])
         .needs(&[Feature::TopicAliases]),
     Case::v5("topic_alias.of_each_value_up_to_the_maximum", of_each_value_up_to_the_maximum)
@@ -56,7 +56,7 @@ fn with_alias(topic: &str, payload: &str, alias: u16) -> Publish {
     Publish::new(topic, payload).with(Property::TopicAlias(alias))
 }
 
-fn stands_for_its_topic(s: &Scenario<'_>) -> Outcome {
+fn replaces_its_topic(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let (mut subscriber, mut publisher) = s.subscriber_and_publisher(&topic, 0)?;
     publisher.publish(&with_alias(&topic, "named", 1))?;
@@ -104,7 +104,7 @@ fn can_be_given_to_another_topic(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// A PUBLISH whose alias means nothing here: the connection ends, and nobody gets the message.
+/// A PUBLISH with an unknown alias: the connection ends, and no client gets the message.
 fn expect_unknown(client: &mut Client, alias: u16) -> Outcome {
     client.send_publish(&with_alias("", "to an unknown topic", alias))?;
     client.expect_error_close(&[PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, MALFORMED_PACKET])

@@ -120,7 +120,7 @@ fn leading_wildcards_skip_dollar_topics(s: &Scenario<'_>) -> Outcome {
     }
 }
 
-/// `#` alone sees all traffic of the broker, including what is retained, but never `$SYS` and its like.
+/// `#` alone sees all traffic of the broker, including retained messages, but never `$SYS` and its like.
 fn everything_is_nothing_with_a_dollar(s: &Scenario<'_>) -> Outcome {
     let mut subscriber = s.connect("subscriber")?;
     let subscribe = Subscribe::new("#", 0).and("+/#", 0).and("+/+/#", 0);

@@ -110,7 +110,7 @@ fn completes_qos_1(s: &Scenario<'_>) -> Outcome {
     subscriber.unsubscribe(&topic)?;
     publisher.publish(&Publish::new(&topic, "too late").qos(1))?;
     subscriber.drop_connection()?;
-    // What was started is completed, also on another connection; what came later is not.
+    // Begun deliveries are completed, also on another connection; later messages are not delivered.
     let (mut subscriber, _) = s.connect_persistent("subscriber")?;
     let again = subscriber.take_with("under way")?;
     ensure!(again.dup && again.packet_id == first.packet_id, "sent again as {again:?}");
@@ -167,7 +167,7 @@ fn and_subscribe_again(s: &Scenario<'_>) -> Outcome {
         client.publish(&Publish::new(&topic, format!("{number}")))?;
         client.take_with(format!("{number}"))?;
         client.unsubscribe(&topic)?;
-        client.publish(&Publish::new(&topic, "nobody listens"))?;
+        client.publish(&Publish::new(&topic, "no subscriber"))?;
         s.fence_itself(&mut client)?;
     }
     Ok(())

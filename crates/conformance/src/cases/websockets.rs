@@ -78,7 +78,7 @@ fn subprotocol_is_mqtt(s: &Scenario<'_>) -> Outcome {
         let chosen = handshake.header("Sec-WebSocket-Protocol");
         ensure!(chosen == Some("mqtt"), "MQTT-6.0.0-4: offering `{offer}`, the broker chose {chosen:?}");
     }
-    // A client that does not offer it: the broker may refuse, but must not choose what was not offered.
+    // A client that does not offer it: the broker may refuse, but must not choose another protocol.
     let (_, handshake) = WebSocket::open(&address, &path, "chat", s.patience())?;
     let chosen = handshake.header("Sec-WebSocket-Protocol");
     ensure!(handshake.status != 101 || chosen.is_none(), "offering `chat`, the broker chose {chosen:?}");
@@ -125,7 +125,7 @@ fn many_packets_in_one_frame(s: &Scenario<'_>) -> Outcome {
     for number in 0..10 {
         bytes.extend(Publish::new(&topic, format!("{number}")).encode(s.version));
     }
-    // The last packet is cut by the end of the frame and goes on in the next.
+    // The last packet is cut by the end of the frame and continues in the next.
     let last = Publish::new(&topic, "last").encode(s.version);
     let (head, tail) = last.split_at(5);
     bytes.extend(head);

@@ -31,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
     Case::both("will.is_published_at_a_takeover", is_published_at_a_takeover)
         .proves_311(&["MQTT-3.1.2-8"])
         .proves_5(&["MQTT-3.1.2-8"]),
-    Case::all("will.there_is_none_without_the_flag", there_is_none_without_the_flag).proves_311(&["MQTT-3.1.2-12"]),
+    Case::all("will.is_absent_without_the_flag", is_absent_without_the_flag).proves_311(&["MQTT-3.1.2-12"]),
     Case::both("will.is_published_once", is_published_once)
         .proves_311(&["MQTT-3.1.2-10", "MQTT-3.1.2-12"])
         .proves_5(&["MQTT-3.1.2-10"])
@@ -134,7 +134,7 @@ fn is_published_at_a_takeover(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-fn there_is_none_without_the_flag(s: &Scenario<'_>) -> Outcome {
+fn is_absent_without_the_flag(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("will");
     let (mut observer, mut publisher) = s.subscriber_and_publisher(&topic, 0)?;
     s.connect("c")?.drop_connection()?;

@@ -46,7 +46,7 @@ impl Client {
         Ok(())
     }
 
-    /// Publishes with the whole handshake of the QoS; returns what was sent.
+    /// Publishes with the whole handshake of the QoS; returns the sent packet.
     pub(crate) fn publish(&mut self, publish: &Publish) -> Outcome<Publish> {
         let sent = self.send_publish(publish)?;
         match sent.qos {

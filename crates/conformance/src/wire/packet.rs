@@ -73,7 +73,7 @@ impl Acknowledgement {
     }
 }
 
-/// A received packet. The first field of what has a reason code is that code.
+/// A received packet. In a packet with a reason code the code is the first field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Packet {
     Connack { session_present: bool, code: u8, properties: Vec<Property> },
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_must_not_send_is_a_fault() {
+    fn packets_of_clients_from_a_server_are_faults() {
         assert!(Packet::decode(0x20, &[2, 0], Version::V311).is_err(), "reserved flag");
         assert!(Packet::decode(0x20, &[1, 2], Version::V311).is_err(), "session present beside an error");
         assert!(Packet::decode(0x20, &[0, 0], Version::V5).is_err(), "no property length");

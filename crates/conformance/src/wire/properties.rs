@@ -5,7 +5,7 @@ use super::reader::{Fault, Reader};
 
 /// A property with its value, in the order of their identifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::enum_variant_names, reason = "the names are those of the specification")]
+#[expect(clippy::enum_variant_names, reason = "the names are the specification's")]
 pub(crate) enum Property {
     PayloadFormatIndicator(u8),
     MessageExpiryInterval(u32),

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_must_not_send_is_a_fault() {
+    fn packets_of_clients_from_a_server_are_faults() {
         let version = Version::V311;
         assert!(Publish::decode(0x36, b"\0\x01a\0\x01", version).is_err());
         assert!(Publish::decode(0x38, b"\0\x01a", version).is_err());

@@ -1,7 +1,7 @@
 //! Reading what the broker sent. Every irregularity is a failure of the broker, so the errors are sentences that name
 //! the statement.
 
-/// What is wrong with a packet, with the statement where one is broken.
+/// The fault of a packet, with the broken statement if there is one.
 pub(crate) type Fault = String;
 
 /// A cursor over the body of a received packet.

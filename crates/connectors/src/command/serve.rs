@@ -83,7 +83,7 @@ fn serve(config: &Config, settings: Vec<PipelineSettings>, member: &str) -> Resu
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     // A broker of the same machine has the default address.
-    let is_asked_for = *config.source_of("admin", "address") != Source::Default;
+    let is_asked_for = *config.origins.source_of("admin", "address") != Source::Default;
     let console = if is_asked_for { console::start(config, &status, None)? } else { None };
     let pipelines = settings.len();
     let hub = Arc::new(Hub::start(settings)?);

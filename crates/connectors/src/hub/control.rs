@@ -31,7 +31,7 @@ impl PipelinesPart for HubPart {
         let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
         // A hub without a broker has no node: its broker knows the queue.
         let sessions = match node {
-            Some(node) => node.clients(&query).map_err(|_| Unavailable)?,
+            Some(node) => node.clients().list(&query).map_err(|_| Unavailable)?,
             None => Vec::new(),
         };
         let queued = |name: &str| {

@@ -34,7 +34,7 @@ pub fn with_door(mut config: Config) -> Result<(Config, Option<Door>), NoStoreEr
     if config.pipelines.is_empty() {
         return Ok((config, None));
     }
-    check_kept(&config)?;
+    check_kept(&config.pipelines, &config.store)?;
     // The default tenant's is there in any case: pipelines with a source may publish.
     let tenants: BTreeSet<&str> =
         std::iter::once("").chain(config.pipelines.iter().map(Pipeline::tenant_name)).collect();

@@ -147,7 +147,7 @@ impl Placed {
             Err(error) => {
                 let error = error.to_string();
                 if attempts.fail(name, Instant::now(), &error) {
-                    tracing::warn!(pipeline = name, error, "the pipeline cannot be started; it is tried again");
+                    tracing::warn!(pipeline = name, error, "cannot start the pipeline; retrying");
                 }
             }
         }

@@ -117,7 +117,7 @@ pub trait Control: crate::status::StatusSource {
         for record in records {
             if let Err(error) = self.change_ban(record) {
                 let (kind, name) = (record.target.kind(), record.target.name());
-                tracing::warn!(kind, name, %error, "a ban of another node is not in force here");
+                tracing::warn!(kind, name, %error, "a ban of another node could not be applied here");
             }
         }
     }

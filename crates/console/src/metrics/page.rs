@@ -1,32 +1,13 @@
-//! The page `docs/metrics.md`, made from the table.
+//! The reference of all metrics, made from the table.
 
 use std::fmt::Write;
 
 use super::all;
 
-const INTRODUCTION: &str = "\
-# Metrics
+const LABELS: &str = "\
+# Metrics of a broker
 
-<!-- Made from the table in crates/console/src/metrics/table.rs; a test keeps it current. -->
-
-`/metrics` on the admin address (`http://127.0.0.1:18083` by default) answers in the text format of Prometheus:
-
-```yaml
-scrape_configs:
-  - job_name: tidegate
-    static_configs:
-      - targets: [\"127.0.0.1:18083\"]
-```
-
-`deploy/monitoring` has a board for Grafana (`grafana.json`: Dashboards, New, Import) and rules for alarms (`alerts.yml`, under `rule_files` of Prometheus). Neither was loaded into those programs
-here; a test holds both to the names and labels below.
-
-`/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that, while the broker
-is stopping, while the store takes nothing, and while the clients of an orchestrator are sent elsewhere; the body says which, and what the disk said. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
-`admin.token_file` in [the configuration](configuration.md).
-
-The sets of labels are closed; no client and no topic is a label, so the number of series does not grow with the load. Names that begin
-with `mqtt_` count what the protocol knows, those with `tidegate_` what this broker does, those with `process_` what the system says.
+## Labels
 
 | label | values |
 | --- | --- |
@@ -51,13 +32,15 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 | `way` | how an HTTP client is sent messages: `events` (Server-Sent Events), `websocket`, `queue`, `history` |
 | `version` | the version of the broker |
 
+## Metrics
+
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
 ";
 
-/// The whole page, Markdown.
+/// The labels and all metrics, as Markdown.
 pub fn page() -> String {
-    let mut out = INTRODUCTION.to_owned();
+    let mut out = LABELS.to_owned();
     for metric in all() {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ =

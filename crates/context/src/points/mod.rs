@@ -80,7 +80,7 @@ pub enum PointsError {
     #[error(transparent)]
     Reallocation(#[from] ReallocationError),
     /// Of scores.
-    #[error("the smoothing of scores is not above 0 and up to 1; 1 takes each score as it comes")]
+    #[error("the smoothing of scores must be above 0 and at most 1; 1 means no smoothing")]
     Smoothing,
 }
 

@@ -82,7 +82,7 @@ impl ResourceWeights {
 pub enum WeightsError {
     /// The weights are useless.
     #[error(
-        "a weight is negative or none at all, all are 0, or a resource is full at 0; leave the key out to use the defaults"
+        "a weight is negative or not a number, all weights are 0, or a resource is full at 0; omit the key to use the defaults"
     )]
     Values,
     /// It is not a weight.

@@ -1,4 +1,4 @@
-//! What clients say to a gateway, and what they are answered.
+//! Messages of clients to a gateway, and its answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,12 +67,12 @@ impl std::fmt::Debug for Answer {
     }
 }
 
-/// What a client has said as a definer.
+/// A message of a client as a definer.
 #[derive(Debug)]
 pub struct ClientAdvertisement {
     /// The definer.
     pub definer: String,
-    /// What it has said.
+    /// The message.
     pub payload: Vec<u8>,
     /// Told when the bus has it.
     pub answer: Answer,

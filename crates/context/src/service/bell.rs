@@ -3,19 +3,19 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wakes the thread that waits for it. Rings while nobody waits are not lost, and many are one.
+/// Wakes its waiting thread. A ring without a waiter is not lost, and many rings are one.
 #[derive(Clone, Debug, Default)]
 pub struct Bell(Arc<(Mutex<State>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct State {
     rung: bool,
-    /// When it rings by itself.
+    /// When it rings without a call.
     alarm: Option<Instant>,
 }
 
 impl Bell {
-    /// Wakes whoever waits, or the next one who would.
+    /// Wakes the waiting thread, or the next one that would wait.
     pub fn ring(&self) {
         self.state().rung = true;
         self.0.1.notify_one();

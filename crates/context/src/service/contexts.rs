@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most bytes of all contexts that are remembered here; those of further nodes do not go along.
+/// Most bytes of all contexts that are remembered here; contexts of further nodes are not passed along.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// What a node costs beside its name and its context.
+/// The cost of a node beside its name and its context.
 const ENTRY_BYTES: usize = 96;
 
 /// Contexts by the names of nodes.
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_no_room_is_not_remembered_and_what_goes_gives_room_back() {
+    fn a_full_memory_of_contexts_takes_none_until_one_leaves() {
         let known = KnownContexts::default();
         known.put(known.turn(), "a", b"{}");
         known.put(known.turn(), "a", &vec![b'x'; MAX_BYTES / 2]);

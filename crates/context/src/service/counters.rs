@@ -40,7 +40,7 @@ macro_rules! figures {
         pub struct CoreFigures { $($(#[$doc])* pub $name: u64,)* }
 
         impl CoreCounters {
-            /// What they say now.
+            /// Their present values.
             pub fn figures(&self) -> CoreFigures {
                 CoreFigures { $($name: self.$name.get(),)* }
             }
@@ -75,29 +75,29 @@ figures! {
     advertisements,
     /// Messages of nodes for applications that are on the bus.
     records_out,
-    /// Those that it did not take.
+    /// Messages that it did not take.
     records_refused,
     /// Appends of them that were tried once more.
     records_retried,
     /// Records of applications that were delivered to nodes, or kept for them.
     records_in,
-    /// Those that were no messages.
+    /// Records that were no messages.
     records_rejected,
-    /// Those that had expired when they were read.
+    /// Records that had expired when they were read.
     records_expired,
     /// Messages for applications that wait for the bus now.
     records_waiting,
     /// Contexts that were left out, being too long.
     left_out_too_long,
-    /// Those that were no JSON objects.
+    /// Contexts that were no JSON objects.
     left_out_not_json,
-    /// What was said of nodes whose names no key on the bus can have.
+    /// Reports of nodes with a name that cannot be a key on the bus.
     left_out_name,
     /// Advertisements that were none.
     left_out_advertisement,
     /// Those in another definer's name.
     left_out_definer,
-    /// Those beyond what a gateway keeps.
+    /// Advertisements beyond the limit of a gateway.
     left_out_limit,
     /// Changes of groups that the broker refused.
     left_out_groups,
@@ -108,7 +108,7 @@ figures! {
 }
 
 impl CoreFigures {
-    /// What was left out of what clients, definers and others on the bus have said, by cause.
+    /// The unusable data of clients, definers and others on the bus, by cause.
     pub fn left_out(&self) -> [(&'static str, u64); LeftOut::ALL.len()] {
         LeftOut::ALL.map(|why| {
             let count = match why {

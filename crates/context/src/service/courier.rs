@@ -16,7 +16,7 @@ use crate::messages::Payload;
 use crate::partition::partition_of;
 use crate::register::{RecordLimits, Topic};
 
-/// How often something is asked again while the bus is away, or does not do what it is asked for.
+/// The interval of retries while the bus is away, or does not do a request.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 /// How long a service that ends waits until others know that it has left their group.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
@@ -34,14 +34,14 @@ pub struct Courier {
     told: Arc<Told>,
 }
 
-/// What comes as often as records do, and is told the log now and then.
+/// Events as frequent as records, which are logged only now and then.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// Something was not even handed to the bus.
     pub(crate) not_appended: Tally,
     /// Something that is said again soon was not stored.
     pub(crate) not_stored: Tally,
-    /// What a definer has said of a node was not stored.
+    /// An advertisement of a definer about a node was not stored.
     pub(crate) not_advertised: Tally,
     /// A message for applications was refused by the bus.
     pub(crate) refused: Tally,
@@ -86,18 +86,18 @@ impl Courier {
         &self.contexts
     }
 
-    /// Counts what is left out, which `whose` has said or which is about it, and tells the log now and then.
+    /// Counts unusable data from or about `whose`, and logs it now and then.
     pub(crate) fn leave_out(&self, why: LeftOut, whose: &str) {
         self.complaints.note(&self.counters, why, whose);
     }
 
-    /// What the log is told now and then.
+    /// The events that are logged now and then.
     pub(crate) fn told(&self) -> &Arc<Told> {
         &self.told
     }
 
-    /// What a record between services says; what is something else is left out, since anybody may append. An empty one
-    /// says that there is nothing any more.
+    /// Reads a record between services. Another record is ignored, since any client of the bus may append. An empty one
+    /// deletes its key.
     pub(crate) fn read_as<P: Payload>(&self, record: &Record) -> Option<P> {
         if record.payload.is_empty() {
             return None;
@@ -132,7 +132,7 @@ impl Courier {
     pub(crate) fn prepare(&self, topics: &[Topic], course: &Course) -> Option<()> {
         let create = |topic: &Topic| {
             let spec = topic.spec(self.partitions, self.limits);
-            let spec = spec.map_err(|_| BusError::Malformed("a topic's name is none"))?;
+            let spec = spec.map_err(|_| BusError::Malformed("a topic's name is invalid"))?;
             begin(|done| self.bus.create(spec, done))
         };
         until(course, || {
@@ -154,14 +154,14 @@ impl Courier {
             Ok(reader) => Some(reader),
             Err(error) => {
                 if let Some(times) = self.told.not_read.note() {
-                    tracing::error!(%error, log = topic.name(), times, "a log of the core cannot be read");
+                    tracing::error!(%error, log = topic.name(), times, "cannot read a log of the core");
                 }
                 None
             }
         }
     }
 
-    /// Appends to the partition of a key's node; what comes of it is told to `done`.
+    /// Appends to the partition of a key's node; `done` gets the outcome.
     pub(crate) fn append_to(&self, topic: Topic, partition: u32, append: Append, done: Done<Position>) {
         if let Err(error) = self.try_append(topic, partition, append, done)
             && let Some(times) = self.told.not_appended.note()
@@ -170,7 +170,7 @@ impl Courier {
         }
     }
 
-    /// The same; what is not even begun is an error.
+    /// The same; an append that is not begun is an error.
     pub(crate) fn try_append(
         &self,
         topic: Topic,
@@ -178,7 +178,7 @@ impl Courier {
         append: Append,
         done: Done<Position>,
     ) -> Result<(), BusError> {
-        let place = place(topic, partition).ok_or(BusError::Malformed("a topic's name is none"))?;
+        let place = place(topic, partition).ok_or(BusError::Malformed("a topic's name is invalid"))?;
         self.bus.append(&place, append, done)
     }
 
@@ -196,8 +196,8 @@ impl Courier {
         self.keep(Topic::ContextReport, node, node, context, remember);
     }
 
-    /// Appends what a client has said; `answer` is told when the bus has it. What the bus does not take is counted as
-    /// left out.
+    /// Appends a client's message; `answer` is called when the bus has it. A message that the bus does not take is
+    /// counted as left out.
     pub(crate) fn keep(&self, topic: Topic, node: &str, key: &str, payload: Vec<u8>, answer: Answer) {
         let partition = partition_of(node.as_bytes(), topic.partitions(self.partitions));
         let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
@@ -205,19 +205,19 @@ impl Courier {
         let done: Done<Position> = Box::new(move |outcome| match outcome {
             Ok(_) => answer.done(),
             Err(error) => {
-                tracing::debug!(%error, log = topic.name(), "the bus has not stored what a client has said");
+                tracing::debug!(%error, log = topic.name(), "the bus has not stored a client's message");
                 courier.leave_out(LeftOut::NotStored, &whose);
                 answer.refuse(&error);
             }
         });
         if let Err(error) = self.try_append(topic, partition, append, done) {
-            tracing::debug!(%error, log = topic.name(), "the bus does not take what a client has said");
+            tracing::debug!(%error, log = topic.name(), "the bus does not take a client's message");
             self.leave_out(LeftOut::NotStored, key);
             refused.refuse(&error);
         }
     }
 
-    /// Appends what is said again soon anyway: a failure is logged and nothing more.
+    /// Appends a message that is repeated soon anyway: a failure is only logged.
     pub(crate) fn tell(&self, topic: Topic, node: Option<&str>, key: &str, payload: Vec<u8>) {
         let partition = node.map_or(0, |node| partition_of(node.as_bytes(), topic.partitions(self.partitions)));
         let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
@@ -242,12 +242,12 @@ fn until<T>(course: &Course, mut attempt: impl FnMut() -> Result<T, BusError>) -
         }
         match attempt() {
             Ok(found) => return Some(found),
-            // It ends, and what it waits for does not come any more.
+            // It ends, and no result follows.
             Err(BusError::Stopped) => return None,
             Err(error) => {
                 course.is_hindered(&error);
                 if !std::mem::replace(&mut told, true) {
-                    tracing::warn!(%error, "a service of the core waits for the bus");
+                    tracing::warn!(%error, "a service of the core is waiting for the bus");
                 }
                 let bell = Bell::default();
                 let until = Instant::now() + RETRY;
@@ -257,7 +257,7 @@ fn until<T>(course: &Course, mut attempt: impl FnMut() -> Result<T, BusError>) -
     }
 }
 
-/// What comes of a call.
+/// The outcome of a call.
 type Outcome<T> = Receiver<Result<T, BusError>>;
 
 fn begin<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<Outcome<T>, BusError> {
@@ -276,7 +276,7 @@ fn wait<T>(course: &Course, outcome: &Outcome<T>) -> Result<T, BusError> {
         match outcome.recv_timeout(RETRY) {
             Ok(outcome) => return outcome,
             Err(RecvTimeoutError::Timeout) if course.is_over() => return Err(BusError::Stopped),
-            // The bus ends each call by itself.
+            // The bus ends each call in time.
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(BusError::Stopped),
         }
@@ -323,7 +323,7 @@ impl Following {
         bell.ring_at(again);
     }
 
-    /// Takes what has come, at most so many records.
+    /// Takes the received records, at most so many.
     pub(crate) fn take(&mut self, courier: &Courier, bell: &Bell, max: usize) -> Vec<Record> {
         match self.again {
             Some(again) if Instant::now() < again => bell.ring_at(again),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_answered_when_the_bus_has_what_it_said() {
+    fn a_client_is_answered_when_the_bus_has_its_message() {
         let courier = courier();
         let said = || {
             let (sender, answer) = sync_channel(1);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_could_not_be_appended_the_log_hears_now_and_then() {
+    fn failed_appends_are_logged_rarely() {
         let courier = courier();
         for _ in 0..20 {
             // There is no such log yet.
@@ -492,7 +492,7 @@ mod tests {
         courier.prepare(&Topic::ALL, &course).unwrap();
         courier.tell(Topic::Handover, None, "key", b"said".to_vec());
         let record = loop {
-            // Nothing but the time has to pass: the bell is what wakes the services.
+            // Only time has to pass: the bell wakes the services.
             if let Some(record) = following.take(&courier, &bell, 1).pop() {
                 break record;
             }

@@ -1,4 +1,4 @@
-//! What a service and whoever has started it know of each other: how far it has come, and whether it is to end.
+//! The state that a service shares with its owner: its progress, and whether it must end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use tidegate_bus::BusError;
 /// How far a service has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It has yet to reach the bus, to find or make its logs there, to take its place beside others, or to read what
-    /// was said before.
+    /// It has yet to reach the bus, to find or make its logs there, to take its place beside others, or to read earlier
+    /// records.
     Begins(Option<Hindrance>),
     /// It works, or stands by for others that do.
     Stands,
 }
 
-/// What was in the way of a service.
+/// The obstacle of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hindrance {
     /// In words for people.
@@ -71,7 +71,7 @@ impl Course {
         Self { over: Arc::default(), watch: Watch { service: service.into(), stage } }
     }
 
-    /// For whoever wants to know how far it has come.
+    /// The progress of the service, for observers.
     pub(super) fn watch(&self) -> &Watch {
         &self.watch
     }
@@ -91,16 +91,16 @@ impl Course {
         *self.watch.here() = Stage::Begins(Some(Hindrance::from(error)));
     }
 
-    /// Its thread is over. Where nobody has asked for that, nothing of the service is left, and it says so.
+    /// Its thread has ended. If that was not requested, it reports that nothing of the service is left.
     pub(super) fn has_ended(&self) {
         if self.is_over() {
             return;
         }
         tracing::error!(
             service = self.watch.service(),
-            "a service of the core has ended by itself; restart the process"
+            "a service of the core ended unexpectedly; restart the process"
         );
-        let why = "the service has ended by itself; restart the process".to_owned();
+        let why = "the service ended unexpectedly; restart the process".to_owned();
         *self.watch.here() = Stage::Begins(Some(Hindrance { why, passes: false }));
     }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_in_the_way_is_told_until_the_service_stands() {
+    fn an_obstacle_is_reported_until_the_service_stands() {
         let course = Course::new("groups");
         let watch = course.watch().clone();
         assert_eq!((watch.service(), watch.stage()), ("groups", Stage::Begins(None)));
@@ -132,12 +132,12 @@ mod tests {
         course.stands(true);
         assert_eq!(watch.stage(), Stage::Stands);
         course.stands(false);
-        assert_eq!(watch.stage(), Stage::Begins(None), "what was before is over");
+        assert_eq!(watch.stage(), Stage::Begins(None), "the earlier obstacle is over");
         course.stands(true);
         course.has_ended();
         assert!(
             matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: false, .. }))),
-            "nobody has asked it to"
+            "no owner has asked it to"
         );
     }
 

@@ -1,4 +1,4 @@
-//! A group definer as a service: those of one name share the partitions of the nodes.
+//! A group definer as a service: definers of one name share the partitions of the nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ const TAKEN_AT_ONCE: usize = 256;
 /// How a definer runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinerSettings {
-    /// The name of this process among those that share the work.
+    /// The name of this process among the processes that share the work.
     pub member: String,
 }
 
 /// Starts the thread of a definer.
 ///
 /// # Errors
-/// When the thread cannot be started, or the name of the member is none.
+/// When the thread cannot be started, or the name of the member is invalid.
 pub fn start_definer(
     courier: Courier,
     settings: &DefinerSettings,
@@ -53,7 +53,7 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
     }
     let mut parts = Parts::default();
     while !course.is_over() {
-        // Asked before what it has: who is a member has its share, too.
+        // Asked before its partitions: a member has its share, too.
         let joined = membership.tenure().is_some();
         for event in membership.take() {
             match event {
@@ -84,12 +84,12 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
 #[derive(Default)]
 struct Parts {
     worked: BTreeMap<u32, Part>,
-    /// Those of which something was not stored, and when they are begun again.
+    /// Partitions with a failed append, and the times of their next try.
     resting: BTreeMap<u32, Instant>,
 }
 
 impl Parts {
-    /// Whether all of them go on from what was told before.
+    /// True if all of them continue from earlier advertisements.
     fn stand(&self) -> bool {
         self.resting.is_empty() && self.worked.values().all(|part| part.told.is_none())
     }
@@ -99,7 +99,7 @@ impl Parts {
         self.resting.remove(&partition.0);
     }
 
-    /// What was not stored is worked out again from what is; after a pause, for a bus that takes nothing is not asked
+    /// Works out failed advertisements again from the stored ones, after a pause: a bus that takes nothing is not asked
     /// without end.
     fn put_failed_aside(&mut self, bell: &Bell) {
         let again = Instant::now() + RETRY;
@@ -128,7 +128,7 @@ impl Parts {
 struct Part {
     number: u32,
     table: NodeTable,
-    /// What was told before, until it is read up to here.
+    /// Earlier advertisements, until they are read up to here.
     told: Option<(Following, Position)>,
     contexts: Following,
     /// An advertisement was not stored.
@@ -185,7 +185,7 @@ impl Part {
         let done = Box::new(move |outcome: Result<Position, BusError>| {
             if let Err(error) = outcome {
                 if let Some(times) = told.not_advertised.note() {
-                    tracing::warn!(%error, times, "an advertisement of groups was not stored; its partition is worked out again");
+                    tracing::warn!(%error, times, "an advertisement of groups was not stored; its partition is computed again");
                 }
                 failed.store(true, Ordering::Release);
                 bell.ring();

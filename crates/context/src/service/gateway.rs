@@ -1,4 +1,4 @@
-//! A gateway: what a node says to the services, and what it does as they ask.
+//! A gateway: reports of a node to the services, and its execution of their requests.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const TAKEN_AT_ONCE: usize = 1_024;
 pub struct GatewaySettings {
     /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Where nodes reach it, as they are told in server references: `host:port`.
+    /// The address of the node in server references: `host:port`.
     pub address: String,
     /// Time between two load reports.
     pub load_period: Duration,
@@ -39,12 +39,12 @@ pub struct GatewaySettings {
     pub clustered: bool,
 }
 
-/// What a node carries.
+/// The load of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostLoad {
-    /// Share of the processors that is busy, 0 to 1: of those that it may use, where that is limited.
+    /// Busy share of the processors that it may use, 0 to 1.
     pub cpu: f64,
-    /// Memory of the machine, or what it may have of it, bytes.
+    /// Memory of the machine, or the limit of the process, bytes.
     pub memory_total: u64,
     /// Of that free for use, bytes.
     pub memory_available: u64,
@@ -69,9 +69,9 @@ pub struct HostNode {
     pub rtt_us: Option<u64>,
 }
 
-/// What a gateway asks of its node. Calls may take milliseconds; none waits for the bus.
+/// The requests of a gateway to its node. Calls may take milliseconds; none waits for the bus.
 pub trait Host: Send {
-    /// What it carries; `None` when it does not answer.
+    /// Its load; `None` when it does not answer.
     fn load(&mut self) -> Option<HostLoad>;
     /// Who is connected; with `rtt` also how far away.
     fn nodes(&mut self, rtt: bool) -> Option<Vec<HostNode>>;
@@ -89,7 +89,7 @@ pub trait Host: Send {
     fn tell_list(&mut self, list: &[u8]);
     /// Sends a node elsewhere.
     fn hand_over(&mut self, node: &str, address: &str);
-    /// Changes groups of nodes; names the nodes that would be in too many, of which nothing has changed.
+    /// Changes groups of nodes; returns the nodes that would be in too many groups, which stay unchanged.
     fn set_groups(&mut self, changes: Vec<MembershipChange>) -> Vec<String>;
 }
 
@@ -252,7 +252,7 @@ impl Gateway {
         for NodeContext { node, context, answer } in contexts {
             if let Err(why) = check_context(&node, &context) {
                 self.courier.leave_out(why, &node);
-                // Its publisher cannot be told what is wrong: it would send the same again.
+                // Its publisher cannot learn the fault: it would send the same again.
                 answer.done();
                 continue;
             }
@@ -261,7 +261,7 @@ impl Gateway {
         }
     }
 
-    /// Clients that are definers: what they say is put where all gateways hear it.
+    /// Clients that are definers: their messages are stored where all gateways read them.
     fn take_definers(&mut self, bell: &Bell) {
         let said = self.host.advertisements(TAKEN_AT_ONCE);
         if said.len() == TAKEN_AT_ONCE {
@@ -270,8 +270,8 @@ impl Gateway {
         for ClientAdvertisement { definer, payload, answer } in said {
             match read_advertisement(&definer, &payload) {
                 Ok(advertisement) => {
-                    // What a report on all nodes replaces has to come before it, and only within a partition is there
-                    // an order.
+                    // Records that a report on all nodes replaces have to come before it, and only a partition keeps an
+                    // order.
                     let node = advertisement.node.filter(|_| advertisement.members.is_none());
                     let key = node.map_or_else(|| definer.clone(), |node| format!("{definer}/{node}"));
                     self.courier.keep(Topic::GroupAdvertisement, &definer, &key, payload, answer);
@@ -290,8 +290,8 @@ impl Gateway {
         }
     }
 
-    /// Two gateways of one name are taken for two lives of one: the manager hears the newer one only. Nobody but they
-    /// can tell the operator.
+    /// Two gateways of one name are taken for two lives of one: the manager reads only the newer one. Only they can
+    /// warn the operator.
     fn take_hellos(&mut self, bell: &Bell) {
         for record in self.hellos.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(hello) = self.courier.read_as::<HelloPoA>(&record) else { continue };
@@ -302,7 +302,7 @@ impl Gateway {
                     name,
                     other,
                     todo,
-                    "another gateway on the bus has this one's name, and is taken for it"
+                    "another gateway on the bus uses the name of this gateway; choose a distinct name"
                 );
             }
         }
@@ -376,7 +376,7 @@ impl Gateway {
         self.courier.counters().group_changes.add(changes.len() as u64);
         for change in &mut changes {
             if self.refused.remove(change.node.as_str()) {
-                // Its groups at the broker are not those that this change goes out from.
+                // Its groups at the broker are not the base of this change.
                 (change.add, change.remove) = self.members.standing(&change.node);
             }
         }
@@ -389,7 +389,7 @@ impl Gateway {
         }
     }
 
-    /// Looks who is here. Who has come since gets its groups: what was told of it before went to nobody.
+    /// Looks for new nodes. A new node gets its groups: earlier changes found no node.
     fn look(&mut self) {
         let Some(nodes) = self.host.nodes(false) else { return };
         let nodes: HashSet<Arc<str>> = nodes.into_iter().map(|node| node.id.into()).collect();

@@ -1,5 +1,5 @@
-//! What clients, definers and others on the bus have said and nobody here can use: why, how often, and a line in the
-//! log now and then.
+//! Unusable messages of clients, definers and others on the bus: the cause, the count, and a line in the log now and
+//! then.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::topics::{Said, is_object};
 /// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not
 /// reported.
 pub(super) const MAX_NODE_BYTES: usize = 512;
-/// Longest advertisement of a client, bytes: what a record of the bus has room for, beside its key.
+/// Longest advertisement of a client, bytes: the room in a record of the bus, beside its key.
 const MAX_ADVERTISEMENT_BYTES: usize = 990_000;
 /// Bytes of a name that a line of the log shows.
 const SHOWN_BYTES: usize = 64;
@@ -28,19 +28,17 @@ pub enum LeftOut {
     #[error("a context has more than {MAX_CONTEXT_BYTES} bytes; send what groups need, and the rest on another topic")]
     TooLong,
     /// A context that is something else.
-    #[error("a context is no JSON object (an empty one would say that its node has gone for good)")]
+    #[error("a context is not a JSON object (an empty payload means that the node is removed)")]
     NotJson,
     /// A name that no key on the bus can have.
-    #[error(
-        "a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served, and nothing is told of it"
-    )]
+    #[error("a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served without events")]
     Name,
-    /// An advertisement that is none.
+    /// An invalid advertisement.
     #[error(
-        "an advertisement of groups is not the JSON of docs/context.md, names neither a node nor members, or has a name that is none"
+        "an advertisement of groups was rejected: it is not the JSON of docs/context.md, has an invalid name, or neither `node` nor `members`"
     )]
     Advertisement,
-    /// An advertisement of somebody else.
+    /// An advertisement in another definer's name.
     #[error("an advertisement of groups names another definer than its topic")]
     Definer,
     /// More than a gateway or a definer keeps, or the bus takes.
@@ -51,15 +49,15 @@ pub enum LeftOut {
     Limit,
     /// More groups than the broker lets a node be in.
     #[error(
-        "a node would be in more groups than addresses.max_groups_per_node; it stays in those that it was in, until they change to fewer"
+        "a node would be in more groups than addresses.max_groups_per_node; its groups stay unchanged until a change with fewer"
     )]
     Groups,
     /// A record between services that is none.
-    #[error("a record on the bus is not what its log is for; look who else appends to the core's logs")]
+    #[error("a record on the bus does not belong to its log; find the other process that appends to the core's logs")]
     Record,
     /// A context or an advertisement that the bus has not stored.
     #[error(
-        "the bus has not stored a context or an advertisement; its publisher was told so, if it asked for an acknowledgement"
+        "the bus did not store a context or an advertisement; its publisher got an error if it asked for an acknowledgement"
     )]
     NotStored,
 }
@@ -126,7 +124,7 @@ impl Said {
     }
 }
 
-/// Whether a node's context can be told.
+/// Checks that a node's context can be published.
 pub(super) fn check_context(node: &str, context: &[u8]) -> Result<(), LeftOut> {
     if node.is_empty() || node.len() > MAX_NODE_BYTES {
         return Err(LeftOut::Name);
@@ -137,7 +135,7 @@ pub(super) fn check_context(node: &str, context: &[u8]) -> Result<(), LeftOut> {
     if context.is_empty() || is_object(context) { Ok(()) } else { Err(LeftOut::NotJson) }
 }
 
-/// What a client says as a definer.
+/// Reads the advertisement of a client as a definer.
 pub(super) fn read_advertisement(definer: &str, payload: &[u8]) -> Result<GroupAdvertisement, LeftOut> {
     if payload.len() > MAX_ADVERTISEMENT_BYTES {
         return Err(LeftOut::Limit);
@@ -154,7 +152,7 @@ pub(super) fn read_advertisement(definer: &str, payload: &[u8]) -> Result<GroupA
     Ok(advertisement)
 }
 
-/// Counts what is left out, and tells the log of each cause once a minute at most.
+/// Counts unusable data, and logs each cause once a minute at most.
 #[derive(Debug, Default)]
 pub(super) struct Complaints([Tally; LeftOut::ALL.len()]);
 
@@ -168,14 +166,14 @@ impl Complaints {
         }
     }
 
-    /// How many are to be told of now.
+    /// The count to log now.
     fn due(&self, why: LeftOut, now: Instant) -> Option<u64> {
         LeftOut::ALL.iter().position(|it| *it == why).and_then(|at| self.0.get(at))?.note_at(now)
     }
 }
 
 impl CoreCounters {
-    /// What was left out for a cause.
+    /// The counter of a cause.
     fn left_out(&self, why: LeftOut) -> &Count {
         match why {
             LeftOut::TooLong => &self.left_out_too_long,
@@ -198,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_can_use_has_a_cause() {
+    fn unusable_data_has_a_cause() {
         let context = |node: &str, text: &str| check_context(node, text.as_bytes());
         let long = format!("{{\"x\":\"{}\"}}", "y".repeat(MAX_CONTEXT_BYTES));
         assert_eq!(context("n", r#"{"x":1}"#), Ok(()));
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_hears_of_a_cause_once_a_minute_and_of_all_that_came_meanwhile() {
+    fn a_cause_is_logged_once_a_minute_with_its_count() {
         let (complaints, start) = (Complaints::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(complaints.due(LeftOut::NotJson, at(0)), Some(1));
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_counted_by_itself() {
+    fn each_cause_is_counted_separately() {
         let (counters, complaints) = (CoreCounters::default(), Complaints::default());
         for (times, why) in (1..).zip(LeftOut::ALL) {
             (0..times).for_each(|_| complaints.note(&counters, why, "n"));

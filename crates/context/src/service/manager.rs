@@ -17,23 +17,23 @@ const TAKEN_AT_ONCE: usize = 1_024;
 const FIRST_CYCLE: Duration = Duration::from_millis(500);
 /// The group in which one manager is chosen.
 const GROUP: &str = "points-of-access";
-/// So long ago is the beginning of a manager's clock, so that what was before it has a time as well.
+/// The age of a manager's clock at its start, so that earlier events have a time as well.
 const BEFORE: Duration = Duration::from_secs(86_400);
 
 /// How a manager runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerSettings {
-    /// The name of this process among those that could be the manager.
+    /// The name of this process among the candidates for the manager.
     pub member: String,
     /// Time between two cycles.
     pub cycle: Duration,
 }
 
-/// Starts the thread of a manager. `points` makes what decides, anew each time that it is this process's turn; without
-/// it the process stands by.
+/// Starts the thread of a manager. `points` makes the decider each time that it is this process's turn; if it returns
+/// `None`, the process stands by.
 ///
 /// # Errors
-/// When the thread cannot be started, or the name of the member is none.
+/// When the thread cannot be started, or the name of the member is invalid.
 pub fn start_manager(
     courier: Courier,
     settings: &ManagerSettings,
@@ -62,7 +62,7 @@ fn run(
     }
     let mut work: Option<Work> = None;
     while !course.is_over() {
-        // Asked before what it has: who is a member has its share, too.
+        // Asked before its partitions: a member has its share, too.
         let joined = membership.tenure().is_some();
         for event in membership.take() {
             match event {
@@ -103,7 +103,7 @@ struct Work {
 impl Work {
     fn begin(courier: &Courier, points: Points, bell: &Bell, course: &Course) -> Option<Self> {
         let now = Instant::now();
-        // What is reported from now on says how things stand; what was, says nothing.
+        // New reports show the present state; old ones do not.
         let fresh = |topic| {
             let from = courier.bounds(topic, 0, course)?.next;
             Some(Following::new(courier, topic, 0, from, bell))
@@ -122,7 +122,7 @@ impl Work {
         })
     }
 
-    /// Takes in what was said, and looks at everything when it is time. Returns when to come back.
+    /// Takes in the reports, and looks at everything when it is time. Returns when to come back.
     fn turn(&mut self, courier: &Courier, cycle: Duration, bell: &Bell) -> Instant {
         let now = BEFORE + self.began.elapsed();
         for record in self.handovers.take(courier, bell, TAKEN_AT_ONCE) {
@@ -179,9 +179,9 @@ mod tests {
     use crate::points::PointsSettings;
     use crate::ranking::ConnectionsInverse;
 
-    /// Whoever has reported in the first moment is not all that there is.
+    /// The gateways that report in the first moment are not all.
     #[test]
-    fn a_manager_that_begins_tells_no_list_before_all_have_had_their_time_to_report() {
+    fn a_new_manager_publishes_no_list_before_all_could_report() {
         let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
         let (courier, bell, course) = (Courier::new(bus, 1), Bell::default(), Course::new("points"));
         courier.prepare(&Topic::ALL, &course).unwrap();

@@ -1,5 +1,4 @@
-//! Gateways with nodes that are only told of, on a bus within this process. Tests wait for what they expect, never for
-//! a time.
+//! Gateways with simulated nodes, on a bus within this process. Tests wait for their expected events, never for a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
@@ -32,7 +31,7 @@ struct State {
     groups: BTreeMap<String, BTreeSet<String>>,
     changes: usize,
     handovers: usize,
-    /// What a client at a gateway says as a definer.
+    /// The message of a client at a gateway as a definer.
     said: BTreeMap<String, (String, Vec<u8>)>,
     draining: BTreeSet<String>,
     /// Gateways that were asked for their load, and report it.
@@ -183,8 +182,7 @@ fn courier() -> Courier {
 fn manager(courier: &Courier, member: &str) -> Running {
     let settings = ManagerSettings { member: member.into(), cycle: Duration::from_millis(50) };
     let points = || {
-        // On a busy machine reports come late: whoever is taken for gone for a moment would have its nodes sent away
-        // for good.
+        // On a busy machine reports come late: a gateway taken for gone for a moment would lose its nodes for good.
         let ping_interval = Duration::from_millis(200);
         let settings = PointsSettings { missed_windows: 40, ping_interval, ..PointsSettings::default() };
         Points::new(settings, Box::new(ConnectionsInverse)).ok()
@@ -211,7 +209,7 @@ fn nodes_are_balanced_over_three_gateways_and_know_them() {
     world.until("reports", |state| state.reporting.len() == 3);
     let _manager = manager(&courier, "m1");
     world.until("balance", |state| is_balanced(state, &["a", "b", "c"]));
-    assert!(world.change(|state| state.handovers) < 900, "nobody moves more than once to get there");
+    assert!(world.change(|state| state.handovers) < 900, "no node moves more than once to get there");
     world.until("lists", |state| {
         state.lists.len() == 3
             && state.lists.values().all(|list| list.gateways.len() == 3 && list.gateways[0].address.ends_with(":1883"))
@@ -226,7 +224,7 @@ fn nodes_are_balanced_over_three_gateways_and_know_them() {
 }
 
 #[test]
-fn a_gateway_pings_as_it_was_told_last() {
+fn a_gateway_pings_by_its_last_configuration() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.insert("n".into(), "a".into()));
     let _gateway = world.gateway(&courier, "a");
@@ -235,12 +233,12 @@ fn a_gateway_pings_as_it_was_told_last() {
         courier.tell(Topic::PingConfig, None, gateway, config.write());
     };
     world.until("its first report", |_| courier.counters().figures().load_reports > 0);
-    // In another one's name it says nothing; nor does what comes before the last word.
+    // It ignores messages to other gateways, and messages older than the last one.
     configure("b", 10);
     configure("a", 3_600_000);
     configure("a", 40);
     world.until("pings as told last", |state| state.pongs.contains_key("a"));
-    // Whoever may write to the bus may ask for a thousand rounds in a second, each with a report on all nodes.
+    // A client of the bus may ask for a thousand rounds in a second, each with a report on all nodes.
     configure("a", 1);
     let counted = || courier.counters().figures();
     let (before, began) = (counted().pings, Instant::now());
@@ -271,7 +269,7 @@ fn another_manager_takes_over_and_repeats_no_handover() {
     world.until("a list of the second manager with the third gateway", |state| {
         state.lists.get("c").is_some_and(|list| list.gateways.iter().any(|gateway| gateway.name == "c"))
     });
-    // Half of the nodes were moved a moment ago: they stay, whoever manages.
+    // Half of the nodes were moved a moment ago: they stay under any manager.
     let moved = world.change(|state| state.handovers - before.0);
     assert!(moved <= 160, "{moved} of 300");
     drop(gateways);
@@ -312,7 +310,7 @@ fn a_context_puts_a_node_into_groups_at_its_gateway() {
 }
 
 #[test]
-fn a_context_that_a_definer_cannot_use_is_counted_whoever_has_put_it_on_the_bus() {
+fn an_unusable_context_on_the_bus_is_counted() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.insert("n".into(), "a".into()));
     // What the test itself puts on the bus does not wait until a service has made the logs.
@@ -337,7 +335,7 @@ fn a_definer_that_comes_back_repeats_nothing() {
     world.send_context("a", &bell, "n", r#"{"speed": 90}"#);
     world.until("a group", |state| is_in(state, "n", &["fast"]));
     drop(first);
-    // While nobody works, one goes on within the hysteresis, the other one comes into a group.
+    // Without a definer, one stays within the hysteresis, the other one comes into a group.
     world.send_context("a", &bell, "n", r#"{"speed": 75}"#);
     world.send_context("a", &bell, "m", r#"{"speed": 95}"#);
     let before = world.change(|state| state.changes);
@@ -365,10 +363,10 @@ fn a_client_can_be_a_definer() {
     world.until("its other group", |state| is_in(state, "n", &["g2"]));
 }
 
-/// A gateway that is started again reads the partitions side by side: what was said of one node could come behind the
-/// report that has replaced it, if it were in another one.
+/// A gateway that is started again reads the partitions side by side: in another partition, the report on one node
+/// could come after the report that has replaced it.
 #[test]
-fn what_a_client_says_as_a_definer_keeps_its_order_for_gateways_that_come_later() {
+fn a_definers_messages_keep_their_order_for_later_gateways() {
     let (world, courier) = (World::default(), courier());
     let (_gateway, bell) = world.gateway(&courier, "a");
     let of_one = |node: usize| format!(r#"{{"definer": "mine", "node": "n{node}", "groups": ["g1"]}}"#);
@@ -376,7 +374,7 @@ fn what_a_client_says_as_a_definer_keeps_its_order_for_gateways_that_come_later(
     for text in (0..8).map(of_one).chain([of_all]) {
         world.change(|state| state.said.insert("a".into(), ("mine".into(), text.into())));
         bell.ring();
-        world.until("somebody takes it", |state| state.said.is_empty());
+        world.until("a gateway takes it", |state| state.said.is_empty());
     }
     let (heard, partitions) = (Bell::default(), 0..courier.partitions());
     let read = |partition| Following::new(&courier, Topic::GroupAdvertisement, partition, Position::START, &heard);
@@ -406,7 +404,7 @@ fn definers_with_other_rules_stand_side_by_side() {
 }
 
 #[test]
-fn a_node_in_too_many_groups_is_counted_and_its_next_change_is_told_as_a_whole() {
+fn a_node_in_too_many_groups_is_counted_and_set_as_a_whole() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.insert("n1".into(), "a".into()));
     let (_gateway, bell) = world.gateway(&courier, "a");

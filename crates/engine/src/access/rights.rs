@@ -1,8 +1,8 @@
-//! Who may publish to many, and read what is sent to others.
+//! Rights to publish to many nodes and to read messages to other nodes.
 //!
-//! Where there are no rules, every client may do everything. For addresses that would be too much: each node could speak
-//! to all others, read what is sent to them, say things for them, and put itself into any group. So these need a rule
-//! that allows them.
+//! Without rules, every client may do everything. For addresses that is too much: each node could publish to all
+//! others, read their messages, publish in their name, and add itself to any group. So these actions need a rule that
+//! allows them.
 
 use crate::access::Rules;
 use crate::settings::Settings;
@@ -30,7 +30,7 @@ pub enum Right<'a> {
         /// Whether it is to be retained.
         retain: bool,
     },
-    /// Receiving what is sent to others, or what others say of themselves, by a subscription.
+    /// To receive messages that are addressed to other nodes, or reports of other nodes, by a subscription.
     Receive {
         /// The topic.
         topic: &'a str,
@@ -73,8 +73,8 @@ impl Rules {
 }
 
 impl Address<'_> {
-    /// Whether what is sent to this address is meant for the client of a session. What was sent to a group is, also if
-    /// the node is in it no longer.
+    /// True if messages to this address are meant for the client of a session. Messages to a group are, also after the
+    /// node has left the group.
     pub(crate) fn is_of(&self, session: &Session) -> bool {
         match self {
             Self::Receipts(id) => **id == *session.client_id,

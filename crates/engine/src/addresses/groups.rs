@@ -1,4 +1,4 @@
-//! Which nodes are in which groups (CTX-33). Who decides that is elsewhere: an engine is told.
+//! The groups of nodes (CTX-33). Another part decides about them and notifies the engine.
 
 use crate::addresses::Nodes;
 use crate::ids::{SessionKey, TenantId};
@@ -59,10 +59,10 @@ pub enum MembershipError {
     },
 }
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipOutcome {
-    /// The node is in these groups and no others of those that were named.
+    /// The node is in exactly the requested ones of the named groups.
     Done,
     /// There is no such node here: it has never connected, or has been away for too long. It is in no group.
     NoSuchNode,

@@ -1,10 +1,10 @@
-//! What is kept for a node when it is away (CTX-54 to CTX-57).
+//! Messages kept for a node while it is away (CTX-54 to CTX-57).
 //!
-//! A node's session keeps what is addressed to it, like any session that lasts; and when it ends, because the client
-//! has left or because it starts anew, what is addressed stays. Then the session is a mailbox: without subscriptions,
-//! without packet ids, without anything that MQTT knows, but with a queue that addresses go on to fill. The node's next
-//! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
-//! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
+//! A node's session keeps messages to its address, like any session that lasts. When the session ends, because the
+//! client has left or starts a new one, these messages stay. Then the session is a mailbox: without subscriptions and
+//! packet ids, but with a queue that addresses keep filling. The node's next session takes it over. So no message has
+//! to be moved when a connection breaks: it leaves the queue when the node has acknowledged it, and not before
+//! (CTX-28).
 
 use crate::message::Message;
 use crate::now::{Millis, Now};
@@ -23,7 +23,7 @@ impl AddressSettings {
         }
     }
 
-    /// When what is kept for a node that is away from now on is given up.
+    /// The end of the messages kept for a node that is away from now on.
     pub(crate) fn mailbox_ends_at(&self, now: Millis) -> Millis {
         if self.node_expiry_seconds == u32::MAX { Millis::NEVER } else { now.plus_seconds(self.node_expiry_seconds) }
     }

@@ -1,11 +1,11 @@
 //! Addresses of mobile nodes, on plain topics (CTX-02 to CTX-04).
 //!
-//! A node is a client of a listener that says so, with a client id of its own. What is published to
-//! `PREFIX/to/node/ID/...`, to `PREFIX/to/group/GROUP/...` and to `PREFIX/to/all/...` reaches it as if it had
-//! subscribed at QoS 2. Nothing is kept for that in the subscription index: a node is found by its client id, all nodes
-//! of a shard are those of its sessions that are nodes, and a group is a set of sessions. So a node costs no more
-//! memory than any other client, and a message to one goes to the shard that the node lives on and to no other. Of
-//! groups and of all, a shard tells the others by interest like any other, as long as it has members.
+//! A node is a client of a listener that says so, with a client id of its own. Messages to `PREFIX/to/node/ID/...`, to
+//! `PREFIX/to/group/GROUP/...` and to `PREFIX/to/all/...` reach it as if it had subscribed at QoS 2. The subscription
+//! index holds nothing for that: a node is found by its client id, the nodes of a shard are its node sessions, and a
+//! group is a set of sessions. So a node costs no more memory than any other client, and a message to one goes only to
+//! the shard of the node. A shard announces its interest in groups and in all nodes to other shards like any other, as
+//! long as it has members.
 
 pub(crate) mod groups;
 pub(crate) mod mailbox;

@@ -1,4 +1,4 @@
-//! Which sessions are those of nodes, and what other shards are told of them.
+//! The sessions of nodes, and their interest that other shards know.
 
 use super::groups::NodeGroups;
 use crate::ids::{SessionKey, TenantId};
@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use crate::topics::SubscriptionIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stands in the subscription index for all nodes that an address reaches. No session has this key.
+/// The subscriber of the index that represents all nodes of an address. No session has this key.
 pub(crate) const ADDRESSED: SessionKey = SessionKey(u32::MAX - 1);
 
 /// The nodes of a shard and their groups.
@@ -61,8 +61,8 @@ impl Nodes {
 
 impl Settings {
     /// The filter of all topics of an address to several nodes.
-    pub(crate) fn filter_of(&self, whom: &str) -> String {
+    pub(crate) fn filter_of(&self, kind: &str) -> String {
         let prefix = self.addresses.as_ref().map_or("", |addresses| &addresses.prefix);
-        format!("{prefix}/to/{whom}/#")
+        format!("{prefix}/to/{kind}/#")
     }
 }

@@ -1,7 +1,7 @@
-//! What became of messages to nodes, told to their senders.
+//! Receipts: the outcome of messages to nodes, sent to their publishers.
 //!
-//! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
-//! know travels with the message: to other shards, into the store, and back.
+//! A publisher asks for them with a user property. The broker adds the address of the receipts as another one, so that
+//! all data travels with the message: to other shards, into the store, and back.
 
 use crate::ids::TenantId;
 use crate::topics::is_own_topic;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 
-/// Receipts that wait for the end of what is being worked on; what comes beyond is not told.
+/// Receipts that wait for the end of the current work; further ones are dropped.
 pub(super) const WAITING_MAX: usize = 4096;
 
 /// User property by which a sender asks for receipts.
@@ -22,16 +22,16 @@ pub(crate) const GOES_TO: &str = "receipt-to";
 /// User property that tells messages to several nodes apart, set by the broker.
 pub(crate) const NUMBER: &str = "receipt-id";
 
-/// What only the broker says. From anybody else it is left out of messages to addresses: whoever could say where
-/// receipts go would have the broker publish where it may not publish itself.
+/// User properties that only the broker sets. They are removed from clients' messages to addresses: a client that sets
+/// the address of receipts could make the broker publish to a forbidden topic.
 pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER, ORIGIN_PROPERTY];
 
-/// What a message says about receipts.
+/// The receipts that a message asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked<'a> {
     pub to: &'a str,
     pub correlation: Option<&'a [u8]>,
-    /// Whether it is told that a message was stored, too.
+    /// True if storing the message is reported, too.
     pub all: bool,
     pub number: u64,
 }
@@ -54,7 +54,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// One on its way to whoever has sent the message.
+/// A receipt on its way to the publisher.
 #[derive(Debug)]
 pub(crate) struct Receipt {
     pub tenant: TenantId,

@@ -4,27 +4,27 @@ use crate::now::{Millis, Now};
 use crate::session::{Session, Standing};
 use crate::settings::Settings;
 
-/// A bit of the options of a stored subscription that no subscription has: what stands in the place of its filter is
-/// the name of a group that a node is in.
+/// A bit of the options of a stored subscription that no subscription has: the entry names a group of a node instead of
+/// a filter.
 pub(crate) const NODE_GROUP: u8 = 1 << 4;
 
-/// What a group's name is stored behind. No topic filter has this character ([MQTT-4.7.3-2]), so that a node that has
-/// subscribed to a filter of the same text has both.
+/// The mark before a stored name of a group. No topic filter has this character ([MQTT-4.7.3-2]), so a node may have a
+/// group and a filter of the same text.
 const GROUP_MARK: char = '\0';
 
-/// What stands in the place of a filter for a group of nodes.
+/// The stored text of a group, in place of a filter.
 pub(crate) fn stored_group(name: &str) -> String {
     format!("{GROUP_MARK}{name}")
 }
 
-/// The name of the group that stands in the place of a filter.
+/// The name of the group that is stored in place of a filter.
 pub(crate) fn group_of_stored(filter: &str) -> &str {
     filter.strip_prefix(GROUP_MARK).unwrap_or(filter)
 }
 
 impl Settings {
-    /// Makes a session of another place one of this place, whose settings may be others: how long a mailbox lasts is
-    /// said here, and without addresses what is kept for a node is a client's session that lasts as long.
+    /// Fits a session from another place to the settings of this place: the lifetime of a mailbox is set here, and
+    /// without addresses a node's session is an ordinary client's session with the same end.
     pub(crate) fn fit_standing(&self, now: Now, session: &mut Session) {
         let ends_at = session.rare.as_ref().and_then(|rare| rare.ends_at);
         match (&self.addresses, session.standing) {

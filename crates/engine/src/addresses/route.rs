@@ -17,7 +17,7 @@ impl Settings {
 }
 
 impl Route {
-    /// Adds nodes that an address reaches, each once, and removes what stands for them in the index.
+    /// Adds nodes that an address reaches, each once, and removes their common target.
     pub(crate) fn add_addressed(&mut self, nodes: impl IntoIterator<Item = SessionKey>) {
         self.replace_target(ADDRESSED, nodes);
     }

@@ -1,7 +1,8 @@
-//! The counts of a message to several nodes: how many it was for, and what became of it.
+//! The counts of a message to several nodes: the number of its receivers, and its outcome at each.
 //!
-//! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the
-//! sender: when all have counted, from time to time as long as something changes, and when nothing can change any more.
+//! Each shard counts its own nodes and reports to the shard where the message entered. That shard adds up and reports
+//! to the sender: when all have counted, from time to time as long as something changes, and when nothing can change
+//! any more.
 
 use super::receipts::Receipt;
 use crate::ids::{ShardId, TenantId};
@@ -11,21 +12,20 @@ use crate::roster::Shards;
 use crate::telling::fate::Fate;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Messages that a shard counts at once, as the one where they entered or for its own nodes. Of the oldest beyond no
-/// more is told.
+/// Messages that a shard counts at once, as the one where they entered or for its own nodes. Beyond it, the counts of
+/// the oldest end.
 pub(super) const TALLIES_MAX: usize = 1024;
 
-/// Whom a shard counts of those that it delivers a message to.
+/// The counted receivers among a shard's receivers of a message.
 #[derive(Debug)]
 pub(crate) struct Counted {
     /// Nodes that the message is for.
     pub members: u32,
-    /// Nodes that are none of them, and have subscribed to the topic by themselves: what becomes of it there is not
-    /// counted.
+    /// Receivers that the address does not include and that have subscribed to the topic: they are not counted.
     pub others: BTreeSet<Box<str>>,
 }
 
-/// What a shard counts of its own nodes.
+/// The counts of a shard's own nodes.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) origin: ShardId,
@@ -51,10 +51,10 @@ pub(crate) struct Whole {
 pub(crate) struct Tallies {
     pub(crate) parts: BTreeMap<u64, Part>,
     pub(crate) wholes: BTreeMap<u64, Whole>,
-    /// In the order in which they came, of which some may be gone.
+    /// In the order of their arrival; some may be gone.
     parts_in_order: VecDeque<u64>,
     wholes_in_order: VecDeque<u64>,
-    /// When counts are told next.
+    /// The time of the next report.
     pub(crate) due: Option<Millis>,
 }
 

@@ -1,14 +1,15 @@
 //! Publishers that shards of other nodes have asked to wait: for a queue, for memory, for shorter turns.
 //!
-//! Whoever has asked says later that they may go on. A node that dies says nothing any more, so that it is remembered
-//! whom each shard has asked: those go on without it.
+//! The shard that has asked releases them later. A node that dies releases no publisher, so each publisher remembers
+//! the shards that have asked: it continues without a dead one.
 
 use crate::connection::Connection;
 use crate::connection::table::Connections;
 use crate::ids::{ConnectionKey, ShardId};
 
 impl Connections {
-    /// Those whom a shard that is gone has asked to wait, each as often as it has. It is forgotten that it has.
+    /// Takes the publishers that a lost shard has asked to wait, each as often as it has asked, and forgets these
+    /// requests.
     pub(crate) fn take_asked_by(&mut self, gone: ShardId) -> Vec<ConnectionKey> {
         let of = |connection: &Connection| {
             let parked = connection.extra.as_ref()?.parked.as_ref()?;

@@ -14,7 +14,7 @@ pub(crate) mod marks;
 
 use crate::cluster::transfer::Transfers;
 use crate::hash::hash_bytes;
-use crate::ids::{PartitionId, Partitions, Place, SessionKey};
+use crate::ids::{Partitions, Place, SessionKey};
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};
 use crate::link::envelope::Ticket;
@@ -43,7 +43,7 @@ pub(crate) struct Exchanges {
     /// Partitions that have been taken in and are not served yet.
     arrived: Partitions,
     /// The name of the message that comes next.
-    coming: Option<ExchangeWord>,
+    coming: Option<Box<ExchangeWord>>,
     pub marks: Marks,
 }
 
@@ -63,10 +63,9 @@ impl Exchanges {
 
     /// A roster is in force.
     pub(crate) fn set_roster(&mut self, place: Place, roster: &Roster) {
-        let served = |partition: &PartitionId| !roster.misses(*partition);
-        let all = || (0..crate::ids::PARTITIONS).map(PartitionId).filter(served);
-        self.here = all().filter(|partition| roster.home_of(*partition) == place.shard).collect();
-        self.of_process = all().filter(|partition| roster.is_own(roster.home_of(*partition))).collect();
+        let served = |partition| !roster.misses(partition);
+        self.here = Partitions::that(|it| served(it) && roster.home_of(it) == place.shard);
+        self.of_process = Partitions::that(|it| served(it) && roster.is_own(roster.home_of(it)));
     }
 
     /// The sessions of these partitions are here, though others are not told so yet.
@@ -119,22 +118,22 @@ impl Exchanges {
     }
 
     /// The next message on the link has this name.
-    pub(crate) fn note_coming(&mut self, word: ExchangeWord) {
+    pub(crate) fn note_coming(&mut self, word: Box<ExchangeWord>) {
         self.coming = Some(word);
     }
 
     #[inline]
-    pub(crate) fn take_coming(&mut self) -> Option<ExchangeWord> {
+    pub(crate) fn take_coming(&mut self) -> Option<Box<ExchangeWord>> {
         if self.coming.is_some() { self.coming.take() } else { None }
     }
 }
 
 impl Journal {
     /// Puts a packet id of a QoS 2 message that was taken.
-    pub(crate) fn put_received(&mut self, stored: StoredSession, id: PacketId, exchange: Option<Exchange>) {
+    pub(crate) fn put_received(&mut self, stored: StoredSession, id: PacketId, exchange: Option<&Exchange>) {
         self.put(Key::Received(stored, id), |out| {
             if let Some(exchange) = exchange {
-                exchange.write(out);
+                exchange.write_stored(out);
             }
         });
     }
@@ -159,12 +158,12 @@ impl Sessions {
     }
 
     /// Notes what is known of an exchange, also in the store.
-    pub(crate) fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: Exchange) {
+    pub(crate) fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: &Exchange) {
         let Some(session) = self.get_mut(key.0) else { return };
         let exchanges = &mut session.rare_mut().exchanges;
         match exchanges.iter_mut().find(|(of, _)| *of == id) {
-            Some((_, known)) => *known = exchange,
-            None => exchanges.push((id, exchange)),
+            Some((_, known)) => *known = *exchange,
+            None => exchanges.push((id, *exchange)),
         }
         if let Some(stored) = session.stored {
             journal.put_received(stored, id, Some(exchange));

@@ -1,8 +1,8 @@
 //! Shards of other nodes come and go, and partitions change their homes.
 //!
-//! To an engine, a shard of another node is a shard like any other: the same records go over a link to it. What differs is that it
-//! can die alone. Then nobody may wait for it any more, and who was promised something that only it could confirm is sent away
-//! to ask again.
+//! To an engine, a shard of another node is a shard like any other: the same records use a link to it. The difference
+//! is that it can die alone. Then no waiter may wait for it any more, and a client whose promise only that shard could
+//! confirm is disconnected and asks again.
 
 pub(crate) mod asked_to_wait;
 pub(crate) mod exchanges;
@@ -10,5 +10,6 @@ pub(crate) mod outgoing;
 pub(crate) mod peers;
 pub(crate) mod transfer;
 
-/// Tickets with this connection index belong to nobody: they ask a new shard to say when it knows of all that is wanted here.
+/// Tickets with this connection index belong to no client: they ask a new shard to report when it knows the whole
+/// interest of this one.
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;

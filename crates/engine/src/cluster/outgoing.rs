@@ -1,9 +1,9 @@
 //! Messages that a cluster owes and that no publisher sends again: wills.
 //!
-//! Such a message is held until this node may publish it: it serves the partition of the client, and it knows what is
-//! wanted at all other nodes. From then on the message crosses under a name, as a QoS 2 message of a client does. It
+//! Such a message is held until this node may publish it: it serves the partition of the client, and it knows the
+//! interest of all other nodes. From then on the message crosses under a name, as a QoS 2 message of a client does. It
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
-//! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
+//! is sent again under the same name, to the nodes that lack it. It moves with the partition of its client.
 
 use crate::ids::{PartitionId, TenantId, partition_of};
 use crate::link::exchange_word::ExchangeName;
@@ -51,7 +51,7 @@ impl OutgoingMessage {
         }
     }
 
-    /// Reads what stands before the message. What was sent by another process is sent again.
+    /// Reads the head of a stored message. A message that another process has sent is sent again.
     pub(crate) fn read_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
         let tenant = TenantId(reader.u16("a tenant")?);
         let client_id = reader.text("a client id")?.into();
@@ -61,7 +61,7 @@ impl OutgoingMessage {
     }
 }
 
-/// What stands before a message.
+/// The head of a stored message.
 pub(crate) struct OutgoingHead {
     pub(crate) tenant: TenantId,
     client_id: Box<str>,
@@ -84,7 +84,7 @@ pub(crate) struct Outgoing {
     /// Numbers for messages that are not stored.
     pub(crate) next_number: u64,
     pub(crate) bytes: u64,
-    /// Whether this process has known what is wanted at all other nodes of its table.
+    /// True if this process has known the interest of all other nodes of its table.
     pub(crate) has_met_nodes: bool,
 }
 

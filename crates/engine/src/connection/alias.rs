@@ -1,4 +1,4 @@
-//! Topic aliases of one connection: those that the client sets, and those that the server sets towards it.
+//! Topic aliases of one connection: set by the client, and set by the server.
 
 use std::num::NonZeroU16;
 
@@ -42,7 +42,7 @@ impl InboundAliases {
         true
     }
 
-    /// The topic that `alias` stands for.
+    /// The topic of `alias`.
     #[inline]
     pub(crate) fn get(&self, alias: NonZeroU16) -> Option<&str> {
         let place = self.find(alias).ok()?;
@@ -106,7 +106,7 @@ const TOPIC_LEN_MAX: usize = 1024;
 /// How a message names its topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outbound {
-    /// By topic and alias: this very message tells the client what the alias stands for.
+    /// By topic and alias: this message sets the alias at the client.
     New(NonZeroU16),
     /// By the alias alone.
     Known(NonZeroU16),

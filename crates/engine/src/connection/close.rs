@@ -1,9 +1,9 @@
-//! How connections and sessions end: reasons, expiry, and what was still owed.
+//! How connections and sessions end: reasons, expiry, and undelivered messages.
 
-/// Whom a drain sends away.
+/// The clients that a drain disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// Those who are told so and what to use instead: MQTT 5 clients.
+    /// MQTT 5 clients: they receive the reason and another server.
     Told,
     /// Everyone.
     Everyone,

@@ -1,4 +1,4 @@
-//! A network connection as the engine sees it: an input tail, an output, and where it stands in the protocol.
+//! A network connection in the engine: an input tail, an output, and the state of the protocol.
 
 pub(crate) mod alias;
 pub(crate) mod close;
@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     pub max_packet_out: u32,
     /// Highest QoS that the other end takes: less than 2 only at brokers that say so (section 3.2.2.3.4).
     pub max_qos_out: QoS,
-    /// Keep-alive in force, seconds; 0 is none.
+    /// Keep-alive in force, seconds; 0 means none.
     pub keep_alive: u16,
     pub listener: ListenerId,
     pub tenant: TenantId,
@@ -76,7 +76,7 @@ pub(crate) struct Connection {
     pub phase: Phase,
     /// Whether it is among the connections with output that are written first.
     pub dirty: bool,
-    /// Whether it stands in line to be written.
+    /// True if it is in the line of connections to be written.
     pub in_line: bool,
     /// Whether the client wants reason strings ([MQTT-3.1.2-29]).
     pub problem_information: bool,
@@ -102,9 +102,9 @@ pub(crate) struct Extra {
     pub aliases_out: OutboundAliases,
     pub parked: Option<Box<Parked>>,
     pub pending_connect: Option<Box<PendingConnect>>,
-    /// What it has published lately, where that is limited.
+    /// Its recent publishes, if they are limited.
     pub rate: Option<Box<Rate>>,
-    /// What is known of the message that waits for room.
+    /// The reservation of the message that waits for room.
     pub reserving: Reserving,
     /// Until when the acknowledgement of that message is withheld at most, or never.
     pub withheld_until: Millis,
@@ -112,11 +112,11 @@ pub(crate) struct Extra {
     pub enhanced: Option<Box<EnhancedState>>,
     /// When what the client has proven ends, or never.
     pub proof_ends: Option<Millis>,
-    /// What is known before CONNECT arrives.
+    /// Facts known before CONNECT arrives.
     pub preset: Option<Box<Preset>>,
     /// The last thing that the rules allowed this publisher.
     pub allowed: Option<Allowed>,
-    /// A SUBSCRIBE or UNSUBSCRIBE that goes on in the next turn.
+    /// A SUBSCRIBE or UNSUBSCRIBE that continues in the next turn.
     pub packet_left: Option<Box<PacketLeft>>,
     /// Whether it waits until it is known who serves the client.
     pub suspended: bool,
@@ -239,10 +239,10 @@ pub(crate) struct PendingAck {
     pub promises: bool,
 }
 
-/// What became of a PUBLISH: the code that says so, or why it was refused.
+/// The outcome of a PUBLISH: a success code, or the reason of the refusal.
 pub(crate) type Outcome = Result<ReasonCode, Reason>;
 
-/// What is sent once all is confirmed.
+/// The packet that is sent once all confirmations have come.
 #[derive(Debug)]
 pub(crate) enum Answer {
     PubAck(Outcome),
@@ -253,7 +253,7 @@ pub(crate) enum Answer {
     UnsubAck(Box<UnsubAckAnswer>),
 }
 
-/// A SUBACK and what follows it.
+/// A SUBACK and the retained messages after it.
 #[derive(Debug, Default)]
 pub(crate) struct SubAckAnswer {
     pub codes: Vec<ReasonCode>,
@@ -372,7 +372,7 @@ impl AckQueue {
         Some(ack)
     }
 
-    /// Those that wait, in order.
+    /// Pending acknowledgements in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingAck> {
         self.pending.iter()
     }
@@ -412,7 +412,7 @@ impl Connection {
         }
     }
 
-    /// Frees what is not needed while nothing waits: most connections subscribe once and are quiet then.
+    /// Frees the fields that an idle connection does not need: most connections subscribe once and are quiet then.
     pub(crate) fn settle(&mut self) {
         if self.extra.as_ref().is_some_and(|extra| extra.is_idle()) {
             self.extra = None;

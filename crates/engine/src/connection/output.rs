@@ -54,7 +54,7 @@ impl Output {
         self.head == self.bytes.len() && self.shared.is_empty()
     }
 
-    /// Whether something may be written now: what waits for a commit may not.
+    /// True if bytes may be written now. Packets that wait for a commit may not.
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.head < self.limit() || self.shared.front().is_some_and(|shared| shared.at <= self.limit())
@@ -67,33 +67,33 @@ impl Output {
         at - self.head + before.map(|shared| shared.payload.len() - shared.written).sum::<usize>()
     }
 
-    /// Up to where `bytes` may be written. What is shared stands behind the bytes of its packet, so that a payload at
-    /// just this place belongs to the last packet before it.
+    /// The end of the writable part of `bytes`. A shared payload stands behind the bytes of its packet, so a payload at
+    /// just this position belongs to the last packet before it.
     #[inline]
     fn limit(&self) -> usize {
         self.barrier().unwrap_or(self.bytes.len())
     }
 
-    /// From where on something waits.
+    /// The start of the waiting bytes.
     #[inline]
     fn barrier(&self) -> Option<usize> {
         let hold = self.holds.front().map(|hold| hold.at);
         self.withheld.map(|withheld| withheld.at).into_iter().chain(hold).min()
     }
 
-    /// Nothing that is not written yet is written from now on, but what goes ahead, until [`Output::go_on`].
+    /// Withholds all unwritten output, except [`Output::push_ahead`] packets, until [`Output::go_on`].
     pub(crate) fn withhold(&mut self) {
         let between = !self.begun || self.holds.front().is_some_and(|hold| hold.at == self.head);
         self.withheld.get_or_insert(Withheld { at: self.head, between });
     }
 
-    /// What was withheld may be written; says whether anything may be written now.
+    /// Releases the withheld output; returns true if bytes may be written now.
     pub(crate) fn go_on(&mut self) -> bool {
         self.withheld = None;
         self.is_writable()
     }
 
-    /// Appends a packet that promises nothing: ahead of what waits, if a packet ends there.
+    /// Appends a packet that promises nothing: ahead of the waiting packets, if a packet ends there.
     pub(crate) fn push_ahead(&mut self, packet: &[u8]) {
         let known = self.withheld.is_none_or(|withheld| withheld.between);
         let Some(at) = self.barrier().filter(|_| known) else { return self.append(packet) };
@@ -257,7 +257,7 @@ impl Output {
 /// Output buffers that no connection needs at the moment, kept warm for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct OutputPool {
-    #[expect(clippy::vec_box, reason = "a connection holds one pointer; the box itself is what is reused")]
+    #[expect(clippy::vec_box, reason = "a connection holds one pointer; the box itself is reused")]
     free: Vec<Box<Output>>,
 }
 
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_payloads_leave_in_their_place_whatever_the_writes_take() {
+    fn partial_writes_keep_shared_payloads_in_place() {
         for step in 1..40 {
             let mut output = Output::default();
             output.buffer().extend_from_slice(b"head-1:");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_promises_nothing_goes_ahead_of_what_waits_at_the_end_of_a_packet() {
+    fn packets_without_a_promise_overtake_at_packet_ends() {
         let mut output = Output::default();
         output.append(b"ab");
         output.push_shared(Arc::from(&b"CD"[..]));
@@ -369,7 +369,7 @@ mod tests {
         assert!(!output.is_writable() && output.go_on());
         assert_eq!(written(&output), b"bcd!");
         output.advance(4);
-        // All is gone: it begins anew.
+        // All is written: it starts again.
         output.withhold();
         output.append(b"ab");
         output.push_ahead(b"!");

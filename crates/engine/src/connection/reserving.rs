@@ -1,6 +1,6 @@
 //! A PUBLISH that waits for room at other shards.
 
-/// What is known of the message that a publisher waits with.
+/// The reservation of the message that a publisher waits with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reserving {
     /// No room was asked for.
@@ -10,6 +10,6 @@ pub(crate) enum Reserving {
     Asked(u32),
     /// All have room, and keep it under this number at these shards, one bit each.
     Granted { number: u32, shards: u64 },
-    /// Somebody has no room.
+    /// A queue has no room.
     Refused,
 }

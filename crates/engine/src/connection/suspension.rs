@@ -7,7 +7,7 @@ use crate::connection::table::Connections;
 use crate::ids::ConnectionKey;
 
 impl Connections {
-    /// Nothing of what waits for a client leaves any more: its connection ends.
+    /// Drops the withheld output of a client: its connection ends.
     pub(crate) fn drop_withheld(&mut self, key: ConnectionKey) {
         if let Some(connection) = self.get_mut(key).filter(|connection| connection.is_suspended())
             && let Some(output) = connection.output.as_mut()

@@ -1,9 +1,9 @@
 //! In which order connections with output are written.
 //!
-//! What a message to few causes, an answer, or a message to one subscriber, is written in the turn that caused it. What
-//! a message to many causes stands in line: the shell writes a bounded number of it in each turn, the longest waiting
-//! first, so that everybody else is served between them. Whoever stands in line and gets something of the first kind is
-//! written at once, with all that waits for it.
+//! An answer, or a message to few subscribers, is written in the turn that caused it. A message to many puts its
+//! receivers in line: the shell writes a bounded number of them in each turn, the longest waiting first, so that other
+//! connections are served between them. A connection in line that gets an answer or a message to few is written at
+//! once, with all its waiting output.
 
 use crate::connection::Connection;
 use crate::ids::ConnectionKey;
@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 /// Receivers on this shard beyond which a message is one to many: their connections stand in line.
 pub(crate) const WIDE_RECEIVERS: usize = 64;
 
-/// Connections that packets of one client, taken at once, may name to be written in the same turn; further ones stand
-/// in line, like those of one message to many.
+/// Connections that packets of one client, taken at once, may name to be written in the same turn; further ones go into
+/// the line, like receivers of a message to many.
 const FIRST_BY_INPUT: usize = WIDE_RECEIVERS;
 
-/// The same for one commit. It releases what many have sent, each of whom waits for the answer.
+/// The same for one commit. It releases answers to many clients, and each of them waits for it.
 const FIRST_BY_COMMIT: usize = 256;
 
 /// Connections with output.
@@ -28,7 +28,7 @@ pub(crate) struct ToWrite {
     pub(crate) line: VecDeque<ConnectionKey>,
     /// How many have left the line, ever.
     pub(crate) left_line: u64,
-    /// Whether what is noted now stands in line.
+    /// True if connections noted now go into the line.
     wide: bool,
     /// How many more the input at hand may note for this turn.
     left: usize,
@@ -55,7 +55,7 @@ impl ToWrite {
             connection.dirty = true;
             self.first.push(key);
         } else if !connection.blocked {
-            // Whoever takes nothing is put in line when that has changed.
+            // A blocked connection goes into the line when it is writable again.
             self.stand_in_line(connection, key);
         }
     }
@@ -66,7 +66,7 @@ impl ToWrite {
         }
     }
 
-    /// Says whether what is noted from now on is for many receivers; returns what was said before.
+    /// Sets whether following output is for many receivers; returns the value before.
     #[inline]
     pub(crate) fn widen(&mut self, wide: bool) -> bool {
         std::mem::replace(&mut self.wide, wide)
@@ -78,12 +78,12 @@ impl ToWrite {
         std::mem::replace(&mut self.left, FIRST_BY_INPUT)
     }
 
-    /// Begins with what a commit releases; returns what [`ToWrite::end_input`] wants.
+    /// Begins with the output that a commit releases; returns the value that [`ToWrite::end_input`] needs.
     pub(crate) fn begin_commit(&mut self) -> usize {
         std::mem::replace(&mut self.left, FIRST_BY_COMMIT)
     }
 
-    /// The packets, or what was released, are worked off.
+    /// Ends the work on the packets, or on the released output.
     #[inline]
     pub(crate) fn end_input(&mut self, before: usize) {
         self.left = before;

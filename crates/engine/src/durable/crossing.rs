@@ -1,11 +1,11 @@
 //! Messages on their way from one shard to another.
 //!
-//! What a link between shards holds is in no store. Mostly that is no loss, since who published it has no answer yet
-//! and sends it again. It would be one where nobody would: a QoS 2 message whose packet id is taken already, a will,
-//! and what a shared group deals or is given back. Such a message is written down as crossing, in the same batch as
-//! that which makes its first owner forget it; the receiving shard writes in one batch that it has crossed and what
-//! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
-//! delivered by the next one, before it serves anybody.
+//! The messages in a link between shards are in no store. Mostly that is no loss, because the publisher has no answer
+//! yet and sends them again. Some messages would be lost: a QoS 2 message whose packet id is taken already, a will, and
+//! a message that a shared group deals or gets back. Such a message is stored as crossing, in the batch in which its
+//! first owner forgets it. The receiving shard writes in one batch that it has crossed, and its outcome. When the first
+//! shard learns that, both records are deleted. If the process dies before, the next one delivers the message before it
+//! serves any client.
 
 use crate::cluster::exchanges::Exchanges;
 use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId};
@@ -23,7 +23,7 @@ use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
 use tidegate_mqtt::QoS;
 
-/// What a message crosses for.
+/// The purpose of a crossing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// To subscribers and to its topic's home: each of these of as many shards, one bit each. Under this name, where it
@@ -37,7 +37,8 @@ pub(crate) enum Way {
     KeptBack { partitions: Partitions },
 }
 
-/// Messages that have left this shard and are not known to have arrived: to whom, and who of them has not said so.
+/// Messages that have left this shard without a confirmation: their receivers, and the receivers that have not
+/// confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct Crossings {
     open: BTreeMap<u64, (u64, u64)>,
@@ -52,7 +53,7 @@ pub(crate) struct Left {
     pub(crate) crossed: Vec<Place>,
 }
 
-/// What is left to do before the first client is served.
+/// The work before the first client is served.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
     pub(crate) left: BTreeMap<u64, Left>,
@@ -168,7 +169,7 @@ impl crate::journal::Journal {
 }
 
 impl Crossings {
-    /// Writes down that a message leaves for these shards; each of them is to be told the number behind the message.
+    /// Stores that a message leaves for these shards; each receives the number after the message.
     pub(crate) fn begin_crossing(
         &mut self,
         journal: &mut Journal,
@@ -181,7 +182,7 @@ impl Crossings {
         number
     }
 
-    /// The same for what one shard is given for a shared group.
+    /// The same for a message to one shard for a shared group.
     pub(crate) fn cross_for_group(
         &mut self,
         journal: &mut Journal,

@@ -1,4 +1,4 @@
-//! What is stored, in words.
+//! The text of stored records.
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::cluster::outgoing::describe_outgoing;
@@ -42,7 +42,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
 
 /// A pair of a store in words for people; `None` when it is not the engine's or not of this version.
 pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
-    // Times are told as they are stored: since the Unix epoch.
+    // Times are shown as they are stored: since the Unix epoch.
     let clock = Now { monotonic: Millis(0), unix: 0 };
     match Key::read(key).ok()? {
         Key::Numbers(shard) => {
@@ -62,7 +62,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Received(session, id) => Some(format!("session {}: QoS 2 packet id {id} taken", session.0)),
         Key::Refused(session, id) => {
-            let reason = RefusedMessage::read(value).ok()?.reason.label();
+            let reason = RefusedMessage::read_stored(value).ok()?.reason.label();
             Some(format!("session {}: QoS 2 packet id {id} refused ({reason})", session.0))
         }
         Key::Entry(session, number) => {

@@ -1,14 +1,13 @@
-//! What has to outlive the process, as operations on keys and values.
+//! State that outlives the process, as operations on keys and values.
 //!
-//! The engine writes what changes into a [`Journal`] while it works a packet off; the shell takes what was gathered as
+//! The engine writes changes into a [`Journal`] while it works a packet off; the shell takes what was gathered as
 //! one batch ([`Engine::take_journal`](crate::Engine::take_journal)) and gives it to a store, *before* it hands
 //! anything to other shards. An output that promises something is held back at its place until the batch that holds the
 //! promise is committed ([`Engine::handle_committed`](crate::Engine::handle_committed)).
 //!
-//! All shards of a process write into one store, which keeps the order in which batches came. That is what makes
-//! promises of several shards simple: whatever another shard wrote before it confirmed something lies before the batch
-//! of the shard that passes the promise on. A crash leaves a prefix of that order, and a prefix knows no effect without
-//! its cause.
+//! All shards of a process write into one store, which keeps the order of batches. This makes promises of several
+//! shards simple: a batch that another shard wrote before it confirmed is before the batch of the shard that passes the
+//! promise on. A crash leaves a prefix of that order, and a prefix has no effect without its cause.
 
 pub(crate) mod crossing;
 mod describe;

@@ -1,4 +1,4 @@
-//! Taking in what a store holds, before any client is served.
+//! Restores the state from a store, before any client is served.
 
 use super::crossing::Replay;
 use super::restoring::Restoring;
@@ -10,14 +10,14 @@ use crate::wire::WireError;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// Why what a store holds was not taken in.
+/// The reason why a store was not restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreError {
     /// A pair is not of this version, or damaged in a way that its checksum did not show.
     Malformed {
         /// The key, in hexadecimal.
         key: String,
-        /// What was being read.
+        /// The part that was being read.
         error: WireError,
     },
     /// A part of a session came without the session.
@@ -46,7 +46,7 @@ impl std::fmt::Display for RestoreError {
 
 impl std::error::Error for RestoreError {}
 
-/// What was taken in.
+/// The restored state in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Sessions.
@@ -82,7 +82,7 @@ pub(crate) struct Restoration {
     /// Sessions whose queue has to be read again, by their numbers.
     pub(crate) again: BTreeMap<u64, (StoredSession, Restoring)>,
     pub(crate) bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
-    /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
+    /// Sessions whose end or will is computed from now on; another restart must not start that time again.
     pub(crate) broken_off: Vec<SessionKey>,
     pub(crate) replay: Replay,
     pub(crate) done: Restored,

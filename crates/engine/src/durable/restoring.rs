@@ -95,7 +95,7 @@ impl Restoring {
         self.in_memory = 0;
     }
 
-    /// Leaves the end of a long queue to the store: what is beyond `share` bytes and simply comes next.
+    /// Leaves the end of a long queue to the store: the plain messages beyond `share` bytes.
     pub(crate) fn leave_tail(&mut self, share: u64) {
         let stays = |(_, restored): &(&u64, &RestoredEntry)| restored.may_leave_memory();
         let Some((first, _)) = self.entries.iter().rev().take_while(stays).last() else { return };

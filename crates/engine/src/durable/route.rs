@@ -22,7 +22,7 @@ pub struct RestoreRoute {
 pub enum Takers {
     /// One shard.
     One(ShardId),
-    /// Every shard: those that do not need it leave it.
+    /// Every shard: a shard that does not need it ignores it.
     All,
     /// No shard: it is not the engine's.
     None,

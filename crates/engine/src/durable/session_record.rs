@@ -39,7 +39,7 @@ pub(crate) struct SessionRecord {
     pub will_due: Millis,
     pub identity: Option<Arc<Identity>>,
     pub standing: Standing,
-    /// What was numbered up to here may be for subscriptions of an earlier session.
+    /// Messages with numbers below this may belong to subscriptions of an earlier session.
     pub mailbox_from: u64,
 }
 
@@ -76,10 +76,9 @@ impl SessionRecord {
         }
     }
 
-    /// When the session ends, after a restart. The connection of a client that was connected broke off when the process
-    /// ended; how long that is ago nobody knows, so its time begins now.
-    /// A wall clock that was set back gives it no more time than it had when its client left; a mailbox has
-    /// `mailbox_ends_at` at most.
+    /// The end of the session after a restart. The connection of a connected client broke when the process ended, at an
+    /// unknown time, so its expiry interval starts now. A wall clock that was set back gives it no more time than it
+    /// had when its client left; a mailbox has `mailbox_ends_at` at most.
     pub(crate) fn ends_at_after_restart(&self, now: Now, mailbox_ends_at: Millis) -> Millis {
         match self.expiry_seconds {
             _ if self.standing == Standing::Mailbox => self.ends_at.min(mailbox_ends_at),
@@ -167,7 +166,7 @@ impl Sessions {
             return;
         }
         let Some(session) = self.get_mut(key.0) else { return };
-        // What waits in the store alone can only be read as long as its session is there.
+        // Messages that are only in the store can be read only while their session is there.
         let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
         if !session.lasts() && !reads {
             if let Some(stored) = session.stored.take() {

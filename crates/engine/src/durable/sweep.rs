@@ -6,9 +6,9 @@ use crate::journal::keys::Key;
 use crate::journal::keys::StoredSession;
 use crate::records::stored::ReadEntry;
 
-/// Decides which pairs of a store are still somebody's, in one pass over all of them in the order of their keys. A
-/// session that ends is deleted by its own key alone, and a message that several sessions share by nobody: both leave
-/// the rest to this.
+/// Finds the pairs of a store without an owner, in one pass over all of them in the order of their keys. A session that
+/// ends deletes only its own key, and a message that several sessions share is deleted by none of them: the sweep
+/// deletes the rest.
 #[derive(Debug, Default)]
 pub struct Sweep {
     /// The session whose parts are being looked at.

@@ -11,7 +11,7 @@ use crate::session::Will;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 
-/// Whether somebody counts on a will: one with QoS 0 that is not retained may be lost like any such message.
+/// True if a will must not be lost: one with QoS 0 that is not retained may be lost like any such message.
 fn is_kept(will: &Will) -> bool {
     will.message.qos != QoS::AtMostOnce || will.message.retain
 }

@@ -17,11 +17,11 @@ impl ControlCalls<'_> {
         self.engine.rules.epoch = self.engine.rules.epoch.checked_add(1).unwrap_or(1);
         self.engine.rules.recheck_from = None;
         self.engine.rules.recheck();
-        // Routes were made with what the old rules allowed to be delivered.
+        // Routes were made with the old rules.
         self.engine.index.change_rights();
     }
 
-    /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
+    /// A client is back: its subscriptions and its queued messages were allowed by the rules of that time.
     pub(crate) fn ask_for_rights_again(&mut self, now: Now, key: SessionKey) {
         let epoch = self.engine.rules.epoch();
         let old = self.engine.state.sessions.get(key.0).is_some_and(|session| session.rights_epoch != epoch);
@@ -30,8 +30,8 @@ impl ControlCalls<'_> {
         }
     }
 
-    /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when
-    /// the messages for them were published.
+    /// Checks the subscriptions of some more sessions again. Sessions of brokers are skipped: rules were asked when the
+    /// messages for them were published.
     pub(crate) fn recheck_rights(&mut self, now: Now) {
         let Some(from) = self.engine.rules.recheck_from else { return };
         let epoch = self.engine.rules.epoch();

@@ -6,9 +6,9 @@ use crate::engine::facets::ShardQuestions;
 use crate::ids::SessionKey;
 
 impl ShardQuestions<'_> {
-    /// Compares everything that is kept as a running sum, or in two places, with what it stands for, and looks for
-    /// those who wait for nothing; returns what is wrong. For tests, between two calls of the engine: it looks at all
-    /// there is.
+    /// Compares every running sum, and everything that is kept in two places, with its source, and looks for waiters
+    /// that no owner will release; returns the faults. For tests, between two calls of the engine: it looks at the
+    /// whole state.
     pub fn audit(&self) -> Vec<String> {
         let mut found = Findings::default();
         auditing!(self.engine).audit_sums(&mut found);

@@ -1,4 +1,4 @@
-//! What is known of a connection before its CONNECT, and memory that is given back.
+//! Facts about a connection before its CONNECT, and memory that is freed.
 
 use crate::connection::Phase;
 use crate::connection::Preset;
@@ -6,7 +6,7 @@ use crate::engine::facets::ControlCalls;
 use crate::ids::ConnectionKey;
 
 impl ControlCalls<'_> {
-    /// Tells what is known of a client before its CONNECT arrives, such as what its certificate says.
+    /// Sets the facts known about a client before its CONNECT arrives, such as the names in its certificate.
     pub fn preset_connection(&mut self, key: ConnectionKey, preset: Preset) {
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         if connection.phase != Phase::AwaitConnect {

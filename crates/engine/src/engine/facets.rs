@@ -4,7 +4,7 @@
 
 use crate::engine::Engine;
 
-/// Questions to a shard that change nothing: counters, clients, brokers, what it owes.
+/// Questions to a shard that change nothing: counters, clients, brokers, owed messages.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardQuestions<'e> {
     pub(in crate::engine) engine: &'e Engine,
@@ -95,7 +95,7 @@ pub struct TimerCalls<'e> {
 }
 
 impl Engine {
-    /// Questions to a shard that change nothing: counters, clients, brokers, what it owes.
+    /// Questions to a shard that change nothing: counters, clients, brokers, owed messages.
     #[inline]
     pub fn questions(&self) -> ShardQuestions<'_> {
         ShardQuestions { engine: self }

@@ -29,7 +29,7 @@ impl InsiderCalls<'_> {
         Ok(id)
     }
 
-    /// Ends an observer. What it has not confirmed is refused for its reason.
+    /// Ends an observer. Its unconfirmed messages are refused for its reason.
     pub fn end_observer(&mut self, now: Now, id: ObserverId) {
         let Some(it) = self.engine.observers.all.remove(&id) else { return };
         self.engine.cache.set_observed(self.engine.observers.topics());

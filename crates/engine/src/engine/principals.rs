@@ -30,7 +30,7 @@ impl InsiderCalls<'_> {
         PrincipalId(key)
     }
 
-    /// Forgets a principal. What it was not answered is answered with [`Reason::ConnectionLost`].
+    /// Forgets a principal. Its unanswered messages are answered with [`Reason::ConnectionLost`].
     pub fn remove_principal(&mut self, now: Now, id: PrincipalId) {
         let PrincipalId(key) = id;
         answering!(self.engine).refuse_all_of_principal(key, Reason::ConnectionLost);
@@ -56,8 +56,9 @@ impl InsiderCalls<'_> {
         self.engine.after_frame(now);
     }
 
-    /// Publishes a message as a principal. [`Event::Published`](crate::Event::Published) names the number and what has become of it, as a PUBACK
-    /// would, when that is certain: every shard that has to has it, and it is committed where it is stored.
+    /// Publishes a message as a principal. [`Event::Published`](crate::Event::Published) has the number and the
+    /// outcome, as a PUBACK would, when that is certain: all its shards have it, and it is committed where it is
+    /// stored.
     pub fn publish_as(&mut self, now: Now, id: PrincipalId, message: InnerPublication, number: u64) {
         let PrincipalId(key) = id;
         self.engine.state.journal.now = now;
@@ -115,7 +116,7 @@ impl InsiderCalls<'_> {
         } else if message.retain && !self.engine.settings.retained.available && !is_broker {
             Some(Reason::RetainNotSupported)
         } else if self.engine.homes.have_ended() {
-            // Another node may have taken the place, and what is promised now may be lost.
+            // Another node may have taken over, so promises made now may be lost.
             Some(Reason::LeaseEnded)
         } else if message.topic.is_empty() {
             Some(Reason::InvalidTopicName)
@@ -181,7 +182,7 @@ impl InsiderCalls<'_> {
         self.engine.state.memory.input_bytes += cost;
     }
 
-    /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
+    /// A principal need not wait any more: its held messages are published until it has to wait again.
     pub(crate) fn resume_principal(&mut self, now: Now, key: ConnectionKey) {
         while !self.engine.state.connections.is_parked(key)
             && let Some(held) = answering!(self.engine).take_held(key)

@@ -1,4 +1,4 @@
-//! What a shard has at this moment: counters, sums, usage.
+//! The present state of a shard: counters, sums, usage.
 
 use crate::engine::facets::ShardQuestions;
 use crate::ids::TenantId;
@@ -78,8 +78,8 @@ impl<'e> ShardQuestions<'e> {
         numbered.filter(|(_, usage)| *usage != Usage::default()).collect()
     }
 
-    /// Bytes that this shard holds, as far as it keeps sums of them: messages, what is kept for connections and sessions,
-    /// retained messages, subscriptions, and what goes to other shards. Costs the same whatever there is.
+    /// Bytes that this shard holds, as far as it keeps sums of them: messages, connections and sessions, retained
+    /// messages, subscriptions, and records for other shards. Takes constant time.
     pub fn held_bytes(&self) -> u64 {
         let sessions = self.engine.state.sessions.len() as u64 * SESSION_BYTES;
         self.engine.state.memory.held
@@ -90,5 +90,5 @@ impl<'e> ShardQuestions<'e> {
     }
 }
 
-/// What a session is taken to hold beside its messages and subscriptions, bytes.
+/// The assumed bytes of a session beside its messages and subscriptions.
 const SESSION_BYTES: u64 = 512;

@@ -31,13 +31,13 @@ impl InsiderCalls<'_> {
 }
 
 impl<'e> ShardQuestions<'e> {
-    /// Whether what is retained under a topic is at home in this process: of the nodes of a cluster, one of them.
+    /// True if this process is the home of a topic's retained message: of the nodes of a cluster, one is.
     pub fn is_home_of_topic(&self, tenant: TenantId, topic: &str) -> bool {
         self.engine.homes.home_of(&self.engine.state, partition_of(tenant, topic)) == Home::Here
     }
 
-    /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have
-    /// one, so that applications are not taken for mobile nodes. Looks at every session of the shard.
+    /// All connected clients: tenant, client id and connection. With addresses, only clients that have one, so that
+    /// applications are not taken for mobile nodes. Looks at every session of the shard.
     pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &'e str, ConnectionKey)> + use<'e> {
         let engine = self.engine;
         let all = engine.settings.addresses.is_none();
@@ -47,8 +47,8 @@ impl<'e> ShardQuestions<'e> {
 }
 
 impl InsiderCalls<'_> {
-    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are
-    /// dropped. Says whether there was one.
+    /// Ends the connection of a client, which is to connect to `reference`: an MQTT 5 client gets 0x9C, others are
+    /// disconnected. Returns false without such a connection.
     pub fn send_elsewhere(&mut self, now: Now, tenant: TenantId, client_id: &str, reference: &str) -> bool {
         let session = self.engine.state.sessions.find_session(tenant, client_id);
         let Some(key) = session.and_then(|session| self.engine.state.sessions.get(session.0)?.connection) else {
@@ -59,10 +59,10 @@ impl InsiderCalls<'_> {
         true
     }
 
-    /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`](crate::Event::Pong) tells when it
-    /// acknowledges. Says whether it is asked: one who is away, or still owes acknowledgements or has messages waiting,
-    /// is not. One who owes that of an earlier ping is, without another message: a client that answers none would be
-    /// taken for one of which nothing is known.
+    /// Publishes to one connected client at QoS 1, whatever its subscriptions; [`Event::Pong`](crate::Event::Pong)
+    /// reports the acknowledgement. Returns false without sending to a client that is away, owes acknowledgements or
+    /// has queued messages. A client that owes only the acknowledgement of an earlier ping counts as asked, without
+    /// another message: otherwise a client that never answers would look unknown.
     pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
         let Some(key) = self.engine.state.sessions.find_session(tenant, client_id) else { return false };
         if self.owes_pong(key) {
@@ -89,7 +89,7 @@ impl InsiderCalls<'_> {
         true
     }
 
-    /// Begins a new round of pings: what acknowledges earlier ones is told no more.
+    /// Begins a new round of pings: acknowledgements of earlier ones are not reported any more.
     pub fn forget_pings(&mut self) {
         let mut pings = std::mem::take(&mut self.engine.pings);
         pings.retain(|(session, id), counts| {

@@ -21,9 +21,9 @@ impl TimerCalls<'_> {
     /// Handles deadlines that count the silence of a peer (keep-alive, CONNECT timeout, the end of a session, a delayed
     /// will, a publisher that waits for others, an uplink), a bounded part of them at a time.
     ///
-    /// `heard` is the time by which all input that had arrived was taken, but for that of connections that are
-    /// `unread`. Deadlines behind `heard` stay, and those of unread connections are looked at again soon: the peer may
-    /// have spoken in time, and only this shard is late.
+    /// `heard` is the time by which all input that had arrived was taken, except from connections that are `unread`.
+    /// Deadlines behind `heard` stay, and deadlines of unread connections are looked at again soon: the peer may have
+    /// spoken in time, and only this shard is late.
     pub fn handle_silence(&mut self, now: Now, heard: Millis, unread: impl Fn(ConnectionKey) -> bool) {
         self.engine.state.journal.now = now;
         for _ in 0..TIMERS_PER_TURN {
@@ -53,7 +53,7 @@ impl ShardQuestions<'_> {
 }
 
 impl TimerCalls<'_> {
-    /// Sets a timer of a connection anew that has been taken out of the schedule.
+    /// Sets a timer of a connection again that has been taken out of the schedule.
     fn postpone(&mut self, until: Millis, timer: Timer) {
         match timer {
             Timer::Connection(key) => {

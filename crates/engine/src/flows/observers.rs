@@ -47,7 +47,7 @@ impl Deciding<'_> {
         if it.session.is_some() || all.is_empty() { all } else { all.without(self.principals.unobserved_by(it.key)) }
     }
 
-    /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
+    /// The same for a message on its way in. Its acknowledgement waits for each observer that receives it.
     #[cold]
     pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
         let (topic, set) = (self.cache.topic_of(it), self.observers_of(it));

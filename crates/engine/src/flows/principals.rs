@@ -22,14 +22,14 @@ impl Answering<'_> {
         Some(held)
     }
 
-    /// A principal has waited as long as it may: what it holds is refused.
+    /// Refuses the held messages of a principal whose time to wait is over.
     pub(crate) fn refuse_held(&mut self, key: ConnectionKey, reason: Reason) {
         while let Some(held) = self.take_held(key) {
             self.refuse_publication(PrincipalId(key), held.number, reason);
         }
     }
 
-    /// What a principal was not answered is refused, since the broker stops or the principal goes.
+    /// Refuses the unanswered messages of a principal, because the broker stops or the principal goes.
     pub(crate) fn refuse_all_of_principal(&mut self, key: ConnectionKey, reason: Reason) {
         if let Some(extra) = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
             // Later confirmations are ignored.
@@ -63,8 +63,7 @@ impl Answering<'_> {
         self.tell_published(id, number, Err(reason));
     }
 
-    /// The answer to what a principal has published first of all that is not answered. `promises` says whether it has
-    /// to wait for the commit.
+    /// Answers the oldest unanswered message of a principal. `promises` is true if the answer must wait for the commit.
     #[cold]
     pub(crate) fn answer_principal(&mut self, key: ConnectionKey, outcome: Outcome, promises: bool) {
         let Some(registered) = self.principals.all.get_mut(&key) else { return };

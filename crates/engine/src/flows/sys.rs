@@ -11,7 +11,7 @@ use crate::topics::is_own_topic;
 use tidegate_mqtt::QoS;
 
 impl Publishing<'_> {
-    /// Publishes what was put into words before.
+    /// Publishes a client event whose text was made before.
     pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
         let Some(ClientEvent { tenant, topic, text }) = event else { return };
         let mut publication =

@@ -7,7 +7,7 @@ use crate::roster::Roster;
 use crate::state::ShardState;
 
 impl Groups {
-    /// Compares the seats of this shard's sessions with what these know.
+    /// Compares the seats of this shard's sessions with the memberships in the sessions.
     pub(crate) fn audit(&self, (here, roster): (ShardId, &Roster), state: &ShardState, wrong: &mut dyn FnMut(String)) {
         for (_, dealt) in self.dealt.iter() {
             let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };

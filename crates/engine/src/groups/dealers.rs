@@ -28,12 +28,16 @@ pub(crate) struct Dealers {
     pub(crate) own: ShardId,
     /// The shard that deals what is published here.
     pub(crate) by_partition: [ShardId; PARTITIONS as usize],
+    /// The partitions for which this shard does, and for which any shard of this process does.
+    pub(crate) of_shard: Partitions,
+    pub(crate) of_process: Partitions,
     /// Partitions for which whoever has members deals.
     pub(crate) open: Partitions,
     /// Partitions whose dealer or home is gone, and whose next one is not ready.
     pub(crate) unready: Partitions,
     /// Partitions of which this shard is the home and knows all members.
     pub(crate) complete: Partitions,
+    /// By number, up to the last one of which something is known.
     pub(crate) others: Vec<Other>,
     /// Publishers that wait until nobody would be missed.
     pub(crate) waiting: BTreeSet<ConnectionKey>,
@@ -65,30 +69,51 @@ pub(crate) struct Other {
 impl Dealers {
     /// Those of a process that is no node of a cluster.
     pub(crate) fn new(place: Place) -> Self {
-        let not_at = |shard| Partitions::that(|partition| place.home_of(partition) != shard);
-        let own = Partitions::that(|partition| place.owns(partition));
-        let mut others = vec![Other::default(); usize::from(MAX_SHARDS)];
-        for (at, other) in others.iter_mut().enumerate().take(usize::from(place.shards)) {
-            let shard = ShardId(at as u16);
-            other.told_elsewhere = not_at(shard);
-            other.told_seats = Partitions::that(|partition| place.home_of(partition) == shard);
-            other.elsewhere = not_at(place.shard);
-            (other.claims, other.seated, other.answered) = (own, own, own);
-        }
+        let at = |shard| Partitions::that(|partition| place.home_of(partition) == shard);
+        let own = at(place.shard);
+        let other = |shard| Other {
+            told_elsewhere: Partitions::ALL.without(at(shard)),
+            told_seats: at(shard),
+            elsewhere: Partitions::ALL.without(own),
+            claims: own,
+            seated: own,
+            answered: own,
+            ..Other::default()
+        };
         Self {
             own: place.shard,
             by_partition: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))),
+            of_shard: own,
+            of_process: Partitions::ALL,
             open: Partitions::NONE,
             unready: Partitions::NONE,
             complete: own,
-            others,
+            others: (0..place.shards).map(ShardId).map(other).collect(),
             waiting: BTreeSet::new(),
             late_joins: Vec::new(),
         }
     }
 
     pub(crate) fn other(&mut self, shard: ShardId) -> Option<&mut Other> {
-        self.others.get_mut(usize::from(shard.0))
+        let at = usize::from(shard.0);
+        if at >= self.others.len() && shard.0 < MAX_SHARDS {
+            self.others.resize(at + 1, Other::default());
+        }
+        self.others.get_mut(at)
+    }
+
+    /// Another shard, as far as something is known of it.
+    pub(crate) fn known(&self, shard: ShardId) -> Other {
+        self.others.get(usize::from(shard.0)).copied().unwrap_or_default()
+    }
+
+    /// The shard that deals for a partition from now on.
+    pub(crate) fn set_dealer(&mut self, roster: &Roster, partition: PartitionId, dealer: ShardId) {
+        let Some(at) = self.by_partition.get_mut(usize::from(partition.0)) else { return };
+        *at = dealer;
+        let put = |set: &mut Partitions, is_in| if is_in { set.add(partition) } else { set.remove(partition) };
+        put(&mut self.of_shard, dealer == self.own);
+        put(&mut self.of_process, roster.is_own(dealer));
     }
 
     /// The shard that deals what is published here.
@@ -108,15 +133,14 @@ impl Dealers {
     /// Partitions for which this shard deals what is published at a shard.
     pub(crate) fn all_dealt_for(&self, shard: ShardId) -> Partitions {
         if shard == self.own {
-            return self.open.with(Partitions::that(|partition| self.dealer_of(partition) == self.own));
+            return self.open.with(self.of_shard);
         }
-        let elsewhere = self.others.get(usize::from(shard.0)).map(|other| other.elsewhere);
-        Partitions::ALL.without(elsewhere.unwrap_or_default())
+        Partitions::ALL.without(self.known(shard).elsewhere)
     }
 
     /// Partitions for which this process deals what is published here.
-    pub(crate) fn dealt_by_process(&self, roster: &Roster) -> Partitions {
-        self.open.with(Partitions::that(|partition| roster.is_own(self.dealer_of(partition))))
+    pub(crate) fn dealt_by_process(&self) -> Partitions {
+        self.open.with(self.of_process)
     }
 
     /// Whether this shard is the home of a partition and knows all members.
@@ -147,9 +171,9 @@ impl Dealers {
 
     /// A table has come. `taken` are partitions whose homes are known again.
     fn follow(&mut self, old: &Roster, new: &Roster, taken: Partitions) {
-        for partition in (0..PARTITIONS).map(PartitionId) {
+        for partition in PartitionId::all() {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
-            let one = Partitions::that(|it| it == partition);
+            let one = Partitions::of(partition);
             let mut next = dealer;
             if new.stands_in(partition) && new.misses(partition) && new.has(dealer) {
                 // The home that is gone did not deal for this shard yet: whoever does goes on until there is another
@@ -171,7 +195,7 @@ impl Dealers {
                 // This process was alone.
                 self.open = self.open.with(one);
             }
-            self.by_partition[usize::from(partition.0)] = next;
+            self.set_dealer(new, partition, next);
             if taken.has(partition) && !new.stands_in(partition) {
                 // Its new home may still be telling what is wanted there.
                 self.unready = self.unready.with(one);
@@ -181,16 +205,9 @@ impl Dealers {
 
     /// Partitions whose groups are dealt elsewhere for every shard.
     pub(crate) fn dealt_by_others(&self, roster: &Roster) -> Partitions {
-        let nobodys = |partition| {
-            let elsewhere = |shard: ShardId| {
-                let other = self.others.get(usize::from(shard.0));
-                other.is_none_or(|other| other.elsewhere.has(partition) && !other.claims.has(partition))
-            };
-            roster.home_of(partition) != self.own
-                && !self.deals_for(self.own, partition)
-                && roster.others().into_iter().all(elsewhere)
-        };
-        Partitions::that(nobodys)
+        let own = roster.at_home(self.own).with(self.all_dealt_for(self.own));
+        let others = roster.others().into_iter().map(|shard| self.known(shard));
+        others.fold(Partitions::ALL.without(own), |all, other| all.among(other.elsewhere.without(other.claims)))
     }
 }
 
@@ -214,7 +231,7 @@ impl Groups {
         let taken = Partitions::that(|partition| was_missed(partition) && !links.roster.misses(partition));
         self.dealers.follow(old, &links.roster, taken);
         for shard in links.roster.others() {
-            let partitions = Partitions::that(|partition| links.roster.home_of(partition) == shard);
+            let partitions = links.roster.at_home(shard);
             // Whoever has taken a place answers anew, behind all that is wanted there.
             let took = !partitions.among(taken).is_empty();
             let Some(other) = self.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
@@ -240,10 +257,8 @@ impl Groups {
     ) {
         let (own, roster) = (links.place.shard, &links.roster);
         let stays = |partition| roster.home_of(partition) == own && !state.transfers.leaves(partition);
-        let mut partitions = partitions.without(Partitions::that(stays));
-        if !partitions.is_empty() {
-            partitions = partitions.among(self.dealt.iter().map(|(_, group)| group.partition).collect());
-        }
+        let with_groups: Partitions = self.dealt.iter().map(|(_, group)| group.partition).collect();
+        let partitions = partitions.among(with_groups).filtered(|partition| !stays(partition));
         links.tell_homes(state, name, partitions);
     }
 
@@ -288,7 +303,7 @@ impl Exchanges {
 
 impl Links {
     pub(crate) fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
-        self.send(shard, Record::Dealing(word));
+        self.send(shard, Record::Dealing(Box::new(word)));
     }
 
     /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to

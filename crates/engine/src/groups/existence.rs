@@ -1,9 +1,9 @@
-//! Which groups there are, also while nobody is known to be in them.
+//! Groups that exist although no member is known.
 //!
-//! Members of a group can be at a node that is gone, whose place another one has yet to take. Until it has, only where
-//! the group is dealt is it known that there is one. So a shard that has groups without members does not forget them
-//! before it has heard of everybody who may be in them; and one whose groups get another home tells that home of each,
-//! whether it has members or not: it may hear later than the home that a node is gone.
+//! A group's members can be at a dead node whose successor is not there yet. Until then, only the shard that deals the
+//! group knows that it exists. So a shard keeps groups without members until all shards have announced their members.
+//! When groups get another home, the old home announces each group to the new one, with or without members: the old
+//! home may learn later than the new one that a node is gone.
 
 use crate::cluster::peers::Peers;
 use crate::groups::Groups;
@@ -24,8 +24,8 @@ impl Groups {
         }
     }
 
-    /// Groups that are dealt here have another home, which is told of them before it hears that all members of this
-    /// shard have their seats.
+    /// Announces groups that are dealt here to their new home, before that home learns that all members of this shard
+    /// have their seats.
     pub(crate) fn tell_homes_of_groups(&mut self, links: &mut Links, old: &Roster) {
         for (_, dealt) in self.dealt.iter() {
             let home = links.roster.home_of(dealt.partition);
@@ -36,8 +36,8 @@ impl Groups {
         }
     }
 
-    /// Whether whoever is in a group of a partition has a seat here: nobody who was at a node that is gone is to come,
-    /// and all others have said so.
+    /// True if all members of a partition's groups have a seat here: no member of a dead node can come back, and all
+    /// shards have announced their members.
     pub(crate) fn knows_all_members(
         &self,
         state: &ShardState,

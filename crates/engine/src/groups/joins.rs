@@ -1,15 +1,16 @@
-//! Joins of shared groups that are confirmed later, since a shard's messages are dealt elsewhere for now.
+//! Joins of shared groups that are confirmed later, because another shard deals the messages for now.
 //!
-//! While the homes of groups change, a shard for which the new home deals already seats its members there alone. A
-//! shard that has yet to change has its messages dealt at the old home, which does not know of a group that is new. So
-//! such a join is confirmed when all shards have changed, which they are told to at the same moment.
+//! While the homes of groups change, a shard for which the new home deals already seats its members only there. A shard
+//! that has not changed yet has its messages dealt at the old home, which does not know a new group. So the join is
+//! confirmed when all shards have changed: all of them receive the change at the same moment.
 
 use crate::groups::Groups;
 use crate::ids::{PartitionId, ShardId};
 use crate::link::envelope::Ticket;
 use crate::roster::Roster;
 
-/// A join that waits until the messages of all shards are dealt here, or those of the member's shard no longer.
+/// A join that waits until this shard deals the messages of all shards, or no longer deals those from the member's
+/// shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LateJoin {
     pub(crate) partition: PartitionId,

@@ -1,9 +1,10 @@
-//! What groups have given to shards of other nodes, until somebody there answers for it.
+//! Messages that groups have dealt to shards of other nodes, until the receiver confirms them.
 //!
-//! A node can die alone, with what was on its way to it and what its members had not acknowledged. So whoever sends it a message of a
-//! group keeps the message, in memory and where there is a store there as well, until the other side says that it is [`Record::Dealt`]: stored
-//! with the session that it is owed to, or at its end, acknowledged or dropped with a reason. When the node is gone before, the
-//! message is dealt again: at QoS 1 to whoever is there; at QoS 2 to the same client when that one is back, since it may have it already.
+//! A node can die with messages in flight and messages that its members had not acknowledged. So the shard that deals a
+//! message of a group keeps it, in memory and in the store if there is one, until the other shard answers
+//! [`Record::Dealt`]: the message is stored with its session, acknowledged, or dropped with a reason. If the node dies
+//! first, the message is dealt again: at QoS 1 to any member; at QoS 2 to the same client when it is back, because it
+//! may have the message already.
 
 mod bound;
 pub(crate) mod taken_over;
@@ -34,15 +35,15 @@ pub(crate) const WAIT_MS: u64 = 60_000;
 /// Messages of groups that other nodes do not answer for yet.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// Makes ids differ from those of other shards and other lives.
+    /// Makes ids differ from ids of other shards and of earlier processes.
     seed: u64,
     made: u64,
     pub(crate) deals: BTreeMap<u64, Deal>,
     /// How many there have been.
     added: u64,
     bytes: u64,
-    /// Those that are nowhere, by their groups and then by their order: who comes to one of many groups waits for no
-    /// look at the others.
+    /// Messages without a receiver, by group and then by order. So a new member of one group does not wait for a search
+    /// of the others.
     pub(crate) waiting: BTreeMap<OfGroup, BTreeMap<u64, u64>>,
     pub(crate) due: Option<Millis>,
     done: Done,
@@ -54,9 +55,9 @@ type OfGroup = (TenantId, Box<str>, Box<str>);
 /// Whether the only client that may get a message may have it already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// Whoever had it has said what became of it.
+    /// Its last receiver has reported the outcome.
     None,
-    /// It was at a shard that is gone, or somebody else kept it before.
+    /// Its shard is gone, or another shard kept it before.
     Open,
     /// The shard is asked where the client's session is, or was.
     Asked,
@@ -78,7 +79,7 @@ pub(crate) struct Deal {
     doubt: Doubt,
     /// Since when it is where it is.
     pub(crate) since: Millis,
-    /// Greater than that of what was kept before.
+    /// Greater than the order of every message kept before.
     order: u64,
 }
 
@@ -106,7 +107,7 @@ impl Kept {
         self.due.is_some()
     }
 
-    /// Whether some group of another node is to be told something.
+    /// True if a group of another node has to be notified.
     #[inline]
     fn has_done(&self) -> bool {
         !self.done.borrow().is_empty()
@@ -161,7 +162,7 @@ impl Kept {
         }
     }
 
-    /// Those of a group that are nowhere, in their order.
+    /// Messages of a group without a receiver, in their order.
     pub(crate) fn waiting_for(&self, group: GroupName<'_>) -> Vec<u64> {
         let name = (group.tenant, group.share.into(), group.filter.into());
         self.waiting.get(&name).map(|ids| ids.values().copied().collect()).unwrap_or_default()
@@ -249,7 +250,8 @@ impl Kept {
         self.keep_as(now, state, id, message, (share, filter), at, client, hops)
     }
 
-    /// Keeps what an earlier process or another shard had given to somebody, until it is known who is there. It may have come before.
+    /// Keeps a message that an earlier process or another shard had dealt, until its receiver is known. The same
+    /// message may come twice.
     pub(crate) fn keep_left(
         &mut self,
         now: Now,
@@ -299,7 +301,7 @@ impl Kept {
         state.timers.set(due, Timer::Deals);
     }
 
-    /// Nobody has to keep this message any more.
+    /// Forgets a message that needs no more keeping.
     pub(crate) fn forget_deal(&mut self, state: &mut ShardState, id: u64) -> Option<MessageRef> {
         let deal = self.remove(id)?;
         state.memory.held -= deal.message.cost();
@@ -311,8 +313,8 @@ impl Kept {
 }
 
 impl Groups {
-    /// A group of this shard has nobody to deal a message to. If its members were at a node whose place another one is to take, or are about to
-    /// leave for one that is gone, the message waits for them; it has come to its end if they were not.
+    /// A group of this shard has no member for a message. The message waits if the members may come back: they were at
+    /// a dead node, or are about to leave for one. Otherwise it ends.
     #[cold]
     pub(crate) fn keep_for_who_comes(
         &mut self,
@@ -334,14 +336,14 @@ impl Groups {
 }
 
 impl Groups {
-    /// Tells groups of other nodes what has come to its end here.
+    /// Reports messages that ended here to the groups of other nodes.
     #[inline]
     pub(crate) fn tell_dealt(&mut self, state: &mut ShardState, links: &mut Links) {
         if !self.kept.has_done() {
             return;
         }
         let done = std::mem::take(&mut *self.kept.done.borrow_mut());
-        // What has become of it may have to be kept: where it is dead, or was given to another.
+        // The outcome may have to be stored: the message is dead, or was given to another shard.
         let is_open = state.journal.has_uncommitted();
         let batch = if is_open { state.journal.promised_batch() } else { None };
         for (home, id) in done {
@@ -355,7 +357,7 @@ impl Groups {
 }
 
 impl Kept {
-    /// A shard of another node is no more. What it did not answer for is nowhere.
+    /// A shard of another node is gone. Its unconfirmed messages have no receiver now.
     pub(crate) fn lose_deals_of(&mut self, now: Now, state: &mut ShardState, peer: ShardId) {
         let lost = self.ids(|deal| deal.at == Some(peer));
         for id in &lost {

@@ -56,7 +56,7 @@ pub(crate) struct Seat {
     pub full: bool,
 }
 
-/// Whom a group of another shard has dealt a message to.
+/// The receiver to which a group of another shard has dealt a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taker<'a> {
     pub session: SessionKey,
@@ -88,7 +88,7 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
 }
 
 impl Groups {
-    /// `seed` makes ids of what it deals differ from those of others.
+    /// `seed` makes the ids of dealt messages differ from ids of other shards.
     pub(crate) fn new(seed: u64, place: Place) -> Self {
         Self {
             by_name: BTreeMap::new(),
@@ -142,6 +142,12 @@ impl Groups {
         if let Some(dealt) = self.dealt.remove(key.0) {
             self.by_name.remove(&(dealt.tenant, dealt.share, dealt.filter));
         }
+    }
+
+    /// Whether a member has a seat in a group of this shard.
+    pub(crate) fn has_seat(&self, group: GroupName<'_>, member: Receiver) -> bool {
+        let dealt = self.find(group).and_then(|key| self.dealt.get(key.0));
+        dealt.is_some_and(|dealt| dealt.members.members().iter().any(|other| other.receiver == member))
     }
 
     /// A member of another shard gave a message back.

@@ -8,8 +8,8 @@ use crate::session::{Membership, Session};
 use crate::state::ShardState;
 
 impl Groups {
-    /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten
-    /// before it is known that nobody comes back by another node.
+    /// A shard of another node is gone, with all its members. Groups without members are kept until it is known that no
+    /// member returns by another node.
     pub(crate) fn leave_groups_of(&mut self, peer: ShardId) {
         self.unseat(peer, Partitions::that(|_| true));
         self.joining.retain(|_, joining| joining.shard != peer);

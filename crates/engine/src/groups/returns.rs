@@ -2,7 +2,7 @@
 
 use crate::link::record::GroupName;
 
-/// What comes with a message that is given to be dealt: see [`Record::Return`].
+/// The data of a message that is returned to be dealt again: see [`Record::Return`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Returned<'a> {
     pub group: GroupName<'a>,

@@ -5,7 +5,7 @@ use crate::settings::SharedStrategy;
 /// A member of a shared group.
 #[derive(Clone, Debug)]
 pub(crate) struct Member<R, O> {
-    /// Whoever the message is handed to, and by what the member is found again.
+    /// The receiver of the messages, by which the member is also found.
     pub(crate) receiver: R,
     /// How the member wants its messages.
     pub(crate) options: O,
@@ -20,7 +20,7 @@ pub(crate) struct Member<R, O> {
 /// that are online are excluded.
 #[derive(Clone, Debug)]
 pub(crate) struct Group<R, O> {
-    /// Those that are online first.
+    /// Online members first.
     members: Vec<Member<R, O>>,
     online: usize,
     strategy: SharedStrategy,
@@ -50,7 +50,7 @@ impl<R: PartialEq, O> Group<R, O> {
         self.online
     }
 
-    /// All members, those that are online first; places are those that [`Group::pick`] gives.
+    /// All members, online ones first, in the order of the places that [`Group::pick`] returns.
     pub(crate) fn members(&self) -> &[Member<R, O>] {
         &self.members
     }
@@ -91,8 +91,8 @@ impl<R: PartialEq, O> Group<R, O> {
 
     /// The place of the member that gets the next message, or `None` when all are excluded.
     ///
-    /// `publisher_hash` and `topic_hash` decide where the strategy says so: members that come and go change only what
-    /// they themselves get. Costs one look at each candidate then, and one look in all otherwise, beside those that
+    /// `publisher_hash` and `topic_hash` decide if the strategy hashes: a member that comes or goes then changes only
+    /// its own share. Hashing looks once at each candidate; other strategies look once in all, beside the members that
     /// `exclude` refuses.
     pub(crate) fn pick(
         &mut self,
@@ -104,7 +104,7 @@ impl<R: PartialEq, O> Group<R, O> {
         parts.into_iter().find_map(|part| self.pick_of(part, publisher_hash, topic_hash, &exclude))
     }
 
-    /// The same, but only of those that are online.
+    /// The same among online members only.
     pub(crate) fn pick_online(
         &mut self,
         publisher_hash: u64,
@@ -128,15 +128,15 @@ impl<R: PartialEq, O> Group<R, O> {
         }
     }
 
-    /// The place of the member that a topic's hash picks among those that are online, whatever the strategy is, or
-    /// among all if none is; those that `exclude` refuses are left out.
+    /// The place of the member that a topic's hash picks, whatever the strategy is: among online members, or among all
+    /// if no member is online. Members that `exclude` refuses are left out.
     pub(crate) fn pick_by_topic(&self, topic_hash: u64, exclude: impl Fn(&Member<R, O>) -> bool) -> Option<usize> {
         let end = if self.online > 0 { self.online } else { self.members.len() };
         self.pick_by_hash(0, end, topic_hash, exclude)
     }
 
-    /// The place of the online member with the least `load`, or of any if none is online; those that `exclude` refuses
-    /// are asked only if there is no other.
+    /// The place of the online member with the least `load`, or of any member if all are offline. Members that
+    /// `exclude` refuses are considered only if there is no other.
     pub(crate) fn least<L: Ord>(
         &self,
         load: impl Fn(&Member<R, O>) -> L,
@@ -158,7 +158,7 @@ impl<R: PartialEq, O> Group<R, O> {
                 continue;
             }
             self.next = match self.strategy {
-                // Whoever was passed over once stays the favourite.
+                // The favourite stays, although it was passed over once.
                 SharedStrategy::Sticky if tried > 0 => self.next,
                 SharedStrategy::Sticky => turn,
                 _ => turn + 1,
@@ -205,13 +205,13 @@ impl<R: PartialEq, O> Group<R, O> {
         self.members.swap_remove(place)
     }
 
-    /// Moves a member to the end of those that are online.
+    /// Moves a member to the end of the online members.
     fn move_online(&mut self, place: usize) {
         self.members.swap(place, self.online);
         self.online += 1;
     }
 
-    /// Moves a member to the front of those that are away, and keeps the order of the others and whose turn it is.
+    /// Moves a member to the front of the offline members. Keeps the order of the others and the turn.
     fn move_offline(&mut self, place: usize) {
         self.members[place..self.online].rotate_left(1);
         self.online -= 1;
@@ -221,7 +221,7 @@ impl<R: PartialEq, O> Group<R, O> {
     }
 }
 
-/// What a member draws for a hash: evenly spread and the same everywhere.
+/// The weight of a member for a hash: evenly spread and the same everywhere.
 #[inline]
 fn draw(hash: u64, identity: u64) -> u64 {
     let mut mixed = hash ^ identity.wrapping_mul(0x9e37_79b9_7f4a_7c15);

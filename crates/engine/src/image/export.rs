@@ -2,10 +2,8 @@
 
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
-use crate::ids::{PartitionId, SessionKey, TenantId};
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::journal::keys::Key;
-use crate::link::exchange_word::ExchangeName;
-use crate::link::got::Got;
 use crate::now::Now;
 use crate::records::image::put_message;
 use crate::retained::RetainedStore;
@@ -14,22 +12,24 @@ use crate::state::ShardState;
 use crate::wire::WireWrite;
 
 impl Exchanges {
-    /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the
-    /// two.
-    pub(crate) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
-        let all: Vec<(ExchangeName, Got)> = self.marks.of_partition(partition).collect();
-        out.put_u32(all.len() as u32);
-        for (name, by) in all {
-            name.write(out);
-            out.put_u8(u8::from(!by.sessions.is_empty()) | u8::from(!by.groups.is_empty()) << 1);
+    /// Writes the names of messages of other nodes that sessions or groups of some partitions have got: each name once,
+    /// behind the partitions that have got it.
+    pub(crate) fn put_marks(&self, out: &mut Vec<u8>, partitions: Partitions) {
+        let names = self.marks.of_partitions(partitions);
+        out.put_u32(names.len() as u32);
+        for (by, names) in names {
+            by.write(out);
+            out.put_u32(names.len() as u32);
+            for name in names {
+                name.write(out);
+            }
         }
     }
 }
 
 impl RetainedStore {
     /// Writes the retained messages of a partition.
-    pub(crate) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
-        let topics: Vec<(TenantId, &str)> = self.retained_of(partition).collect();
+    pub(crate) fn put_retained(&self, out: &mut Vec<u8>, now: Now, topics: &[(TenantId, &str)]) {
         let kept = topics.iter().filter_map(|(tenant, topic)| {
             self.values.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
         });
@@ -48,8 +48,8 @@ impl RetainedStore {
         now: Now,
         partition: PartitionId,
     ) {
-        let topics: Vec<(TenantId, String)> =
-            self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+        let its = self.by_partition(Partitions::of(partition));
+        let topics: Vec<(TenantId, String)> = its.all().map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
         out.put_u32(topics.len() as u32);
         for (tenant, topic) in topics {
             if let Some(message) = self.values.clear(tenant, &topic) {

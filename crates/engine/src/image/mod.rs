@@ -25,7 +25,7 @@ pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
 
 /// What stands before the content of an image.
-const SEAL_LEN: usize = 1 + 8;
+pub(crate) const SEAL_LEN: usize = 1 + 8;
 
 /// A number that tells bytes from damaged ones.
 fn checksum(bytes: &[u8]) -> u64 {

@@ -29,7 +29,7 @@ pub enum Snapshot {
 
 impl Place {
     /// Those that are at home on this shard.
-    pub(crate) fn own(self, partitions: Partitions) -> Vec<PartitionId> {
-        partitions.iter().filter(|partition| self.owns(*partition)).collect()
+    pub(crate) fn own(self, partitions: Partitions) -> Partitions {
+        partitions.filtered(|partition| self.owns(partition))
     }
 }

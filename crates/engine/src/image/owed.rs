@@ -1,6 +1,7 @@
 //! What a partition owes, counted: the proof that a move lost nothing.
 
-use crate::ids::{PartitionId, SessionKey, partition_of};
+use crate::ids::{Partitions, SessionKey, partition_of};
+use crate::partitions::ByPartition;
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
@@ -33,22 +34,20 @@ pub struct Owed {
 }
 
 impl Sessions {
-    /// The sessions of a partition, without those of uplinks: these belong to the process and never move.
-    pub(crate) fn sessions_of(&self, partition: PartitionId) -> Vec<SessionKey> {
-        let here = self.iter().filter(|(_, session)| {
-            !session.is_uplink() && partition_of(session.tenant, &session.client_id) == partition
-        });
-        here.map(|(key, _)| SessionKey(key)).collect()
+    /// The sessions of partitions, without those of uplinks: these belong to the process and never move.
+    pub(crate) fn by_partition(&self, partitions: Partitions) -> ByPartition<SessionKey> {
+        let here = self.iter().filter(|(_, session)| !session.is_uplink());
+        let placed =
+            |(key, session): (u32, &Session)| (partition_of(session.tenant, &session.client_id), SessionKey(key));
+        ByPartition::new(partitions, here.map(placed))
     }
 }
 
 impl RetainedStore {
-    /// Tenants and topics of the retained messages of a partition, without those that the broker publishes itself.
-    pub(crate) fn retained_of(&self, partition: PartitionId) -> impl Iterator<Item = (crate::TenantId, &str)> {
-        let all = self.values.iter().map(|(tenant, topic, _)| (tenant, topic));
-        all.filter(move |(tenant, topic)| {
-            partition_of(*tenant, topic) == partition && !crate::topics::is_own_topic(topic)
-        })
+    /// Tenants and topics of the retained messages of partitions, without those that the broker publishes itself.
+    pub(crate) fn by_partition(&self, partitions: Partitions) -> ByPartition<(crate::TenantId, &str)> {
+        let all = self.values.iter().filter(|(_, topic, _)| !crate::topics::is_own_topic(topic));
+        ByPartition::new(partitions, all.map(|(tenant, topic, _)| (partition_of(tenant, topic), (tenant, topic))))
     }
 }
 

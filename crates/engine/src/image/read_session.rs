@@ -10,6 +10,7 @@ use crate::records::image::read_message;
 use crate::records::image::read_subscription_id;
 use crate::session::exchange::Exchange;
 use crate::session::packet_ids::{Inflight, State};
+use crate::session::refused::RefusedMessage;
 use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
 use crate::topics::address_name::is_group_name;
 use crate::topics::{SubscriberOptions, is_own_topic};
@@ -18,6 +19,15 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_mqtt::{PacketId, QoS, TopicFilter};
+
+/// What an image says of a packet id of a QoS 2 message that the client has sent: the message was taken and not released.
+pub(crate) const RECEIVED: u8 = 0;
+/// The same, with the name under which the message has crossed to other nodes.
+const RECEIVED_NAMED: u8 = 1;
+/// The same, and a node may not have got the message.
+pub(crate) const RECEIVED_DOUBTFUL: u8 = 2;
+/// The message was refused after others had got it. Images of earlier programs do not have it.
+pub(crate) const REFUSED: u8 = 3;
 
 /// A session that was read and not yet taken in.
 pub(crate) struct SessionImage {
@@ -213,7 +223,6 @@ fn read_flow(
     memberships: &[Rc<Membership>],
 ) -> Result<(), WireError> {
     let tenant = session.tenant;
-    let mut exchanges = Vec::new();
     let flow = session.flow_mut();
     let mut sent = Vec::new();
     for _ in 0..reader.u32("a number of messages in flight")? {
@@ -229,21 +238,30 @@ fn read_flow(
         queued.push(delivery);
     }
     flow.queue = queued.into_iter().collect();
+    read_received(reader, session)
+}
+
+/// The packet ids of QoS 2 messages that the client has sent.
+fn read_received(reader: &mut WireReader<'_>, session: &mut Session) -> Result<(), WireError> {
+    let mut known = BTreeSet::new();
     for _ in 0..reader.u32("a number of received packet ids")? {
         let id = read_packet_id(reader)?;
-        if !flow.received.insert(id) {
+        if !known.insert(id) {
             return Err(WireError { reading: "a packet id received once" });
         }
-        let doubtful = match reader.u8("what is known of an exchange")? {
-            0 => continue,
-            1 => false,
-            2 => true,
+        let kind = reader.u8("what is known of an exchange")?;
+        if kind == REFUSED {
+            session.rare_mut().refused.restore(id, RefusedMessage::read(reader)?);
+            continue;
+        }
+        session.flow_mut().received.insert(id);
+        let doubtful = match kind {
+            RECEIVED => continue,
+            RECEIVED_NAMED => false,
+            RECEIVED_DOUBTFUL => true,
             _ => return Err(WireError { reading: "what is known of an exchange" }),
         };
-        exchanges.push((id, Exchange { doubtful, ..Exchange::read(reader)? }));
-    }
-    if !exchanges.is_empty() {
-        session.rare_mut().exchanges = exchanges;
+        session.rare_mut().exchanges.push((id, Exchange { doubtful, ..Exchange::read(reader)? }));
     }
     Ok(())
 }

@@ -8,9 +8,11 @@ use tidegate_mqtt::{
 };
 
 use super::*;
+use crate::link::exchange_word::ExchangeName;
+use crate::link::got::Got;
 use crate::{
-    ConnectionKey, Engine, Event, Gauges, ListenerId, Millis, Now, PARTITIONS, PartitionId, Place, Settings, ShardId,
-    TenantId, partition_of,
+    ConnectionKey, Engine, Event, Gauges, ListenerId, Millis, Now, PARTITIONS, PartitionId, Partitions, Place,
+    Settings, ShardId, TenantId, partition_of,
 };
 
 const NOW: Now = Now { monotonic: Millis(5_000_000), unix: 1_700_000_000_000 };
@@ -235,10 +237,10 @@ fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
     alone.handle_transport_closed(NOW, peer.key);
     drain(&mut alone);
     let image = export(&mut alone, home());
-    // The partition and a number of sessions before, numbers of retained messages, of exchanges, and of what groups
-    // keep and were dealt, of outgoing messages, and of removed values behind.
-    let session = &image[SEAL_LEN + 6..image.len() - 24];
-    let twice = [&home().0.to_le_bytes()[..], &2_u32.to_le_bytes(), session, session, &[0; 24]].concat();
+    // The partition, and numbers of exchanges and sessions before; numbers of retained messages, of what groups keep
+    // and were dealt, of outgoing messages, and of removed values behind.
+    let session = &image[SEAL_LEN + 10..image.len() - 20];
+    let twice = [&home().0.to_le_bytes()[..], &[0; 4], &2_u32.to_le_bytes(), session, session, &[0; 20]].concat();
     let mut engine = engine();
     let error = engine.moves().import_partition(NOW, &reseal(&twice)).unwrap_err();
     assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "a client id of this partition" }));
@@ -247,6 +249,35 @@ fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
     let owed = engine.questions().owed(home());
     assert_eq!(engine.moves().import_partition(NOW, &image), Err(ImageError::SessionExists("subscriber".into())));
     assert_eq!(engine.questions().owed(home()), owed);
+}
+
+#[test]
+fn a_name_is_in_one_image_for_all_partitions_of_a_move() {
+    const NAMES: u64 = 1_000;
+    let moved: Partitions = (0..128).map(PartitionId).collect();
+    let by = Got { sessions: moved, groups: moved };
+    let mut old = engine();
+    for number in 0..NAMES {
+        let Engine { state, place, .. } = &mut old;
+        state.exchanges.put_mark(*place, &mut state.journal, ExchangeName { origin: 7, number }, by);
+    }
+    old.moves().hold_partitions(NOW, moved, None);
+    let Ok(Snapshot::Taken(images)) = old.moves().snapshot_partitions(NOW, moved, u64::MAX) else { unreachable!() };
+    let bytes = |images: &[PartitionImage]| images.iter().map(|image| image.image.len()).sum::<usize>();
+    let mut none = engine();
+    none.moves().hold_partitions(NOW, moved, None);
+    let Ok(Snapshot::Taken(empty)) = none.moves().snapshot_partitions(NOW, moved, u64::MAX) else { unreachable!() };
+    assert_eq!(bytes(&empty), 128 * 39);
+    // Two sets of one series each, and a number of names.
+    assert_eq!(bytes(&images) - bytes(&empty), 16 * NAMES as usize + 2 * 7 + 4);
+    for shard in 0..2 {
+        let place = Place { shard: ShardId(shard), shards: 2 };
+        let mut new = Engine::new(Arc::new(Settings::default()), place, 1, NOW);
+        new.moves().arrive(NOW, &images).unwrap();
+        let own = by.among(place.own(moved));
+        assert!(!own.is_nobody());
+        assert!((0..NAMES).all(|number| new.state.exchanges.marks.get(ExchangeName { origin: 7, number }) == own));
+    }
 }
 
 #[test]

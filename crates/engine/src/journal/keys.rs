@@ -1,5 +1,5 @@
-//! The keys of what is stored. Their order is that in which a store is read: a session before all that belongs to it,
-//! and messages that several sessions share behind all that refer to them.
+//! The keys of stored records. Their order is the order in which a store is read: a session before its parts, and
+//! messages that several sessions share after all entries that refer to them.
 
 use std::num::NonZeroU64;
 
@@ -20,7 +20,7 @@ const CROSSING: u8 = 0x28;
 const OUTGOING: u8 = 0x2a;
 const MARK: u8 = 0x2c;
 const RETAINED: u8 = 0x30;
-/// Keys from here on are not the engine's: whoever embeds it may use them.
+/// Keys from here on are not the engine's: the embedding program may use them.
 const FOREIGN: u8 = 0x80;
 
 const HEAD: u8 = 0;
@@ -35,10 +35,10 @@ const REFUSED: u8 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StoredSession(pub NonZeroU64);
 
-/// What a key names.
+/// The record of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key<'a> {
-    /// Below which numbers a shard gives out those of sessions and shared messages.
+    /// The bound of the numbers of sessions and shared messages that a shard may have given out.
     Numbers(ShardId),
     /// The session itself.
     Session(StoredSession),
@@ -54,7 +54,7 @@ pub(crate) enum Key<'a> {
     Seen(StoredSession, u16),
     /// A packet id under which a QoS 2 message was refused after it was routed.
     Refused(StoredSession, PacketId),
-    /// The will of a client whose session ends with its connection, by a number of those of sessions.
+    /// The will of a client whose session ends with its connection, by a number of a session.
     Will(StoredSession),
     /// A message that several entries refer to.
     Body(u64),
@@ -62,9 +62,9 @@ pub(crate) enum Key<'a> {
     Crossing(u64),
     /// Such a message has arrived at a shard of so many.
     Crossed(u64, Place),
-    /// A message that this node owes to all nodes and that nobody sends again.
+    /// A message that this node owes to all nodes and that no client sends again.
     Outgoing(u64),
-    /// What a shard knows of a QoS 2 message of another node: who has got it.
+    /// The receivers of another node's QoS 2 message that a shard knows of.
     Mark(ExchangeName, ShardId),
     /// The retained message of a topic.
     Retained(TenantId, &'a str),
@@ -132,7 +132,7 @@ impl Key<'_> {
     /// Reads a key.
     ///
     /// # Errors
-    /// When it is none that this version writes.
+    /// When this version writes no such key.
     pub(crate) fn read(key: &[u8]) -> Result<Key<'_>, WireError> {
         let mut reader = WireReader::new(key);
         let read = match reader.u8("a key")? {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_comes_before_its_parts_and_its_entries_in_their_order() {
+    fn a_session_precedes_its_parts_and_its_entries_in_order() {
         let session = |number| StoredSession(NonZeroU64::new(number).unwrap());
         let keys = [
             Key::Numbers(ShardId(7)),

@@ -1,10 +1,10 @@
-//! A shard whose turns take too long: those who give it most to do wait, and everybody else goes on.
+//! A shard whose turns take too long: the publishers that cause most work wait, and all other clients continue.
 //!
-//! While its shell says so, a shard counts second by second what each publisher makes it do. Whoever has had more than
-//! the mean of the second before waits until the present one is over: its PUBLISH packets are parked as those of
-//! `block` are, and its acknowledgements and pings are served. As long as turns stay long, less is allowed in each
-//! second; once they are short again, more is. When it has lasted for as long as publishers may be made to wait, nobody
-//! is held any more, and the policies of the queues decide what is dropped.
+//! While its shell reports long turns, a shard counts the work of each publisher per second. A publisher with more than
+//! the mean of the second before waits until the present one is over: its PUBLISH packets are parked as with the policy
+//! `block`, and its acknowledgements and pings are served. As long as turns stay long, less is allowed in each second;
+//! once they are short again, more is. When this has lasted as long as publishers may be made to wait, no publisher is
+//! held any more, and the policies of the queues decide which messages are dropped.
 //!
 //! Nothing is counted while turns are short.
 
@@ -13,7 +13,7 @@ use crate::now::{Millis, Now};
 use crate::session::BlockedPublisher;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For how long work is counted, and a publisher held at most, before it is looked at anew, milliseconds.
+/// The time in which work is counted and a publisher held at most, milliseconds.
 pub(crate) const WINDOW_MS: u64 = 1000;
 
 /// Publishers that are counted at once. Those beyond are not held.
@@ -22,7 +22,7 @@ const COUNTED_MAX: usize = 65_536;
 /// What publishers have made a shard do lately whose turns take too long, and who waits for that.
 #[derive(Debug)]
 pub(crate) struct LoopLag {
-    /// Until when turns are taken to be too long, if nobody says so again.
+    /// The time until which turns count as too long, if no report follows.
     pub(crate) until: Millis,
     /// Since when they have been without a break.
     pub(crate) since: Millis,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_allowed_in_each_long_second_and_more_in_each_short_one() {
+    fn the_allowance_falls_in_long_and_rises_in_short_seconds() {
         let mut lag = LoopLag::default();
         assert!(!lag.count(publisher(0), 1 << 40), "there is nothing to compare with yet");
         lag.count(publisher(1), 0);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_in_which_nobody_published_allows_no_more_than_the_one_before() {
+    fn a_second_without_a_publish_keeps_the_allowance() {
         let mut lag = LoopLag { allowed: 1 << 20, long: true, ..LoopLag::default() };
         lag.begin_window(Millis(0), EXEMPT);
         assert_eq!(lag.allowed, (1 << 20) / 4 * 3);
@@ -150,6 +150,6 @@ mod tests {
         let mut lag = LoopLag { allowed: 0, ..LoopLag::default() };
         let held = (0..=COUNTED_MAX as u32).filter(|index| lag.count(publisher(*index), 1)).count();
         assert_eq!((held, lag.work.len()), (COUNTED_MAX, COUNTED_MAX));
-        assert!(lag.count(publisher(0), 1), "those who are counted are counted on");
+        assert!(lag.count(publisher(0), 1), "counted publishers stay counted");
     }
 }

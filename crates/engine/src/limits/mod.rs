@@ -1,4 +1,4 @@
-//! Limits on what clients may ask of a shard, those that depend on how it is doing, and what each tenant may have.
+//! Limits of clients on a shard, limits that depend on its load, and quotas of tenants.
 
 pub(crate) mod loop_lag;
 pub(crate) mod overload;

@@ -15,7 +15,7 @@ pub(crate) struct Overload {
 }
 
 impl Overload {
-    /// Whether those who wait for memory may go on: a quarter below the ceiling.
+    /// True if connections that wait for memory may continue: a quarter below the ceiling.
     #[inline]
     pub(crate) fn has_memory_again(&self, memory: &MemoryUse) -> bool {
         (self.given_up || !self.waiting.is_empty()) && memory.held - memory.input_bytes <= memory.ceiling / 4 * 3

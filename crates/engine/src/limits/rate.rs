@@ -42,7 +42,7 @@ impl Limit {
     }
 }
 
-/// What has been published lately, by one client or by all of a listener.
+/// The recent publishes of one client or of all clients of a listener.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Published {
     messages: Bucket,
@@ -50,7 +50,7 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// Counts a packet; returns for how many nanoseconds whoever sent it has to wait.
+    /// Counts a packet; returns how many nanoseconds its sender has to wait.
     pub(crate) fn take(&mut self, now: Now, packet_len: usize, messages: Limit, bytes: Limit) -> u64 {
         let at = nanoseconds(now);
         let messages = self.messages.take(at, 1, messages.rate, messages.burst);
@@ -59,7 +59,7 @@ impl Published {
     }
 }
 
-/// What a client has published lately.
+/// The recent publishes of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     pub(crate) published: Published,

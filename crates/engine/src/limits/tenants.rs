@@ -1,4 +1,4 @@
-//! Tenants of a shard: whose client somebody is, and how much each tenant may have.
+//! Tenants of a shard: the tenant of each client, and the quota of each tenant.
 
 use crate::ids::TenantId;
 use crate::limits::rate::Bucket;
@@ -28,7 +28,7 @@ pub(crate) struct OwnUses {
     limits_rate: bool,
 }
 
-/// What a tenant has on this shard.
+/// The resources that a tenant uses on this shard.
 #[derive(Debug)]
 struct TenantUse {
     quota: TenantQuota,
@@ -117,8 +117,7 @@ impl TenantUses {
         }
     }
 
-    /// Asks anew whether any tenant may publish only so fast: it may change at any time, and is asked for every
-    /// PUBLISH.
+    /// Looks again whether the ledger limits any tenant's rate: this may change at any time, and each PUBLISH needs it.
     #[inline]
     pub(crate) fn look_at_rates(&mut self) {
         if let Self::Shared { ledger, limits_rates } = self {
@@ -135,8 +134,7 @@ impl TenantUses {
         }
     }
 
-    /// Takes a message from what a tenant may publish; returns for how many nanoseconds it is short of it, or `None`
-    /// where it may publish as fast as it likes.
+    /// Takes a message from a tenant's rate. Returns the missing time in nanoseconds, or `None` without a limit.
     pub(crate) fn take_message(&mut self, tenant: TenantId, now: u64) -> Option<u64> {
         match self {
             Self::Own(own) => own.take_message(tenant, now),
@@ -144,7 +142,7 @@ impl TenantUses {
         }
     }
 
-    /// Compares what is counted for this shard with what there is.
+    /// Compares the counts of this shard with its sessions.
     pub(crate) fn audit(&self, all_sessions: &Sessions, wrong: &mut dyn FnMut(String)) {
         let Self::Own(own) = self else { return };
         for (tenant, of) in &own.uses {

@@ -14,7 +14,7 @@ impl Settings {
             return Err(Refused::new(Reason::TopicTooLong, format!("the topic has more than {max_bytes} bytes")));
         }
         let max = usize::from(self.limits.max_topic_levels);
-        // A topic cannot have more levels than bytes, which spares counting those of nearly all.
+        // A topic cannot have more levels than bytes, so nearly all topics need no count.
         if topic.len() > max && topic.split('/').count() > max {
             return Err(Refused::new(Reason::TopicTooDeep, format!("the topic has more than {max} levels")));
         }

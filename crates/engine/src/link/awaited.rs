@@ -1,4 +1,4 @@
-//! Answers that another node owes: whoever waits for them is told when that node is gone.
+//! Answers that another node owes: their waiters are notified when that node is gone.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub(crate) struct Awaited {
 #[derive(Clone, Copy, Debug)]
 struct Owed {
     awaited: Awaited,
-    /// Who waits for it by now, where that is somebody else than who has asked.
+    /// The present waiter, if it is not the one that asked.
     heir: Option<Ticket>,
 }
 
@@ -37,7 +37,7 @@ impl AwaitedAnswers {
         self.0.remove(at)?.heir
     }
 
-    /// Somebody else waits for an answer from now on. Says whether it is owed.
+    /// Passes an owed answer to another waiter. Returns true if it is owed.
     pub(super) fn pass_on(&mut self, ticket: Ticket, heir: Ticket) -> bool {
         let asked = Awaited { ticket, interest: false };
         let Some(owed) = self.0.iter_mut().find(|owed| owed.awaited == asked) else { return false };

@@ -27,11 +27,11 @@ impl Batch {
         }
     }
 
-    /// Reads a batch of another node. `from` is the number that the shard which wrote it has here; `shift` is what has
-    /// to be added to the monotonic times of that node, milliseconds.
+    /// Reads a batch of another node. `from` is the number of the writing shard in this roster; `shift` is added to the
+    /// monotonic times of that node, milliseconds.
     ///
     /// # Errors
-    /// When the bytes are no batch of this version. What is in it is looked at when it is worked off.
+    /// When the bytes are no batch of this version. Its records are checked when they are handled.
     pub fn read_from(bytes: &[u8], from: ShardId, shift: i64) -> Result<Self, WireError> {
         let mut reader = WireReader::new(bytes);
         if reader.u8("a batch")? != BATCH_VERSION {

@@ -1,10 +1,10 @@
-//! What has become of a message, by number of nodes.
+//! The outcomes of a message, by number of nodes.
 
 use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
-/// What became of a message, by number of nodes.
+/// The outcomes of a message, by number of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub members: u32,

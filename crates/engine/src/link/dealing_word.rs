@@ -2,7 +2,7 @@
 
 use crate::ids::Partitions;
 use crate::link::exchange_word::ExchangeName;
-use crate::link::transfer_word::{put_partitions, read_partitions};
+use crate::partitions::{put_partitions, read_partitions};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Dealing`](super::record::Record::Dealing).

@@ -49,7 +49,7 @@ pub(crate) struct Envelope<'a> {
     pub hops: u8,
     /// The connection of the publisher at the origin, to be parked when a queue is full.
     pub from: Option<ConnectionKey>,
-    /// Whom to confirm to once the message is where it must be.
+    /// The receiver of the confirmation once the message is where it must be.
     pub ticket: Option<Ticket>,
     /// The message itself.
     pub publication: Publication<'a>,
@@ -57,7 +57,7 @@ pub(crate) struct Envelope<'a> {
 
 const NO_INDEX: u32 = u32::MAX;
 
-/// Appends a ticket, or that there is none.
+/// Appends a ticket, or a mark for no ticket.
 pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Option<Ticket>) {
     put_connection(out, ticket.map(|ticket| ticket.connection));
     out.put_u32(ticket.map_or(0, |ticket| ticket.sequence));
@@ -94,12 +94,12 @@ pub(crate) struct BatchHead {
     pub foreign: Option<Foreign>,
 }
 
-/// What stands in a batch of another node as that one says it.
+/// The values in a batch of another node as that node knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Foreign {
     /// The number that the shard which wrote the batch has among its own.
     pub number: ShardId,
-    /// What is added to times of its clock, milliseconds.
+    /// Milliseconds that are added to times of its clock.
     pub shift: i64,
 }
 
@@ -315,8 +315,7 @@ impl<'a> Envelope<'a> {
         if flags & TRAVELLED != 0 {
             self.origin = ShardId(reader.u16("an origin")?);
             if let Some(foreign) = head.foreign {
-                // Only the writer knows whom it means by another number than its own, and that one cannot be told
-                // anything.
+                // Only the writer knows the shard of another number than its own, and that shard cannot be notified.
                 self.from = self.from.filter(|_| self.origin == foreign.number);
                 self.ticket = self.ticket.filter(|_| self.from.is_some());
                 self.origin = head.from;

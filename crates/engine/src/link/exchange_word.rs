@@ -10,9 +10,9 @@ pub(super) const EXCHANGE_KIND: u8 = 46;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExchangeWord {
     pub name: ExchangeName,
-    /// Nobody asks any more for those of this origin with lower numbers.
+    /// Exchanges of this origin with lower numbers are finished.
     pub done_below: u64,
-    /// Who has got the message. Nobody when it is sent for the first time.
+    /// The partitions that have got the message. None at the first send.
     pub covered: Got,
 }
 

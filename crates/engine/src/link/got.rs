@@ -1,12 +1,20 @@
 //! Who has got a QoS 2 message that crosses between nodes.
 
-use crate::ids::{PartitionId, Partitions};
-use crate::link::transfer_word::{put_partitions, read_partitions};
-use crate::wire::{WireError, WireReader};
+use crate::ids::Partitions;
+use crate::partitions::{put_partitions, read_earlier_partitions, read_partitions};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// The layout in the store, in front of it. Two sets behind it are 2 bytes and whole series of 6, or more than 128
+/// bytes: so its length is never that of sets of earlier versions.
+const STORED: u8 = 2;
+/// Bytes of what the first versions stored.
+const ONE_EARLIER_SET: usize = 8;
+/// Bytes of what later ones stored, with 64 partitions.
+const TWO_EARLIER_SETS: usize = 16;
 
 /// Where a message has been. Sessions and groups of one partition are looked at apart: while homes change, a shard may
 /// serve the sessions of a partition whose groups another one deals for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Got {
     /// Partitions whose sessions have got it, and whose retained values it was put among.
     pub sessions: Partitions,
@@ -30,11 +38,10 @@ impl Got {
         Self { sessions: self.sessions.without(partitions), ..self }
     }
 
-    /// Of these, those of one partition.
+    /// Those of some partitions.
     #[must_use]
-    pub(crate) fn of(self, partition: PartitionId) -> Self {
-        let one = Partitions::of(partition);
-        Self { sessions: self.sessions.among(one), groups: self.groups.among(one) }
+    pub(crate) fn among(self, partitions: Partitions) -> Self {
+        Self { sessions: self.sessions.among(partitions), groups: self.groups.among(partitions) }
     }
 
     pub(crate) fn is_nobody(self) -> bool {
@@ -50,10 +57,54 @@ impl Got {
         Ok(Self { sessions: read_partitions(reader)?, groups: read_partitions(reader)? })
     }
 
-    /// Reads what is stored. Earlier versions did not tell groups from sessions.
+    /// Writes it for the store.
+    pub(crate) fn write_stored(self, out: &mut Vec<u8>) {
+        out.put_u8(STORED);
+        self.write(out);
+    }
+
+    /// Reads what is stored, to the end. Earlier versions had fewer partitions, and the first of them did not tell
+    /// groups from sessions.
     pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        let sessions = read_partitions(reader)?;
-        let groups = if reader.is_empty() { sessions } else { read_partitions(reader)? };
-        Ok(Self { sessions, groups })
+        match reader.remaining() {
+            ONE_EARLIER_SET => {
+                let sessions = read_earlier_partitions(reader)?;
+                Ok(Self { sessions, groups: sessions })
+            }
+            TWO_EARLIER_SETS => {
+                Ok(Self { sessions: read_earlier_partitions(reader)?, groups: read_earlier_partitions(reader)? })
+            }
+            _ if reader.skip(STORED) => Self::read(reader),
+            _ => Err(WireError { reading: "who has got a message" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::PartitionId;
+
+    fn stored(got: Got) -> Vec<u8> {
+        let mut out = Vec::new();
+        got.write_stored(&mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_stored_is_read_in_each_layout() {
+        let of = |earlier: &[u16]| earlier.iter().flat_map(|it| PartitionId::of_earlier(*it)).collect::<Partitions>();
+        let read = |bytes: &[u8]| Got::read_stored(&mut WireReader::new(bytes)).unwrap();
+        let first = [1, 0, 0, 0, 0, 0, 0, 0x80];
+        assert_eq!(read(&first), Got { sessions: of(&[0, 63]), groups: of(&[0, 63]) });
+        let second = [first, [4, 0, 0, 0, 0, 0, 0, 0]].concat();
+        assert_eq!(read(&second), Got { sessions: of(&[0, 63]), groups: of(&[2]) });
+        for step in 1..70 {
+            let got =
+                Got { sessions: Partitions::that(|it| it.0 % step == 0), groups: Partitions::of(PartitionId(step)) };
+            assert_eq!(read(&stored(got)), got);
+            assert!(![ONE_EARLIER_SET, TWO_EARLIER_SETS].contains(&stored(got).len()));
+        }
+        assert!(Got::read_stored(&mut WireReader::new(&[7; 12])).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! What other nodes have to say of what was sent to them: that it has arrived.
+//! Marks: other nodes confirm that the records before a mark have arrived.
 //!
-//! Whoever is told that its interest is known asks the homes of topics for retained messages next. What this shard has
-//! sent there before must have arrived by then. Within a process it has, once it is handed over; from another node a
-//! mark has to come back.
+//! A shard that learns that its interest is known asks the homes of topics for retained messages next. By then, this
+//! shard's messages to those homes must have arrived. Within a process they have, once they are handed over; another
+//! node has to return a mark.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ impl Marks {
         self.unmarked.add(peer);
     }
 
-    /// The number of the last mark, and to whom it has yet to be sent.
+    /// The number of the last mark, and the shards to which it has yet to be sent.
     pub(super) fn set(&mut self) -> (u64, Shards) {
         let to = std::mem::take(&mut self.unmarked);
         if to != Shards::default() {
@@ -58,8 +58,7 @@ impl Marks {
         self.waiting.retain(|(_, waiting)| *waiting != Shards::default());
     }
 
-    /// Whether all marks up to this one have come back but those of `peer`, who is asking and whose own link keeps the
-    /// order.
+    /// True if all marks up to this one have come back, except from `peer`: it asks, and its own link keeps the order.
     pub(super) fn are_back(&self, number: u64, peer: ShardId) -> bool {
         let mut before = self.waiting.iter().take_while(|(mark, _)| *mark <= number);
         before.all(|(_, waiting)| waiting.without(Shards::of(peer)) == Shards::default())

@@ -296,7 +296,7 @@ impl Links {
         // Also a shard of this process: it may be about to take in sessions that have got the message at a node that is
         // dead by then.
         if let Some(word) = self.exchange {
-            self.append(shard, None, |head, bytes, shared| Record::Exchange(word).write(head, bytes, shared));
+            self.append(shard, None, |_, bytes, _| word.write(bytes));
         }
         self.append(shard, Some(passage.entered_at), |head, bytes, shared| {
             bytes.push(PUBLISH_KIND);

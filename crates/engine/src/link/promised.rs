@@ -1,9 +1,9 @@
-//! What must not reach another node before the commit of what it promises.
+//! Records that must not reach another node before the commit of their promise.
 //!
-//! Another node outlives this one, so that it must not be told that something is kept here as long as a crash can undo
-//! it. Answers that say so wait here, each for its batch of the journal; other records that may promise something mark
-//! their batch, which the shell holds back. All the rest, messages at QoS 0 and 1 above all, leaves at once: a crash
-//! can make it come twice at most.
+//! Another node outlives this one, so it must not learn that a message is kept here as long as a crash can undo that.
+//! Answers that say so wait here, each for its batch of the journal; other records that may promise something mark
+//! their batch, which the shell holds back. The rest, mostly messages at QoS 0 and 1, leaves at once: a crash can only
+//! duplicate it.
 
 use std::collections::VecDeque;
 
@@ -20,14 +20,14 @@ use crate::telling::reason::Reason;
 pub(crate) enum Promised {
     /// A message is kept where it must be, or was refused.
     Confirm { ticket: Ticket, refused: Option<Reason> },
-    /// Nobody else has to keep a message of a group.
+    /// No other shard has to keep a message of a group.
     Dealt { id: u64 },
 }
 
 impl Promised {
     fn record(self) -> Record<'static> {
         match self {
-            // Whoever passes it on has nothing to wait for any more.
+            // The shard that passes it on has nothing to wait for any more.
             Self::Confirm { ticket, refused } => Record::Confirm { ticket, refused, promises: false },
             Self::Dealt { id } => Record::Dealt { id },
         }
@@ -47,8 +47,7 @@ impl Links {
         }
     }
 
-    /// Deals a message: at QoS 1 whoever is dealt it twice takes it twice; at QoS 2 it must be known to whom it was
-    /// dealt.
+    /// Deals a message. At QoS 1 a second delivery of it is allowed; at QoS 2 the receiver must be stored first.
     pub(crate) fn send_deal(&mut self, shard: ShardId, record: Record<'_>, is_clients: bool) {
         let qos = record.envelope().map_or(QoS::ExactlyOnce, |envelope| envelope.publication.qos);
         match qos {

@@ -119,12 +119,13 @@ pub(crate) enum Record<'a> {
     Marked { number: u64 },
     /// What became of a message at the nodes of the sender, for the shard where it entered.
     Counted { number: u64, counts: Counts },
-    /// Partitions move between nodes.
-    Transfer(TransferWord),
+    /// Partitions move between nodes. Words with sets of partitions are boxed: a set has 128 bytes, and every record
+    /// would have its size.
+    Transfer(Box<TransferWord>),
     /// Who deals for groups.
-    Dealing(DealingWord),
+    Dealing(Box<DealingWord>),
     /// The name of the message that comes next.
-    Exchange(ExchangeWord),
+    Exchange(Box<ExchangeWord>),
 }
 
 fn read_group<'a>(reader: &mut WireReader<'a>) -> Result<GroupName<'a>, WireError> {
@@ -479,9 +480,9 @@ impl<'a> Record<'a> {
                 filter: reader.text("a topic filter")?,
                 code: read_code(reader)?,
             },
-            TRANSFER_KIND => Self::Transfer(TransferWord::read(reader)?),
-            DEALING_KIND => Self::Dealing(DealingWord::read(reader)?),
-            EXCHANGE_KIND => Self::Exchange(ExchangeWord::read(reader)?),
+            TRANSFER_KIND => Self::Transfer(Box::new(TransferWord::read(reader)?)),
+            DEALING_KIND => Self::Dealing(Box::new(DealingWord::read(reader)?)),
+            EXCHANGE_KIND => Self::Exchange(Box::new(ExchangeWord::read(reader)?)),
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
             60 => Self::Counted { number: reader.u64("a message's number")?, counts: Counts::read(reader)? },

@@ -56,7 +56,7 @@ fn hand_over(from: &mut Links, to: &mut Links) -> Option<Vec<ConnectionKey>> {
 }
 
 #[test]
-fn a_full_link_makes_publishers_wait_until_the_other_end_has_worked() {
+fn a_full_link_makes_publishers_wait_for_the_other_end() {
     let (mut here, mut there) = pair(1000);
     let mut sent = 0;
     while !here.is_full(THERE) {
@@ -68,7 +68,7 @@ fn a_full_link_makes_publishers_wait_until_the_other_end_has_worked() {
     here.wait(THERE, publisher(2));
     here.wait(THERE, publisher(1));
     let batch = here.take_batch(THERE).unwrap();
-    assert!(here.is_full(THERE), "what is handed over is under way");
+    assert!(here.is_full(THERE), "handed over records are under way");
     assert!(here.take_batch(THERE).is_none());
     there.worked_off(HERE, batch.cost);
     assert_eq!(hand_over(&mut there, &mut here), Some(vec![publisher(1), publisher(2)]), "each once");
@@ -133,7 +133,7 @@ fn credit_is_reported_under_any_limit_and_not_for_itself() {
 }
 
 #[test]
-fn credit_rides_on_what_is_sent_anyway() {
+fn credit_is_sent_with_other_records() {
     let (mut here, mut there) = pair(1_000_000);
     here.send(THERE, message(b"payload"));
     hand_over(&mut here, &mut there).unwrap();

@@ -1,6 +1,7 @@
 //! What shards tell each other of partitions that move between nodes.
 
-use crate::ids::{PartitionId, Partitions};
+use crate::ids::Partitions;
+use crate::partitions::{put_partitions, read_partitions};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Transfer`](super::record::Record::Transfer).
@@ -15,15 +16,6 @@ pub(crate) enum TransferWord {
     Cut { id: u64, partitions: Partitions },
     /// The sender is not going to be the new home.
     End { id: u64 },
-}
-
-pub(crate) fn put_partitions(out: &mut Vec<u8>, partitions: Partitions) {
-    out.put_u64(partitions.iter().fold(0, |bits, partition| bits | 1 << partition.0));
-}
-
-pub(crate) fn read_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError> {
-    let bits = reader.u64("partitions")?;
-    Ok((0..crate::ids::PARTITIONS).filter(|at| bits >> at & 1 != 0).map(PartitionId).collect())
 }
 
 impl TransferWord {

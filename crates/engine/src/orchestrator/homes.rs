@@ -122,8 +122,7 @@ impl HomesInForce {
 
     /// A shard that can name a client: this one where it works a partition that is at home here.
     pub(crate) fn naming_shard(&self, place: Place, state: &ShardState) -> Option<ShardId> {
-        let here =
-            || (0..PARTITIONS).map(PartitionId).filter(|partition| self.home_of(state, *partition) == Home::Here);
+        let here = || PartitionId::all().filter(|partition| self.home_of(state, *partition) == Home::Here);
         let own = here().any(|partition| place.owns(partition));
         if own { Some(place.shard) } else { here().next().map(|partition| place.home_of(partition)) }
     }

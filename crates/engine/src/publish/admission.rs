@@ -1,8 +1,8 @@
 //! Whether a message may come in where queues reject: room is reserved at all of its subscribers above QoS 0 before any
 //! of them gets it.
 //!
-//! A PUBLISH that has to wait, for other shards' answers or for room, is put back to the packets that its publisher has
-//! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
+//! A PUBLISH that waits for other shards' answers or for room returns to the parked packets of its publisher and is
+//! decided again in its turn. Its connection keeps the decisions made meanwhile.
 
 use crate::connection::table::Connections;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
@@ -71,7 +71,7 @@ impl Connections {
 }
 
 impl Journal {
-    /// Some queue has no room, or the store has none for what a subscriber of another shard would have stored.
+    /// A queue has no room, or the store has none for messages to a subscriber of another shard.
     pub(crate) fn no_room(&self, whose: Option<SessionKey>) -> Step {
         if self.full {
             return Reason::StoreFull.into();

@@ -1,4 +1,4 @@
-//! What was dropped is published once more, below a topic of its own, for whoever cares.
+//! Dead letters: dropped messages are published once more, below a topic of their own.
 
 use crate::message::MessageRef;
 use crate::now::Millis;
@@ -7,7 +7,7 @@ use crate::telling::reason::Reason;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Dropped messages that wait for the end of what is being worked on; what comes beyond is only counted.
+/// Dropped messages that wait for the end of the current work; further ones are only counted.
 const WAITING_MAX: usize = 1024;
 
 /// Dropped messages on their way to being published again.
@@ -36,8 +36,8 @@ impl DeadLetters {
         self.waiting.shrink_to_fit();
     }
 
-    /// Notes a dropped message; says whether it will be published. Several subscribers for whom the same message is
-    /// dropped for the same reason at once make one letter.
+    /// Notes a dropped message; returns whether it will be published. Drops of one message for several subscribers with
+    /// the same reason make one letter.
     pub(crate) fn note(&mut self, reason: Reason, message: &MessageRef) -> Noted {
         if self.is_own(message.topic()) || !self.settings.reasons.contains(&reason) {
             return Noted::NotWanted;
@@ -52,7 +52,7 @@ impl DeadLetters {
         Noted::Waits
     }
 
-    /// Whether a topic is one of dead letters: what is dropped of these is not published again.
+    /// True for a topic of dead letters: a dropped dead letter is not published again.
     fn is_own(&self, topic: &str) -> bool {
         topic.strip_prefix(&*self.settings.prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }

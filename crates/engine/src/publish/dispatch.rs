@@ -27,8 +27,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Whether a message may leave for another node before this one keeps that it has: its publisher is not answered
-    /// yet and repeats it if this node dies, or nobody does.
+    /// True if the message may leave for another node before this node has stored that: its publisher is not answered
+    /// yet and repeats it if this node dies, or QoS 0 promises nothing.
     #[inline]
     pub(crate) fn may_repeat(&self, qos: QoS) -> bool {
         self.connection.is_some() && qos != QoS::ExactlyOnce
@@ -91,7 +91,7 @@ impl Source {
             entered_at: self.entered_at,
             priority,
             hops: self.hops,
-            // Only whoever may be told something later has to be known there.
+            // The other shard needs the sender only if it may have to report to it.
             from: self.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
             ticket,
         }
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// What became of a message.
+/// The result of a dispatch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dispatched {
     /// Confirmations to wait for.

@@ -1,10 +1,10 @@
 //! Messages to many that reach their receivers in several turns.
 //!
-//! A message of QoS 0 to more receivers than a turn may deliver to, or to receivers many of which take no output, goes
-//! to some of them in each turn. Its publisher waits meanwhile, so that all that it sends keeps its order. Receivers
-//! are taken in the order of their sessions: whoever subscribes or unsubscribes in the meantime gets the message or
-//! does not, and nobody gets it twice. A message of a higher QoS or one that is retained reaches everybody at once: its
-//! acknowledgement and what is stored for it speak for all receivers.
+//! A message of QoS 0 to more receivers than a turn may deliver to, or to many blocked receivers, reaches some of them
+//! in each turn. Its publisher waits meanwhile, so its messages keep their order. Receivers are taken in the order of
+//! their sessions: a client that subscribes or unsubscribes meanwhile may get the message or not, but no client gets it
+//! twice. A retained message or one of a higher QoS reaches all receivers at once, because its acknowledgement and its
+//! stored copies speak for all of them.
 
 use crate::connection::to_write::ToWrite;
 use crate::ids::SessionKey;
@@ -13,8 +13,7 @@ use crate::publish::dispatch::Source;
 use crate::topics::Route;
 use std::collections::VecDeque;
 
-/// Receivers that such a message reaches in one turn, and connections in line above which it reaches nobody for the
-/// moment.
+/// Receivers that such a message reaches in one turn, and connections in line above which it waits.
 pub(crate) const FAN_OUT_STEP: usize = 256;
 
 /// A message that some of its receivers have got.
@@ -30,18 +29,18 @@ pub(crate) struct FanOut {
 #[derive(Debug, Default)]
 pub(crate) struct FanOuts {
     pub(crate) under_way: VecDeque<FanOut>,
-    /// What they hold, bytes.
+    /// Bytes held.
     pub(crate) bytes: u64,
 }
 
 impl FanOuts {
-    /// Whether there is none.
+    /// True if no message is under way.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// What they hold, bytes.
+    /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -51,8 +50,8 @@ impl FanOuts {
         self.under_way.shrink_to_fit();
     }
 
-    /// Notes that the `first` receivers along a route have got a message, if there are more; returns what it costs to
-    /// keep it.
+    /// Notes that the `first` receivers along a route have got a message, if there are more; returns the bytes needed
+    /// to keep it.
     #[inline]
     pub(crate) fn begin(
         &mut self,

@@ -41,7 +41,7 @@ impl Inbound<'_> {
 }
 
 impl RouteCache {
-    /// The topic of a PUBLISH, by itself.
+    /// The topic of a PUBLISH alone.
     #[cold]
     pub(crate) fn topic_of(&self, it: &Inbound<'_>) -> String {
         self.get(it.slot).0.to_owned()

@@ -19,9 +19,9 @@ pub(crate) struct Shape<'a> {
     pub dup: bool,
     pub packet_id: Option<PacketId>,
     pub subscription_ids: &'a [u32],
-    /// Topic alias, and whether it stands in for the topic.
+    /// Topic alias, and whether it replaces the topic.
     pub alias: Option<(u16, bool)>,
-    /// Whether the receiver is told who published the message.
+    /// True if the receiver gets the publisher of the message.
     pub is_for_hub: bool,
 }
 
@@ -40,7 +40,7 @@ struct Layout {
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     slots: [Layout; 4],
-    /// Whether there is a single receiver, for whom a layout would only be one more copy.
+    /// True if there is a single receiver: a layout would only be one more copy.
     single: bool,
 }
 
@@ -90,7 +90,7 @@ impl Layouts {
         self.single = receivers == 1;
     }
 
-    /// Gives back what a large message left behind.
+    /// Frees the buffers of large messages.
     pub(crate) fn trim(&mut self) {
         for layout in &mut self.slots {
             if layout.bytes.capacity() > LAYOUT_KEEP_BYTES {

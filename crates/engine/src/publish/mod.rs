@@ -1,5 +1,5 @@
-//! PUBLISH from a client: `handle_publish` checks it and finds its topic, `stages` decide about it, `pipeline` acts on
-//! what they answer and routes it, `dispatch` and `deliver` take it to its subscribers, `completion` answers it.
+//! PUBLISH from a client: `handle_publish` checks it and finds its topic, `stages` decide about it, `pipeline` carries
+//! out their answers and routes it, `dispatch` and `deliver` take it to its subscribers, `completion` answers it.
 
 pub(crate) mod admission;
 pub(crate) mod completion;

@@ -2,7 +2,7 @@
 //!
 //! What an answer of a stage means for the publisher is decided here and nowhere else.
 
-/// What has become of a PUBLISH packet.
+/// The outcome of a PUBLISH packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Progress {

@@ -2,11 +2,11 @@
 //! waiting.
 //!
 //! A message to ten thousand subscribers costs as much as ten thousand messages. Once so many sessions have been
-//! reached in one turn, whoever publishes waits with the next message until the shard's timers have their turn;
-//! acknowledgements, pings and subscriptions go on, and so does everybody else.
+//! reached in one turn, a publisher waits with its next message until the shard's timers have had their turn.
+//! Acknowledgements, pings, subscriptions and other clients continue.
 //!
-//! What messages to many have reached counts by itself, until the line of connections that they have left to be written
-//! has come to its end: those who make it long wait for that, and nobody else does.
+//! Deliveries of messages to many are counted separately, until the line of connections that they left to be written is
+//! empty. Only publishers to many wait for that.
 
 use crate::ids::ConnectionKey;
 use crate::now::Millis;
@@ -26,7 +26,7 @@ pub(crate) enum Share {
     Wide,
 }
 
-/// What was delivered in the present turn, and who waits for the next.
+/// The deliveries of the present turn, and the publishers that wait for the next.
 #[derive(Debug, Default)]
 pub(crate) struct TurnShare {
     /// The clock's time of the turn: when it has moved on, so has the turn.
@@ -35,7 +35,7 @@ pub(crate) struct TurnShare {
     pub(crate) wide: usize,
     /// How many had been written from the line when the first of those came.
     pub(crate) wide_from: u64,
-    /// When so many have been written from the line, so have all receivers of what counts as `wide`.
+    /// The count of written connections at which all receivers counted in `wide` have been written.
     pub(crate) wide_until: u64,
     pub(crate) waiting: VecDeque<ConnectionKey>,
     /// Work of filters in this turn.
@@ -48,7 +48,7 @@ pub(crate) struct TurnShare {
     pub(crate) packets: VecDeque<ConnectionKey>,
     /// Who waits for the end of the line, too.
     pub(crate) waiting_wide: VecDeque<ConnectionKey>,
-    /// Of those who wait, whose transport is gone: what they have sent is worked off in their turns, and then they end.
+    /// Waiting connections whose transport is gone: their input is processed in their turns, then they end.
     pub(crate) gone: BTreeSet<ConnectionKey>,
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: Tenant
     Ok(publication.keep())
 }
 
-/// Properties that are passed on as they are: those that each place sets by itself are not among them.
+/// Properties that are passed on unchanged, without the properties that each place sets itself.
 pub(crate) fn read_properties<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireError> {
     let wrong = WireError { reading: "properties" };
     let bytes = reader.bytes("properties")?;
@@ -120,14 +120,14 @@ pub(crate) fn read_delivery(
     Ok(Delivery { message, qos, retain, latest, ids: SubscriptionIds::from_slice(&ids), group, number: 0 })
 }
 
-/// A Subscription Identifier of at least `min`: 0 stands for none where a subscription may have none.
+/// A Subscription Identifier of at least `min`: 0 means none where a subscription may have none.
 pub(crate) fn read_subscription_id(reader: &mut WireReader<'_>, min: u32) -> Result<u32, WireError> {
     let wrong = WireError { reading: "a subscription identifier" };
     let id = reader.u32(wrong.reading)?;
     if (min..=MAX_SUBSCRIPTION_IDENTIFIER).contains(&id) { Ok(id) } else { Err(wrong) }
 }
 
-/// What stands for a message that its receiver has, and of which only the packet id is still in use.
+/// The stand-in for a message that its receiver has: only its packet id is still in use.
 pub(crate) fn released() -> Publication<'static> {
     Publication::new(TenantId::DEFAULT, "released", QoS::ExactlyOnce, false, &[], Millis::NEVER, &[], 0)
 }

@@ -1,4 +1,4 @@
-//! The values of what is stored.
+//! The values of stored records.
 
 use crate::ids::TenantId;
 use crate::journal::Numbers;
@@ -213,9 +213,9 @@ impl ReadEntry {
 pub(crate) struct SentRecord {
     pub id: PacketId,
     pub state: State,
-    /// Its place among what was sent to the session.
+    /// Its place among the messages sent to the session.
     pub order: u64,
-    /// Whether only the packet id is to be released: somebody else has the message.
+    /// True if only the packet id is to be released: another session has the message.
     pub released: bool,
 }
 
@@ -333,7 +333,7 @@ impl crate::journal::Journal {
         self.put(crate::journal::keys::Key::Entry(session, delivery.number), |out| entry.write(out, now, &message));
     }
 
-    /// Puts what stands for a message that a session's client has, as long as its packet id is in use.
+    /// Puts the stand-in for a message that a session's client has, as long as its packet id is in use.
     pub(crate) fn put_released(&mut self, session: StoredSession, number: u64) {
         let message = crate::records::image::released();
         let entry =
@@ -349,7 +349,7 @@ impl crate::journal::Journal {
         self.put(crate::journal::keys::Key::Sent(session, number), |out| record.write(out));
     }
 
-    /// Puts that only a packet id is left to be released: the message went to somebody else.
+    /// Puts a packet id that is only to be released: the message went to another session.
     pub(crate) fn put_to_release(&mut self, session: StoredSession, number: u64, id: PacketId, order: u64) {
         let record = SentRecord { id, state: State::AwaitPubComp, order, released: true };
         self.put(crate::journal::keys::Key::Sent(session, number), |out| record.write(out));
@@ -379,11 +379,11 @@ pub(crate) fn delivery(entry: ReadEntry, message: MessageRef, number: u64) -> De
 pub(crate) struct EntryRead {
     pub session: StoredSession,
     pub number: u64,
-    /// What is delivered, if it is one that may wait in the store alone. What else lies between those is in memory.
+    /// The delivery, if it may wait in the store alone. Other deliveries in between are in memory.
     pub delivery: Option<Delivery>,
 }
 
-/// Reads an entry of a queue; `None` when it is none.
+/// Reads an entry of a queue; `None` for another or invalid record.
 pub(crate) fn read_entry(key: &[u8], value: &[u8], now: Now, tenant: TenantId) -> Option<EntryRead> {
     let crate::journal::keys::Key::Entry(session, number) = crate::journal::keys::Key::read(key).ok()? else {
         return None;

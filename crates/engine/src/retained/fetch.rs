@@ -46,16 +46,17 @@ pub(crate) struct Fetch {
     shards: Vec<ShardId>,
     /// The last topic that was seen on the present shard.
     pub(crate) after: String,
-    /// Partitions of which values are still wanted.
+    /// Partitions whose values are still wanted.
     wanted: Partitions,
-    /// Partitions that have moved from a shard before it had told all, to one that will tell nothing of them: asked for at the end.
+    /// Partitions that moved away from a shard before it had sent all values, to a shard that will send none of them:
+    /// asked at the end.
     again: Partitions,
     pub(crate) state: FetchState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchState {
-    /// In the list of those that may take a step.
+    /// In the list of fetches that may take a step.
     Runnable,
     /// Another shard was asked.
     Asked,
@@ -63,11 +64,11 @@ pub(crate) enum FetchState {
     NoRoom,
     /// A move that it may be about has to be decided first.
     Moves,
-    /// What is left is at home at nodes that are dead, whose place nobody has taken.
+    /// The rest is at dead nodes without a successor.
     Absent,
 }
 
-/// Topics remembered as fresher than what is being fetched, per session. Beyond it a late older value may come through.
+/// Topics remembered as fresher than fetched values, per session. Beyond it a late older value may come through.
 const FRESH_TOPICS_MAX: usize = 4096;
 
 /// Steps taken in one turn at most, so that other work gets its turn.
@@ -79,7 +80,7 @@ pub(crate) fn turn_budget(step: u32) -> u32 {
 }
 
 impl Fetches {
-    /// No fetch, and the steps of a first turn, each of which looks at so many topics.
+    /// No fetch, and the budget of a first turn; each step looks at so many topics.
     pub(crate) fn new(step: u32) -> Self {
         Self { budget: turn_budget(step), ..Self::default() }
     }
@@ -92,7 +93,7 @@ impl Fetches {
         id
     }
 
-    /// Compares the fetches with what sessions know of them.
+    /// Compares the fetches with the fetches noted in sessions.
     pub(crate) fn audit(&self, state: &ShardState, wrong: &mut dyn FnMut(String)) {
         for (id, fetch) in &self.by_id {
             let session = state.sessions.get(fetch.session.0);
@@ -152,7 +153,7 @@ impl SubscriptionIndex {
 }
 
 impl Fetches {
-    /// Notes what a subscription is owed; it is brought once the client has room.
+    /// Notes the retained messages that a subscription is owed; they are brought once the client has room.
     pub(crate) fn add_fetch(
         &mut self,
         roster: &Roster,
@@ -212,7 +213,7 @@ impl Fetches {
         settle_fetches(session);
     }
 
-    /// A shard of another node is gone: what it had is not waited for.
+    /// A shard of another node is gone: its values are not awaited.
     pub(crate) fn skip_fetches(&mut self, roster: &Roster, sessions: &mut Sessions, peer: ShardId) {
         let asks = |fetch: &Fetch| fetch.shards.contains(&peer);
         let asking: Vec<u32> = self.by_id.iter().filter(|(_, it)| asks(it)).map(|(id, _)| *id).collect();
@@ -220,7 +221,7 @@ impl Fetches {
             self.want_again_of(roster, id, peer);
             let Some(fetch) = self.by_id.get_mut(&id) else { continue };
             if fetch.is_of_one_topic() {
-                // Whoever is its home then is asked.
+                // The next home of the partition is asked.
                 if fetch.state == FetchState::Asked {
                     self.set_fetch_running(id);
                 }
@@ -238,7 +239,7 @@ impl Fetches {
         }
     }
 
-    /// Ends the fetch for a subscription that is gone or made anew.
+    /// Ends the fetch for a subscription that is gone or made again.
     pub(crate) fn end_fetch_of(&mut self, sessions: &mut Sessions, session: SessionKey, filter: &str) {
         if let Some(id) = self.fetch_of(sessions, session, filter) {
             self.end_fetch(sessions, id);
@@ -254,8 +255,8 @@ impl Fetches {
         self.by_filter.get(&(session.0, filter.into())).copied()
     }
 
-    /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection
-    /// that is gone finds nobody: each fetch goes on under another number.
+    /// Suspends the fetches of a session until its client comes back. Each fetch gets a new number, so answers of other
+    /// shards to the old connection are ignored.
     pub(crate) fn suspend_fetches(&mut self, sessions: &mut Sessions, session: SessionKey) {
         let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
             return;
@@ -326,7 +327,7 @@ impl RetainedStore {
     }
 }
 
-/// Forgets what only fetches need, once there is none.
+/// Frees the fields that only fetches need, once no fetch is left.
 pub(crate) fn settle_fetches(session: &mut Session) {
     let Some(rare) = session.rare.as_mut() else { return };
     if rare.fetches.is_empty() && rare.fetches_expected == 0 {
@@ -341,7 +342,7 @@ impl Session {
     /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
     pub(crate) fn note_fresh(&mut self, settings: &Settings, topic: &str, qos: QoS) {
         let keeps = qos != QoS::AtMostOnce || settings.queue.keep_qos0_offline;
-        // What is not kept for a client that is away will not reach it live.
+        // A message that is not kept for an offline client will not reach it live.
         let Some(rare) = self.rare.as_mut().filter(|_| keeps || self.connection.is_some()) else { return };
         if (!rare.fetches.is_empty() || rare.fetches_expected > 0) && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
             rare.fresh_topics.insert(topic.into());

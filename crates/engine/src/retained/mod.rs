@@ -20,7 +20,7 @@ use crate::telling::reason::Reason;
 use self::seek::{Judgement, judge};
 pub(crate) use self::store::RetainedStore;
 
-/// What a table of retained messages has to know about a message. Neither answer may change while it is retained.
+/// The properties of a message for a table of retained messages. Neither answer may change while it is retained.
 pub(crate) trait Retainable {
     /// Bytes that it counts for, beside its topic.
     fn bytes(&self) -> u64;
@@ -30,8 +30,8 @@ pub(crate) trait Retainable {
 
 /// The retained message of each topic, in the order of the topics.
 ///
-/// New topics are refused beyond the limits. What is kept may be replaced at any time, but for by something larger that
-/// the limit of bytes has no room for; then the old message stays.
+/// New topics are refused beyond the limits. A retained message may always be replaced, unless the new one is larger
+/// and exceeds the limit of bytes; then the old message stays.
 #[derive(Debug)]
 pub(crate) struct Retained<M> {
     tenants: BTreeMap<TenantId, BTreeMap<Box<str>, M>>,
@@ -58,7 +58,7 @@ const RECLAIMED_MAX: u32 = 16;
 pub(crate) enum ScanEnd {
     /// All topics were looked at.
     Done,
-    /// The next step goes on behind this topic.
+    /// The next step continues behind this topic.
     More(Box<str>),
 }
 
@@ -91,7 +91,7 @@ impl<M: Retainable> Retained<M> {
         empty
     }
 
-    /// Limits how many messages there may be, and bytes of them; 0 is no limit. What is beyond them already stays.
+    /// Sets the limits of messages and of their bytes; 0 is no limit. Messages that are beyond them already stay.
     pub(crate) fn set_limits(&mut self, max_count: u64, max_bytes: u64) {
         let limit = |max| if max == 0 { u64::MAX } else { max };
         (self.max_count, self.max_bytes) = (limit(max_count), limit(max_bytes));
@@ -217,10 +217,11 @@ impl<M: Retainable> Retained<M> {
             .flat_map(|(tenant, topics)| topics.iter().map(|(topic, message)| (*tenant, &**topic, message)))
     }
 
-    /// One step of delivering what a valid filter (without `$share/GROUP/`) matches: looks at up to `budget` topics
-    /// behind `after` and calls `visit` with those that match and have not expired, in their order.
+    /// One step of delivering the matches of a valid filter (without `$share/GROUP/`): looks at up to `budget` topics
+    /// behind `after` and calls `visit` with each match that has not expired, in their order.
     ///
-    /// The table may change between the steps. What is there all the time is visited exactly once, and nothing twice.
+    /// The table may change between the steps. A topic that exists all the time is visited exactly once, and none
+    /// twice.
     /// Topics that cannot match are skipped in bulk: `site/+/temp` looks at some three topics of each site.
     pub(crate) fn scan(
         &self,
@@ -286,7 +287,7 @@ impl<M: Retainable> Retained<M> {
         std::mem::take(&mut self.expired)
     }
 
-    /// Compares the sums with what they stand for.
+    /// Compares the sums with their entries.
     pub(crate) fn audit(&self, wrong: &mut dyn FnMut(String)) {
         let count = self.iter().count() as u64;
         let bytes: u64 = self.iter().map(|(_, topic, message)| size_of_entry(topic, message)).sum();

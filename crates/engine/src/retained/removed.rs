@@ -32,7 +32,7 @@ pub(crate) struct Removed {
 }
 
 impl Removed {
-    /// A version for what happens now: greater than all that were made or seen here.
+    /// A version for a change now: greater than all versions made or seen here.
     pub(super) fn next_version(&mut self, unix: u64) -> u64 {
         self.last = (unix << COUNTER_BITS).max(self.last + 1);
         self.last
@@ -57,7 +57,7 @@ impl Removed {
         self.by_topic.get(&(tenant, topic.into())).copied()
     }
 
-    /// A topic has a value again, or nobody asks any more. Says whether its removal was known.
+    /// A topic has a value again, or its removal is no longer needed. Returns true if its removal was known.
     pub(crate) fn forget(&mut self, tenant: TenantId, topic: &str) -> bool {
         if self.by_topic.is_empty() {
             return false;
@@ -100,7 +100,7 @@ mod tests {
     const TENANT: TenantId = TenantId::DEFAULT;
 
     #[test]
-    fn versions_grow_with_time_and_behind_what_was_seen() {
+    fn versions_grow_with_time_and_beyond_seen_ones() {
         let mut removed = Removed::default();
         let first = removed.next_version(1000);
         assert!(removed.next_version(1000) > first && removed.next_version(900) > first);

@@ -1,6 +1,6 @@
-//! Where in an ordered list of topics a filter goes on.
+//! The position in an ordered list of topics where the scan of a filter continues.
 
-/// What a topic means for a scan of a filter.
+/// The meaning of a topic for the scan of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// It matches.
@@ -16,7 +16,7 @@ pub(super) enum Judgement {
 /// Compares a topic with a filter that has wildcards. `place` is overwritten with where to go on for
 /// [`Judgement::Seek`], which is always behind the topic.
 pub(super) fn judge(filter: &str, topic: &str, place: &mut String) -> Judgement {
-    // Where the last level ends that a `+` stands for.
+    // The end of the last level that a `+` matches.
     let mut last_plus = None;
     let mut start = 0;
     let mut wanted = filter.split('/').peekable();
@@ -58,7 +58,7 @@ fn seek_literal(place: &mut String, topic: &str, start: usize, want: &str, next:
     (next.is_some() && place.as_str() > topic).then_some(Judgement::Seek)
 }
 
-/// Leaves everything below the level that the last `+` stands for behind: no other value of that level was passed.
+/// Skips all topics below the level of the last `+`: no other value of that level was passed.
 fn seek_next_subtree(place: &mut String, topic: &str, last_plus: Option<usize>) -> Judgement {
     // `0` follows `/`, and so everything below the level.
     last_plus.map_or(Judgement::Done, |end| seek(place, &topic[..end], "0"))

@@ -73,7 +73,7 @@ impl RetainedStore {
         }
         let message = publication.keep();
         let refused = self.values.set(publication.tenant, publication.topic, message, now.monotonic).err();
-        // Before the new value is put: the topic itself may be among those that have just expired.
+        // Before the new value is put: the topic's own value may just have expired.
         self.forget_expired(state);
         if let Some(reason) = refused {
             state.counters.drop_message(reason);

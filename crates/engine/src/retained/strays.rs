@@ -11,6 +11,7 @@ use crate::link::Links;
 use crate::link::envelope::{Passage, RETAIN_AT_HOME, Ticket, VERSIONED};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
+use crate::partitions::ByPartition;
 use crate::publish::dispatch::Source;
 use crate::retained::RetainedStore;
 use crate::roster::Roster;
@@ -172,8 +173,10 @@ impl RetainedStore {
     }
 
     /// Forgets the removals of a partition that is at home elsewhere.
-    pub(crate) fn forget_removed(&mut self, state: &mut ShardState, partition: PartitionId) {
-        for (tenant, topic) in self.removed_of(partition) {
+    pub(crate) fn forget_removed(&mut self, state: &mut ShardState, partitions: Partitions) {
+        let its = self.removed_by_partition(partitions);
+        let its: Vec<Name> = its.all().map(|(tenant, topic, _)| (*tenant, Box::from(*topic))).collect();
+        for (tenant, topic) in its {
             self.removed.forget(tenant, &topic);
             if state.journal.is_on() {
                 state.journal.delete(Key::Retained(tenant, &topic));
@@ -181,19 +184,19 @@ impl RetainedStore {
         }
     }
 
-    fn removed_of(&self, partition: PartitionId) -> Vec<Name> {
-        let all = self.removed.iter().filter(|(tenant, topic, _)| partition_of(*tenant, topic) == partition);
-        all.map(|(tenant, topic, _)| (tenant, Box::from(topic))).collect()
+    /// The removals of partitions.
+    pub(crate) fn removed_by_partition(&self, partitions: Partitions) -> ByPartition<(TenantId, &str, u64)> {
+        let placed = |(tenant, topic, version)| (partition_of(tenant, topic), (tenant, topic, version));
+        ByPartition::new(partitions, self.removed.iter().map(placed))
     }
 
     /// Writes the removals of a partition into its image.
-    pub(crate) fn put_removed(&self, out: &mut Vec<u8>, partition: PartitionId) {
-        let all = || self.removed.iter().filter(|(tenant, topic, _)| partition_of(*tenant, topic) == partition);
-        out.put_u32(all().count() as u32);
-        for (tenant, topic, version) in all() {
+    pub(crate) fn put_removed(out: &mut Vec<u8>, all: &[(TenantId, &str, u64)]) {
+        out.put_u32(all.len() as u32);
+        for (tenant, topic, version) in all {
             out.put_u16(tenant.0);
             out.put_bytes(topic.as_bytes());
-            out.put_u64(version);
+            out.put_u64(*version);
         }
     }
 
@@ -212,12 +215,10 @@ impl RetainedStore {
         if self.strays.are_none() {
             return;
         }
-        let is_known =
-            |partition: &PartitionId| !links.roster.stands_in(*partition) && !links.roster.misses(*partition);
-        let known: Partitions = self.strays.partitions.iter().filter(is_known).collect();
+        let is_known = |partition| !links.roster.stands_in(partition) && !links.roster.misses(partition);
+        let known = self.strays.partitions.filtered(is_known);
         self.strays.partitions = self.strays.partitions.without(known);
-        let away =
-            Partitions::that(|partition| known.has(partition) && !links.roster.is_own(links.roster.home_of(partition)));
+        let away = known.filtered(|partition| !links.roster.is_own(links.roster.home_of(partition)));
         if away.is_empty() {
             return;
         }

@@ -54,7 +54,7 @@ fn scan_all(retained: &Retained<Note>, filter: &str, budget: u32) -> (Vec<String
 }
 
 #[test]
-fn filters_find_what_they_match_in_order() {
+fn filters_find_their_matches_in_order() {
     let topics = ["$SYS/a", "/", "/a", "a", "a!", "a!/b", "a/", "a/b", "a/b/c", "a/b!", "a0", "b/b", "b/c/b", "é/b"];
     let retained = with_topics(topics);
     let cases: [(&str, &[&str]); 9] = [
@@ -266,7 +266,7 @@ proptest! {
         }
     }
 
-    /// What is there during the whole scan is visited exactly once, whatever else happens in between.
+    /// A topic that exists during the whole scan is visited exactly once, whatever else changes.
     #[test]
     fn a_scan_survives_changes_between_its_steps(
         before in proptest::collection::vec(step(), 0..150),
@@ -327,7 +327,7 @@ impl TenantLedger for Sum {
 }
 
 #[test]
-fn a_ledger_that_outlives_the_engine_is_given_back_what_it_held() {
+fn a_dropped_engine_returns_its_share_to_the_ledger() {
     let ledger = Arc::new(Sum::default());
     let counted = || ledger.0.load(std::sync::atomic::Ordering::Relaxed);
     let settings = Settings { tenant_ledger: Some(Arc::clone(&ledger) as _), ..Settings::default() };

@@ -1,4 +1,4 @@
-//! What subscribers acknowledge, and what is sent again when they come back.
+//! Acknowledgements of subscribers, and packets that are sent again on a resumed session.
 
 use crate::ids::SessionKey;
 use crate::journal::Numbers;

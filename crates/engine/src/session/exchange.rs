@@ -20,10 +20,16 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// As it is stored, and in an image.
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
+    /// As it is in an image.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         self.name.write(out);
         self.covered.write(out);
+    }
+
+    /// As it is stored.
+    pub(crate) fn write_stored(&self, out: &mut Vec<u8>) {
+        self.name.write(out);
+        self.covered.write_stored(out);
     }
 
     pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {

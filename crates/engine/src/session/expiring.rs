@@ -26,7 +26,7 @@ impl Sessions {
         }
     }
 
-    /// Sets the timer of a queue to its next expiry, if that is earlier than what it is set to.
+    /// Sets the timer of a queue to its next expiry, if that is earlier than its present time.
     #[cold]
     pub(crate) fn watch_expiry(&mut self, timers: &mut Schedule<Timer>, to: SessionKey) {
         let Some(flow) = self.get_mut(to.0).and_then(|session| session.flow.as_mut()) else { return };

@@ -101,9 +101,9 @@ pub(crate) struct Flow {
     pub queue_bytes: u64,
     /// When the queue is looked at for messages that have expired; also its key among the timers.
     pub expiry_timer: Option<Millis>,
-    /// A message of QoS 0 was kept as one of QoS 1 while the client was away. As long as anything waits, further ones of
-    /// QoS 0 wait behind it in the same way, so that they keep their order. This concerns
-    /// what is addressed to a mobile node.
+    /// A message of QoS 0 was kept as one of QoS 1 while the client was away. As long as messages wait, also to be sent
+    /// again, further ones of QoS 0 wait behind it in the same way, so that they keep their order. This concerns
+    /// messages that are addressed to a mobile node.
     pub keeps_qos0: bool,
     /// QoS 2 packet ids received and not yet released.
     pub received: ReceivedIds,
@@ -163,12 +163,31 @@ impl Flow {
         self.keeps_qos0 && (!self.queue.is_empty() || self.tail.is_some() || self.to_resend > 0)
     }
 
-    /// The queue was taken in from a store or another shard.
-    pub(crate) fn note_taken_in(&mut self) {
-        let is_kept = |delivery: &Delivery| delivery.message.qos < delivery.qos;
-        let sent = self.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
+    /// Finds out whether messages of QoS 0 wait as ones of QoS 1: the queue was made anew, or taken in from a store or
+    /// another shard.
+    pub(crate) fn find_raised(&mut self) {
         // What is in a tail is not known before it is read.
-        self.keeps_qos0 = self.tail.is_some() || self.queue.iter().chain(sent).any(is_kept);
+        self.keeps_qos0 = self.tail.is_some() || self.queue.iter().any(Delivery::was_raised) || self.has_sent_raised();
+    }
+
+    /// Makes the queue anew of these messages.
+    pub(crate) fn make_queue(&mut self, messages: Vec<Delivery>) {
+        self.queue = messages.into_iter().collect();
+        self.find_raised();
+    }
+
+    /// Whether a message of QoS 0 that was kept as one of QoS 1 is in flight.
+    fn has_sent_raised(&self) -> bool {
+        self.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref()).any(Delivery::was_raised)
+    }
+
+    /// A client is back: everything in flight is to be sent again.
+    pub(crate) fn begin_resending(&mut self, now: Millis) {
+        self.to_resend = self.inflight.len();
+        self.received_before = self.received.len();
+        self.waiting_since = now;
+        // The queue may have been empty since these were sent.
+        self.keeps_qos0 |= self.has_sent_raised();
     }
 
     /// Whether nothing at all is owed or remembered.
@@ -213,6 +232,11 @@ impl Delivery {
     /// Bytes that this delivery counts for in a queue.
     pub(crate) fn cost(&self) -> u64 {
         self.message.cost() + size_of::<Self>() as u64
+    }
+
+    /// Whether its message has QoS 0 and is kept as one of QoS 1.
+    pub(crate) fn was_raised(&self) -> bool {
+        self.message.qos < self.qos
     }
 
     /// Whether it has outlived its expiry.
@@ -345,6 +369,13 @@ impl Membership {
     /// Under which id its group keeps the message of this delivery, wherever; 0 if it does not.
     pub(crate) fn promised_id(&self) -> u64 {
         self.promise.borrow().as_ref().map_or(0, |promise| promise.id)
+    }
+
+    /// The message of this delivery goes back to the shard that keeps it for its group.
+    pub(crate) fn withdraw_promise(&self) {
+        if let Some(promise) = self.promise.take() {
+            promise.withdraw();
+        }
     }
 
     /// A QoS 2 message was sent: nobody else may get it, so the group need not keep it ([MQTT-4.8.2-5]).

@@ -24,8 +24,8 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl OverflowRules {
-    /// What holds for a message of a topic in a session's queue. Of a queue in the store, what is in memory may be as
-    /// much as that of any other.
+    /// The bounds and the policy for a message of a topic in a session's queue. The part of a stored queue in memory
+    /// may be as long as any other queue.
     #[inline]
     pub(crate) fn bounds_of(&self, sessions: &Sessions, to: SessionKey, topic: &str) -> Bounds {
         let Some(session) = sessions.get(to.0) else { return self.default_bounds() };

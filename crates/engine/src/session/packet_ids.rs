@@ -1,4 +1,4 @@
-//! Packet ids under way: those that the server has given out, and those of QoS 2 messages that it has taken.
+//! Packet ids in use: ids that the server has given out, and ids of QoS 2 messages that it has taken.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ const ALL_IDS: usize = u16::MAX as usize;
 /// The answer that a message in flight waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[expect(clippy::enum_variant_names, reason = "each name says what is awaited, also where it stands alone")]
+#[expect(clippy::enum_variant_names, reason = "each name says which packet is awaited")]
 pub(crate) enum State {
     /// A QoS 1 PUBLISH was sent.
     AwaitPubAck,
@@ -24,9 +24,9 @@ pub(crate) enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct InflightEntry<T> {
     id: PacketId,
-    /// What it waits for.
+    /// The awaited packet.
     pub(crate) state: State,
-    /// What was sent.
+    /// The sent message.
     pub(crate) item: T,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Inflight<T> {
 }
 
 impl<T> InflightEntry<T> {
-    /// The same packet id, for which nothing is left to do but to release it, and what was in flight under it.
+    /// The same packet id, now only to be released, and the item that was in flight under it.
     pub(crate) fn release(self, instead: T) -> (Self, T) {
         (Self { id: self.id, state: State::AwaitPubComp, item: instead }, self.item)
     }
@@ -89,8 +89,8 @@ impl<T> Inflight<T> {
         self.entries.is_empty()
     }
 
-    /// Adds what is being sent under the next free id and returns the id; `None` (and `item` is dropped) when all
-    /// 65,535 are in use.
+    /// Adds an item under the next free id and returns the id; `None` (and `item` is dropped) when all 65,535 are in
+    /// use.
     #[inline]
     pub(crate) fn push(&mut self, state: State, item: T) -> Option<PacketId> {
         if self.free_run == 0 {
@@ -103,13 +103,13 @@ impl<T> Inflight<T> {
         Some(id)
     }
 
-    /// Adds what is in flight already, under an id that is not in use.
+    /// Adds an item that is in flight already, under an unused id.
     pub(crate) fn push_entry(&mut self, entry: InflightEntry<T>) {
         self.entries.push_back(entry);
         self.free_run = 0;
     }
 
-    /// What came from elsewhere, in the order of sending; `None` when two entries have the same id.
+    /// Entries from another process or node, in the order of sending; `None` when two entries have the same id.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (PacketId, State, T)>) -> Option<Self> {
         let entries = entries.into_iter().map(|(id, state, item)| InflightEntry { id, state, item });
         let mut inflight = Self { entries: entries.collect(), next: PacketId::MIN, free_run: 0, kept_back: 0 };
@@ -192,8 +192,8 @@ impl<T> Inflight<T> {
         })
     }
 
-    /// Moves `next` to an id that is free and counts the free ones from there; `None` when there is none. It runs
-    /// once per round of ids, and once more for each entry that the round meets.
+    /// Moves `next` to a free id and counts the free ones from there; `None` when all ids are in use. It runs once per
+    /// round of ids, and once more for each entry that the round meets.
     #[cold]
     fn find_free_run(&mut self) -> Option<()> {
         let mut used = UsedIds::default();
@@ -273,7 +273,7 @@ impl ReceivedIds {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// True if no id is in use.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.ids.is_empty()

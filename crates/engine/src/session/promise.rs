@@ -1,4 +1,4 @@
-//! Another node is told when a delivery has ended.
+//! The notice to another node that a delivery has ended.
 
 use crate::ids::ShardId;
 use std::cell::RefCell;
@@ -7,8 +7,8 @@ use std::rc::Rc;
 /// What members of this shard have come to the end of: whose it was, and its id there.
 pub(crate) type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
 
-/// That a group of another node is told when a message that it has dealt comes to its end, whatever that is: it is told when the last
-/// delivery that holds this is gone.
+/// The promise to notify a group of another node when a message that it has dealt ends, with any outcome. The notice is
+/// queued when the last delivery with this promise is dropped.
 #[derive(Debug)]
 pub(crate) struct Promise {
     pub home: ShardId,
@@ -16,8 +16,17 @@ pub(crate) struct Promise {
     pub(crate) done: Done,
 }
 
+impl Promise {
+    /// The message goes back to the shard that keeps it, which is told nothing else.
+    pub(crate) fn withdraw(mut self) {
+        self.id = 0;
+    }
+}
+
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.done.borrow_mut().push((self.home, self.id));
+        if self.id != 0 {
+            self.done.borrow_mut().push((self.home, self.id));
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! What waits for a session, and which of it goes next.
+//! The queue of a session, and the order in which it is served.
 //!
-//! A queue of messages that are alike is first-in-first-out. A message with a priority or an expiry, one of which only
-//! the newest of its topic counts, and QoS 0 beside QoS 1 or 2 make it a sorted one until it is empty.
+//! A queue of messages that are alike is first-in-first-out. A message with a priority or an expiry, a message that the
+//! newest of its topic replaces, and QoS 0 beside QoS 1 or 2 make it a sorted one until it is empty.
 //!
-//! A client's window (Receive Maximum) holds messages above QoS 0 back. Those of QoS 0 go on meanwhile, so that QoS 0
-//! keeps its own order and QoS 1 and 2 theirs ([MQTT-4.6.0-5]).
+//! A client's window (Receive Maximum) holds back messages above QoS 0. Messages of QoS 0 are sent meanwhile: QoS 0
+//! keeps its own order, and QoS 1 and 2 theirs ([MQTT-4.6.0-5]).
 
 mod lane;
 pub(crate) mod sorted;
@@ -63,7 +63,7 @@ impl SessionQueue {
         self.len() == 0
     }
 
-    /// Whether all are served in the order of their arrival, but for those that need no window.
+    /// True if all messages that need the window are served in the order of their arrival.
     pub(crate) fn is_in_order(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -113,8 +113,8 @@ impl SessionQueue {
         }
     }
 
-    /// The delivery that goes next, where of `share` messages one is of a lower priority than the highest that waits.
-    /// Without a `window` only those of QoS 0 go.
+    /// The delivery that is next, when of `share` messages one has a lower priority than the highest waiting one.
+    /// Without a `window` only messages of QoS 0 are sent.
     #[inline]
     pub(crate) fn front(&self, share: u16, window: bool) -> Option<&Delivery> {
         match self {
@@ -244,7 +244,7 @@ impl<'q> IntoIterator for &'q SessionQueue {
 }
 
 impl FromIterator<Delivery> for SessionQueue {
-    /// Each delivery stays one, whatever its topic: what was counted as waiting has to be there.
+    /// Each delivery stays one, whatever its topic: messages counted as waiting must exist.
     fn from_iter<I: IntoIterator<Item = Delivery>>(deliveries: I) -> Self {
         let all: VecDeque<Delivery> = deliveries.into_iter().collect();
         if all.iter().all(is_plain) && all.front().is_none_or(|first| all.iter().all(|other| is_alike(first, other))) {

@@ -24,24 +24,29 @@ pub(crate) struct RefusedMessage {
 }
 
 impl RefusedMessage {
-    /// As it is stored.
-    fn write(self, out: &mut Vec<u8>) {
+    /// As it is stored, and in an image.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.digest.0.to_be_bytes());
         out.push(self.reason.number() as u8);
     }
 
     /// The same from a store.
-    pub(crate) fn read(value: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn read_stored(value: &[u8]) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
+        let message = Self::read(&mut reader)?;
+        if reader.is_empty() { Ok(message) } else { Err(WireError { reading: "the end of a refusal" }) }
+    }
+
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let digest = Digest(u64::from_be_bytes(reader.array("a digest")?));
         let number = usize::from(reader.u8("a reason")?);
         let reason = Reason::ALL.get(number).copied().ok_or(WireError { reading: "a reason of this version" })?;
-        if reader.is_empty() { Ok(Self { digest, reason }) } else { Err(WireError { reading: "the end of a refusal" }) }
+        Ok(Self { digest, reason })
     }
 }
 
 impl Journal {
-    fn put_refused(&mut self, stored: StoredSession, id: PacketId, message: RefusedMessage) {
+    pub(crate) fn put_refused(&mut self, stored: StoredSession, id: PacketId, message: RefusedMessage) {
         self.put(Key::Refused(stored, id), |out| message.write(out));
     }
 }
@@ -55,12 +60,21 @@ impl RefusedMessages {
         self.0.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The messages with their packet identifiers, the latest last.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PacketId, RefusedMessage)> + '_ {
+        self.0.iter().copied()
+    }
+
     /// The message that was refused last under a packet identifier.
     pub(crate) fn get(&self, id: PacketId) -> Option<RefusedMessage> {
         self.0.iter().find(|(of, _)| *of == id).map(|(_, message)| *message)
     }
 
-    /// Adds a message from a store.
+    /// Adds a message from a store or an image.
     pub(crate) fn restore(&mut self, id: PacketId, message: RefusedMessage) {
         self.0.push_back((id, message));
     }

@@ -78,7 +78,7 @@ impl Reservations {
         }
     }
 
-    /// Compares the sums with what they stand for.
+    /// Compares the sums with their reservations.
     pub(crate) fn audit(&self, wrong: &mut dyn FnMut(String)) {
         let mut sums: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
         for (session, cost) in self.kept.values().flatten() {

@@ -1,9 +1,9 @@
 //! The end of a long queue, which is in the store alone.
 //!
-//! A queue keeps its share in memory; what comes behind is only written into the journal, and read ahead from the store
-//! when the share runs low. What is in memory is always older than what is not, so that nothing has to wait for a load
-//! but the messages that it brings. Messages that are not simply the next ones stay in memory: those with a priority,
-//! those of which only the newest counts, and those of shared groups, which other members may get.
+//! A queue keeps its share in memory. Messages beyond it are only written into the journal, and read ahead from the
+//! store when the share runs low. The messages in memory are always older than the others, so a load delays only its
+//! own messages. Messages whose turn can change stay in memory: messages with a priority, messages that the
+//! newest replaces, and messages of shared groups, which other members may get.
 
 use crate::now::Millis;
 
@@ -25,7 +25,7 @@ pub(crate) struct Tail {
     /// The number of its first message.
     pub first: u64,
     pub messages: u64,
-    /// What they will cost in memory.
+    /// Their bytes in memory once loaded.
     pub bytes: u64,
     /// The batch of the journal that its last message was written in: a load sees it once that is committed.
     pub batch: u64,
@@ -69,7 +69,7 @@ impl Flow {
 pub enum ReadFailure {
     /// The store has too much to read at the moment: it is asked again.
     Busy,
-    /// It cannot be read. What it held is given up and counted under [`Reason::QueueLost`](crate::Reason::QueueLost).
+    /// It cannot be read. Its messages are given up and counted under [`Reason::QueueLost`](crate::Reason::QueueLost).
     Lost,
 }
 
@@ -169,7 +169,7 @@ mod tests {
     use crate::journal::keys::{Key, StoredSession, entries_from};
 
     #[test]
-    fn a_tail_counts_towards_what_waits() {
+    fn a_tail_counts_as_queued_messages() {
         let tail = Tail { first: 3, messages: 2, bytes: 200, ..Tail::default() };
         let flow = Flow { tail: Some(Box::new(tail)), ..Flow::default() };
         assert_eq!(flow.waiting(), (2, 200));

@@ -21,7 +21,7 @@ pub(crate) struct Terms<'a> {
     pub metered: bool,
 }
 
-/// What a message of this QoS waits for after it was sent.
+/// The packet that a message of this QoS waits for after it was sent.
 pub(crate) fn awaited(qos: QoS) -> State {
     if qos == QoS::ExactlyOnce { State::AwaitPubRec } else { State::AwaitPubAck }
 }

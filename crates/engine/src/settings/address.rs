@@ -5,8 +5,8 @@
 pub struct AddressSettings {
     /// What all addresses begin with: levels of a topic name, without a slash at either end.
     pub prefix: String,
-    /// Whether publishing to groups and to all, and reading what is sent to others, needs a rule that allows it; what
-    /// is allowed because no rule says otherwise does not suffice.
+    /// True if publishing to groups and to all nodes, and reading messages to other nodes, needs an explicit rule. The
+    /// default of the rules does not suffice.
     pub guarded: bool,
     /// Groups that a node may be in.
     pub max_groups_per_node: u16,
@@ -14,26 +14,25 @@ pub struct AddressSettings {
     pub expiry_default_seconds: u32,
     /// Seconds after which every message to nodes expires, whatever its sender says; 0 leaves it to the sender.
     pub expiry_forced_seconds: u32,
-    /// Seconds that what is addressed to a node is kept for when its session has ended; 0 keeps nothing beyond the
-    /// session, `u32::MAX` keeps it without end.
+    /// Seconds that messages to a node are kept after its session has ended; 0 keeps nothing beyond the session,
+    /// `u32::MAX` keeps them without end.
     pub node_expiry_seconds: u32,
-    /// Nodes of a shard whose session has ended and for which something may be kept; 0 is no limit. Beyond it, sessions
-    /// end with what they are owed.
+    /// Nodes of a shard with an ended session and kept messages; 0 is no limit. Beyond it, a session's messages end
+    /// with the session.
     pub max_mailboxes: u32,
     /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
     pub keep_qos0: bool,
-    /// Whether there is an observer of what clients publish for applications,
+    /// True if there is an observer of messages to applications,
     /// [`ObserverId::APPLICATIONS`](crate::ObserverId::APPLICATIONS).
     pub records: bool,
-    /// Filters of the topics that [`ObserverId::REPORTS`](crate::ObserverId::REPORTS) observes: what mobile nodes say of
-    /// themselves. Only of the tenant of all who have none.
+    /// Filters of the topics that [`ObserverId::REPORTS`](crate::ObserverId::REPORTS) observes: reports of mobile nodes
+    /// about themselves. Only in the default tenant.
     pub reports: Vec<String>,
-    /// Which of them nobody can use: they are refused where their client can be told so.
+    /// Finds unusable reports: they are refused if the client can be notified.
     pub unusable_report: Option<ReportCheck>,
 }
 
-/// Says of the prefix of addresses, a topic and a payload whether that is a report that nobody can use. It looks at
-/// nothing else.
+/// True if a report is unusable, from the prefix of addresses, the topic and the payload alone.
 #[derive(Clone, Copy)]
 pub struct ReportCheck(pub fn(&str, &str, &[u8]) -> bool);
 

@@ -4,7 +4,7 @@ use tidegate_mqtt::{TopicFilter, TopicName};
 
 use crate::settings::{OverflowPolicy, OverflowRule, Settings};
 
-/// What a queue may hold when a certain message comes, and what happens if it holds more.
+/// The bounds of a queue for a certain message, and the policy beyond them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub max_messages: usize,
@@ -19,7 +19,7 @@ impl Bounds {
         messages < self.max_messages && bytes.saturating_add(cost) <= self.max_bytes
     }
 
-    /// Whether a queue of so many messages and bytes has room again for those who waited for it.
+    /// True if a queue of so many messages and bytes has room again for waiting publishers.
     pub(crate) fn has_room_again(&self, messages: usize, bytes: u64) -> bool {
         messages <= self.max_messages / 2 && bytes <= self.max_bytes / 2
     }
@@ -97,7 +97,7 @@ fn matches_topic(rule: &OverflowRule, topic: &str) -> bool {
 /// Whether a client id fits a pattern. Takes time in the length of both at most multiplied.
 fn matches_client(pattern: &str, client_id: &str) -> bool {
     let (mut pattern, mut rest) = (pattern.chars(), client_id.chars());
-    // Behind the last `*`, and what it does not stand for.
+    // The positions behind the last `*`, and behind the text it matches.
     let mut again: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
     loop {
         let before = rest.clone();

@@ -1,4 +1,4 @@
-//! Settings of what waits and what gives way: priorities, rules for full queues, dead letters.
+//! Settings of queues and drops: priorities, rules for full queues, dead letters.
 
 use super::OverflowPolicy;
 use crate::telling::reason::Reason;
@@ -7,7 +7,7 @@ use crate::telling::reason::Reason;
 /// does, [`QueueSettings`](super::QueueSettings) hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowRule {
-    /// Client ids of the subscribers: `*` stands for any text, `?` for any one character, all else for itself.
+    /// Client ids of the subscribers: `*` matches any text, `?` any one character, all else itself.
     pub clients: String,
     /// Topics of the messages; `None` is all.
     pub filter: Option<String>,
@@ -44,10 +44,11 @@ pub struct PriorityRule {
 /// Where messages go that were dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// They are published to this topic, `/` and the name of the reason. What is dropped of them is only counted.
+    /// The topic of a dead letter is this prefix, `/` and the name of the reason. A dropped dead letter is only
+    /// counted.
     pub prefix: String,
-    /// Messages per second and shard, 1..; what comes beyond is only counted.
+    /// Messages per second and shard, 1..; further ones are only counted.
     pub max_rate: u32,
-    /// Reasons of which messages are published. Those that are known where no message is at hand any more never are.
+    /// The reasons of drops that are published. A drop without the message at hand is never published.
     pub reasons: Vec<Reason>,
 }

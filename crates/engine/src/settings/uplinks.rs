@@ -1,4 +1,4 @@
-//! What an engine is told of uplinks.
+//! Settings of uplinks.
 
 use tidegate_mqtt::Version;
 use zeroize::Zeroizing;
@@ -27,8 +27,8 @@ pub struct UplinkSettings {
     pub user: Option<String>,
     /// How publishes are spread.
     pub policy: RoutingPolicy,
-    /// Messages above QoS 0 that one broker is given before it has acknowledged the first and, where it is to, brought
-    /// it back. A broker may ask for less. Below what a broker queues for a client, so that none has to drop any.
+    /// Unsettled messages above QoS 0 for one broker: not acknowledged or, where the broker returns them, not returned.
+    /// A broker may ask for less. The value is below a broker's queue limit, so that brokers drop no messages.
     pub window: u16,
     /// Milliseconds between two probes (PINGREQ) of a broker.
     pub probe_interval_ms: u64,
@@ -134,7 +134,7 @@ pub enum UplinkState {
     Subscribing,
     /// It is there and holds all subscriptions.
     Serving,
-    /// It is given nothing any more and settles what it has (BRK-32).
+    /// It gets no new messages and settles its own (BRK-32).
     Draining,
     /// The same, and all is settled.
     Drained,
@@ -143,7 +143,7 @@ pub enum UplinkState {
 }
 
 impl UplinkState {
-    /// As it is told in lower case.
+    /// The name in lower case.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
@@ -179,7 +179,7 @@ pub struct UplinkReport {
     pub in_flight: u64,
     /// Messages acknowledged that have not come back.
     pub unreturned: u64,
-    /// What has happened so far.
+    /// Counts since the start.
     pub counters: UplinkCounters,
     /// What went wrong last; empty when nothing has.
     pub last_error: String,
@@ -205,9 +205,9 @@ pub struct UplinkCounters {
     pub resent: u64,
     /// Messages received.
     pub received: u64,
-    /// Of these, those that had been received before.
+    /// Received messages that had been received before.
     pub duplicates: u64,
-    /// Of these, those above QoS 0 that came beyond the Receive Maximum announced to the broker.
+    /// Received messages above QoS 0 beyond the Receive Maximum announced to the broker.
     pub beyond_window: u64,
     /// Messages delivered to the clients of this process without the broker, which took them and does not bring them
     /// back.
@@ -238,7 +238,7 @@ impl UplinkCounters {
 /// Why an uplink was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UplinkError {
-    /// There is none of this name.
+    /// No broker has this name.
     #[error("there is no broker of the name {0:?}")]
     Unknown(String),
     /// It still has messages that are not settled.
@@ -250,7 +250,7 @@ pub enum UplinkError {
         owed: u64,
     },
     /// Nobody else could take its messages.
-    #[error("the broker {0:?} is the last one that is given messages; add another one first")]
+    #[error("the broker {0:?} is the last active one; add another one first")]
     Last(String),
     /// This engine has no uplinks.
     #[error("this is a broker, not an orchestrator: it has no fleet")]

@@ -64,7 +64,7 @@ fn gives_memory_back_after_a_peak() {
     slab.remove(50_000);
     slab.shrink();
     assert_eq!(slab.heap_bytes(), 0);
-    assert_eq!(slab.insert(1), 0, "an empty table starts anew");
+    assert_eq!(slab.insert(1), 0, "an empty table starts again");
 }
 
 #[test]

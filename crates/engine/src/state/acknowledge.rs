@@ -75,9 +75,7 @@ impl ShardState {
     /// Sends again what was in flight when the last connection ended, in its order, then what was queued.
     pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
         if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-            flow.to_resend = flow.inflight.len();
-            flow.received_before = flow.received.len();
-            flow.waiting_since = now;
+            flow.begin_resending(now);
         }
         self.refill(now, layouts, to);
     }

@@ -10,8 +10,8 @@ use crate::topics::Route;
 use tidegate_mqtt::QoS;
 
 impl ShardState {
-    /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note
-    /// who waits for it, if anyone does; their number is returned.
+    /// The sessions of a route with the policy `reject`, if all of them have room. A session without room notes the
+    /// waiting publisher, if there is one; the number of such sessions is returned.
     pub(crate) fn rejecting(
         &mut self,
         now: Millis,
@@ -53,7 +53,7 @@ impl ShardState {
         first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
     }
 
-    /// Whether a session's queue can take a message without dropping any, after what has expired has left it.
+    /// True if a session's queue can take a message without dropping any, after expired messages have left it.
     pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
         if !self.has_queue_room(to, wanted) {
             let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);

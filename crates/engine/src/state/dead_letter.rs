@@ -17,7 +17,7 @@ impl Reporting<'_> {
         }
     }
 
-    /// As [`ShardState::discard`], of a message that nobody has kept yet.
+    /// As [`ShardState::discard`], for a message that is not kept yet.
     #[inline]
     pub(crate) fn discard_publication(&mut self, reason: Reason, publication: &mut Publication<'_>) {
         if self.dead_letters.is_some() {

@@ -18,7 +18,7 @@ use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS};
 
-/// A message of a group was sent: at QoS 2 nobody else may get it.
+/// A message of a group was sent: at QoS 2 no other member may get it.
 #[inline]
 fn note_sent_once(group: Option<&Rc<Membership>>, qos: QoS) {
     if let Some(group) = group.filter(|_| qos == QoS::ExactlyOnce) {
@@ -27,7 +27,7 @@ fn note_sent_once(group: Option<&Rc<Membership>>, qos: QoS) {
 }
 
 impl ShardState {
-    /// Delivers a message to a session. Never fails: what is not delivered is counted with its reason.
+    /// Delivers a message to a session. Never fails: an undelivered message is counted with its reason.
     #[inline]
     pub(crate) fn deliver(
         &mut self,
@@ -204,7 +204,7 @@ impl ShardState {
             if !room || flow.waits_alone() {
                 break;
             }
-            // What is to be sent again goes before what has not been sent. QoS 0 waits for neither.
+            // Messages to send again go before unsent ones. QoS 0 waits for neither.
             let window = window && flow.to_resend == 0;
             let Some(next) = flow.queue.pop_front(share, window) else { break };
             let cost = next.cost();
@@ -274,7 +274,7 @@ impl ShardState {
         self.note_sent(to, payer, &publication, qos);
     }
 
-    /// Counts a message that was sent. Below QoS 1 nobody says that it has come.
+    /// Counts a message that was sent. At QoS 0 no acknowledgement follows.
     #[inline]
     fn note_sent(&mut self, to: SessionKey, payer: TenantId, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
@@ -319,7 +319,7 @@ impl ShardState {
     }
 }
 
-/// Notes a message above QoS 0 as sent: its packet id, and what it costs to keep it.
+/// Notes a message above QoS 0 as sent; returns its packet id and the bytes to keep it.
 #[inline]
 fn await_answer(now: Millis, flow: &mut Flow, qos: QoS, sent: InFlight) -> Option<(PacketId, u64)> {
     let cost = sent.delivery.as_ref().map_or(0, Delivery::cost);
@@ -331,7 +331,7 @@ fn await_answer(now: Millis, flow: &mut Flow, qos: QoS, sent: InFlight) -> Optio
     Some((id, cost))
 }
 
-/// Whether a message of QoS 0 is kept as one of QoS 1 for a client that is away: what is addressed to a mobile node.
+/// True if a QoS 0 message is kept as one of QoS 1 for an offline client: a message to the address of a mobile node.
 #[cold]
 fn keeps_qos0(settings: &Settings, session: &Session, topic: &str) -> bool {
     let addresses = settings.addresses.as_ref().filter(|_| session.standing.is_node());
@@ -354,7 +354,7 @@ fn goes_at_once(session: &Session, qos: QoS, room: Room, max_bytes: u64) -> bool
     if flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() {
         return window && !flow.waits_alone() && room.output <= room.high_water;
     }
-    // What waits for output is sent when half of it is gone.
+    // Messages that wait for output are sent when half of it is gone.
     qos == QoS::AtMostOnce
         && room.output <= room.high_water / 2
         && !flow.queue.has_windowless()
@@ -366,7 +366,7 @@ fn goes_at_once(session: &Session, qos: QoS, room: Room, max_bytes: u64) -> bool
 #[inline]
 fn has_window(session: &Session, max_bytes: u64) -> bool {
     session.flow.as_ref().is_none_or(|flow| {
-        // What is in flight may take as many bytes as what waits, but for one message of any size.
+        // Messages in flight may take as many bytes as queued ones, except for one message of any size.
         flow.inflight.len() < usize::from(session.receive_maximum)
             && (flow.inflight_bytes < max_bytes || flow.inflight_bytes == 0)
     })

@@ -9,7 +9,7 @@ use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
 impl ShardState {
-    /// Whether a queue has room for a message of this cost, after what has expired has left it.
+    /// True if a queue has room for a message of this cost, after expired messages have left it.
     pub(crate) fn has_room_after_expiry(&mut self, now: Millis, to: SessionKey, bounds: &Bounds, cost: u64) -> bool {
         loop {
             let (reserved, reserved_bytes) = self.reservations.of(to);
@@ -25,7 +25,7 @@ impl ShardState {
         }
     }
 
-    /// Whether the shard is above its memory ceiling also after what has expired in this queue has left it.
+    /// True if the shard is above its memory ceiling also after expired messages have left this queue.
     pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
         while self.memory.is_over_ceiling() {
             if self.expire_next(now, to) == 0 {
@@ -35,7 +35,8 @@ impl ShardState {
         false
     }
 
-    /// Takes from a session's queue what expired first, in memory, or some of what did in the store; returns how many messages.
+    /// Removes the first expired message of a session's queue in memory, or some expired ones in the store; returns how
+    /// many messages.
     pub(crate) fn expire_next(&mut self, now: Millis, to: SessionKey) -> u64 {
         let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
         let Some(flow) = session.flow.as_mut() else { return 0 };

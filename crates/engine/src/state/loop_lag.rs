@@ -8,12 +8,12 @@ use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use crate::state::ShardState;
 
-/// What a message costs beside its bytes, each time that it is handed on, in bytes.
+/// The assumed cost of a delivery beside the message's bytes, in bytes.
 const MESSAGE_BYTES: u64 = 256;
 
 impl ShardState {
-    /// Counts what a message has made this shard do that went to so many sessions. Whoever has made it do more than the
-    /// others waits, unless that has not helped for as long as publishers may be made to wait.
+    /// Counts the work of this shard for a message to so many sessions. A publisher that causes more than the others
+    /// waits, unless that has not helped for as long as publishers may be made to wait.
     #[cold]
     pub(crate) fn charge_loop_lag(&mut self, now: Now, publisher: BlockedPublisher, receivers: usize, payload: usize) {
         let patient = now.monotonic.since(self.loop_lag.since) < self.settings.limits.block_timeout_ms;
@@ -27,8 +27,7 @@ impl ShardState {
         }
     }
 
-    /// The same for a message that another shard has handed on. Brokers of a fleet are not held: what they bring,
-    /// clients have sent.
+    /// The same for a message from another shard. Brokers of a fleet are not held: their messages come from clients.
     #[inline]
     pub(crate) fn charge_others_loop_lag(
         &mut self,

@@ -15,8 +15,8 @@ fn told(fate: &str, node: &str, topic: &str, reason: Option<Reason>) -> String {
 }
 
 impl Reporting<'_> {
-    /// Tells the sender of a message what has become of it, where it was addressed to the client of a session and the
-    /// sender wants to know.
+    /// Sends the outcome of a message to its sender, if the message was addressed to the client of a session and the
+    /// sender asked for receipts.
     #[inline]
     pub(crate) fn tell_fate(&mut self, to: SessionKey, topic: &str, properties: &[u8], qos: QoS, fate: Fate) {
         if self.has_addresses && !properties.is_empty() {

@@ -55,7 +55,7 @@ fn may_leave_memory(delivery: &Delivery) -> bool {
 }
 
 impl ShardState {
-    /// Asks again for what could not be seen before a commit.
+    /// Reads again for messages that were invisible before a commit.
     pub(crate) fn read_committed(&mut self, committed: u64) {
         while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {
             self.to_read.pop_front();

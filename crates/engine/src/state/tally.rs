@@ -12,7 +12,7 @@ use crate::telling::fate::Fate;
 use crate::timers::Timer;
 use std::collections::BTreeMap;
 
-/// Milliseconds between two counts that a sender is told.
+/// Milliseconds between two counts to a sender.
 const INTERVAL_MS: u64 = 1_000;
 
 impl Reporting<'_> {

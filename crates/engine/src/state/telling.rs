@@ -25,7 +25,7 @@ impl Reporting<'_> {
         self.tell_dropped(reason, to, message.topic(), None);
     }
 
-    /// The same for a message that nobody may have kept yet.
+    /// The same for a message that may not be kept yet.
     #[cold]
     pub(crate) fn discard_publication_for(
         &mut self,

@@ -22,19 +22,19 @@ pub(crate) struct Request<'a> {
     pub(crate) ticket: Ticket,
 }
 
-/// What a SUBACK has to wait for.
+/// The confirmations that a SUBACK waits for.
 #[derive(Debug, Default)]
 pub(crate) struct SubAckWaits {
     /// Confirmations that other shards will send.
     pub confirmations: u32,
-    /// Whether a filter was told to all other shards. Their confirmations say that all before has arrived, too.
+    /// True if a filter was announced to all other shards. Their confirmations cover all earlier records, too.
     pub(crate) announced: bool,
     /// Whether a filter was not, since this shard was interested in it before.
     pub(crate) known: bool,
 }
 
 impl SubAckWaits {
-    /// So many shards were told of a filter: none where this one was interested before.
+    /// Adds the number of shards that received a filter: 0 if this shard was interested before.
     pub(crate) fn add_told(&mut self, told: u16) {
         self.confirmations += u32::from(told);
         self.announced |= told > 0;
@@ -54,7 +54,7 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Forgets in the store what a session has subscribed to, where the session itself stays there.
+    /// Deletes the stored subscriptions of a session that itself stays in the store.
     pub(crate) fn forget_stored_subscriptions(
         &mut self,
         sessions: &mut Sessions,

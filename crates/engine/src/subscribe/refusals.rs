@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use crate::telling::reason::Reason;
 
-/// Refusals that are told in full; of more it is said how many there are.
+/// Refusals that are written in full; further ones are only counted.
 const TOLD: usize = 8;
 /// Characters of a filter that are repeated.
 const FILTER_CHARS: usize = 64;
 
-/// What was refused and why, as far as the client wants to know.
+/// The refusals with their reasons, if the client wants reason strings.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     wanted: bool,
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_want_to_know_is_told_nothing() {
+    fn without_problem_information_no_text_is_made() {
         let mut refusals = Refusals::new(false, 1);
         refusals.add("a", Reason::NotAuthorized);
         assert_eq!(refusals.text(), None);

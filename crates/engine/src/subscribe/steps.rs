@@ -11,8 +11,8 @@ use crate::session::table::Sessions;
 use crate::subscribe::SubAckWaits;
 use tidegate_mqtt::{PacketId, QoS, Version};
 
-/// Work of filters in one turn, of all clients together, in units of [`filter_work`]. The packet that passes it goes on
-/// in the next turn.
+/// Work of filters in one turn, of all clients together, in units of [`filter_work`]. The packet that passes it
+/// continues in the next turn.
 pub(crate) const FILTER_WORK_PER_TURN: usize = 64;
 
 /// Work that one connection may have done beyond [`FILTER_WORK_PER_TURN`], so that a crowd of clients that subscribe to
@@ -56,7 +56,7 @@ pub(crate) struct Asked {
     pub(crate) expects: bool,
 }
 
-/// A packet of which filters are left.
+/// A packet with filters left.
 #[derive(Debug)]
 pub(crate) struct PacketLeft {
     pub(crate) steps: Steps,

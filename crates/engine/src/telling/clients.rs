@@ -25,7 +25,7 @@ pub struct ClientSummary {
     pub client_id: String,
     /// Its connection.
     pub connection: Option<ConnectionKey>,
-    /// What it speaks, while it is connected.
+    /// Its protocol version, while it is connected.
     pub version: Option<Version>,
     /// The keep-alive in force, seconds, while it is connected.
     pub keep_alive: Option<u16>,

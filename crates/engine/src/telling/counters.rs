@@ -1,10 +1,10 @@
-//! What a shard counts: plain numbers that only grow, and gauges read when asked.
+//! Counters of a shard: numbers that only grow, and gauges read on demand.
 
 use tidegate_mqtt::{PacketType, QoS};
 
 use crate::telling::reason::{REASONS, Reason};
 
-/// Numbers that only grow, of one shard. A reader adds up those of all shards.
+/// Numbers of one shard that only grow. A reader adds up the numbers of all shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received, by packet type number.
@@ -151,7 +151,7 @@ impl Counters {
 /// What there is at this moment, of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Open connections, including those that have not sent CONNECT.
+    /// Open connections, including connections without a CONNECT so far.
     pub connections: u64,
     /// Sessions with a connection.
     pub sessions_connected: u64,

@@ -1,8 +1,8 @@
-//! What has become of a message.
+//! The outcome of a message.
 
 use crate::telling::reason::Reason;
 
-/// What became of a message to a node.
+/// The outcome of a message to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The node has acknowledged it, or it was written to its connection, at QoS 0.

@@ -1,4 +1,4 @@
-//! What happens to single messages, told for those who look for one of them: a bounded part of it, the rest is counted.
+//! Events of single messages, for operators who look for one of them: a bounded number, the rest is counted.
 
 pub(crate) mod clients;
 pub(crate) mod counters;
@@ -10,16 +10,16 @@ use crate::ids::{ConnectionKey, TenantId, hash_name};
 use crate::now::Millis;
 use std::collections::BTreeMap;
 
-/// Events of messages told about one client per second; the next one that is told says how many were not.
+/// Reported events of messages per client and second; the next reported event has the number of omitted ones.
 pub(crate) const TOLD_PER_CLIENT: u32 = 10;
 
 /// Events of messages told per second of all clients of a shard.
 const TOLD_PER_SHARD: u32 = 200;
 
-/// Clients of whom it is known how many events were not told. Of further ones nothing is told until a second is over.
+/// Clients with a count of omitted events. Events of further clients are omitted until the second is over.
 const CLIENTS: usize = 1024;
 
-/// What was told of one client.
+/// The reported events of one client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     second: u64,
@@ -28,7 +28,7 @@ struct Tally {
     untold: u64,
 }
 
-/// How much of what happens to messages was told.
+/// The bound on reported events.
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
     second: u64,
@@ -49,7 +49,7 @@ impl Telling {
         self.principals.remove(&key);
     }
 
-    /// Counts an event about a client; if it is to be told, says how many before it were not.
+    /// Counts an event of a client; returns the number of omitted events before it, or `None` if this one is omitted.
     pub(crate) fn take(&mut self, now: Millis, client_id: &str) -> Option<u64> {
         let second = now.0 / 1000;
         if self.second != second {
@@ -81,7 +81,7 @@ impl Telling {
     }
 }
 
-/// Whoever asks about a client does so by its id alone.
+/// A query for a client names its id alone.
 fn name_of(client_id: &str) -> u64 {
     hash_name(TenantId::DEFAULT, client_id)
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_told_of_so_often_in_a_second_and_the_rest_is_counted() {
+    fn events_of_a_client_are_bounded_per_second() {
         let mut telling = Telling::default();
         let told = (0..100).filter(|_| telling.take(Millis(1500), "a").is_some()).count();
         assert_eq!((told, telling.untold("a")), (TOLD_PER_CLIENT as usize, 90));
@@ -101,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn all_clients_together_are_told_of_so_often_and_remembered_in_bounds() {
+    fn events_of_all_clients_are_bounded_per_second() {
         let mut telling = Telling::default();
         let name = |n: usize| format!("c{n}");
         let told = (0..10_000).filter(|n| telling.take(Millis(0), &name(*n)).is_some()).count();
         assert_eq!(told, TOLD_PER_SHARD as usize);
         assert_eq!((telling.clients.len(), telling.untold(&name(CLIENTS - 1))), (CLIENTS, 1));
-        assert_eq!(telling.take(Millis(1000), "new"), Some(0), "those of the last second make room");
+        assert_eq!(telling.take(Millis(1000), "new"), Some(0), "clients of the last second make room");
         assert_eq!(telling.clients.len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! The one table of reasons: why a message, a connection or a request was not served.
 //!
-//! Each has a number that stays, a name for logs, a text for people, the reason code that an MQTT 5 peer is told, and a
-//! label for metrics. `docs/reasons.md` explains each.
+//! Each has a permanent number, a name for logs, a text for people, the reason code for an MQTT 5 peer, and a label for
+//! metrics. `docs/reasons.md` explains each.
 
 use tidegate_mqtt::ReasonCode;
 
@@ -21,12 +21,12 @@ macro_rules! reasons {
                 match self { $(Self::$name => $label,)* }
             }
 
-            /// What a person is told.
+            /// The text for people.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// What an MQTT 5 peer is told.
+            /// The reason code for an MQTT 5 peer.
             pub const fn code(self) -> ReasonCode {
                 match self { $(Self::$name => ReasonCode::$code,)* }
             }
@@ -96,7 +96,7 @@ reasons! {
     /// A session ended with messages still owed to it.
     SessionExpired = 29, "session_expired", UnspecifiedError, "the session expired with messages still queued";
     /// A client started a clean session over one with messages still owed.
-    SessionDiscarded = 30, "session_discarded", UnspecifiedError, "the client started anew and gave up what was queued for it";
+    SessionDiscarded = 30, "session_discarded", UnspecifiedError, "the client asked for a clean start; its queued messages are gone";
     /// Sessions are at their limit.
     TooManySessions = 31, "too_many_sessions", QuotaExceeded, "the limit of sessions is reached";
     /// Subscriptions of a client are at their limit.
@@ -142,11 +142,11 @@ reasons! {
     /// A newer message of the same topic took the place of one that waited.
     QueueReplaced = 52, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
     /// The store has no room for more.
-    StoreFull = 53, "store_full", QuotaExceeded, "the disk that holds what was promised is full";
+    StoreFull = 53, "store_full", QuotaExceeded, "the disk of the store is full";
     /// What a client has proven holds no longer.
     ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
     /// A subscriber that rejects had no room, so nobody got the message.
-    QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; nobody got the message";
+    QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; no subscriber got the message";
     /// A publisher that cannot be told of a rejected message waited too long for room.
     RejectedTooLong = 56, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
     /// A topic name with more bytes than allowed.
@@ -155,7 +155,7 @@ reasons! {
     TooManyWildcards = 58, "too_many_wildcards", QuotaExceeded, "the topic filter has more wildcard levels than the limit";
     /// A topic filter with more bytes than allowed.
     FilterTooLong = 59, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
-    /// Nobody could find out who the client is: in time, or at all.
+    /// The identity of a client could not be found out: in time, or at all.
     AuthenticationUnavailable = 60, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out";
     /// A tenant has as many clients connected as it may have.
     TenantConnections = 61, "tenant_connections", QuotaExceeded, "the tenant's limit of connections is reached";
@@ -197,8 +197,7 @@ reasons! {
     HandshakeFailed = 79, "handshake_failed", UnspecifiedError, "the WebSocket or QUIC connection failed before a CONNECT arrived";
     /// A message for applications that the bus does not take now.
     BusRefused = 80, "bus_refused", QuotaExceeded, "the bus that applications read does not take the message now";
-    /// A message asks something of the broker that it cannot read: a context or an advertisement that is none, a
-    /// receipt that there is not.
+    /// The broker cannot read its part of a message: an invalid context or advertisement, or an unknown receipt.
     NotUnderstood = 81, "not_understood", ImplementationSpecificError, "what the message says to the broker is not understood: a context, an advertisement of groups, or the property receipt";
     /// An MQTT 3 client asks for a keep-alive that is not given.
     KeepAliveTooLong = 82, "keep_alive_too_long", ClientIdentifierNotValid, "the keep-alive is longer than the listener's maximum";
@@ -220,8 +219,7 @@ reasons! {
 pub const REASONS: usize = Reason::ALL.len();
 
 impl Reason {
-    /// What an MQTT 5 peer is told in DISCONNECT, in which a server cannot be unavailable: that stands in CONNACK only
-    /// ([MQTT-3.14.2-1]).
+    /// The reason code for DISCONNECT. Server Unavailable is valid in CONNACK only ([MQTT-3.14.2-1]).
     pub(crate) fn code_of_disconnect(self) -> ReasonCode {
         match self.code() {
             ReasonCode::ServerUnavailable => ReasonCode::ServerBusy,

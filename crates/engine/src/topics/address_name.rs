@@ -15,7 +15,7 @@ pub(crate) enum Address<'a> {
     Group(&'a str),
     /// To all nodes of the tenant.
     All,
-    /// What became of messages that a client has sent, to that client.
+    /// The receipts of a client's messages, to that client.
     Receipts(Cow<'a, str>),
 }
 
@@ -26,8 +26,8 @@ impl<'a> Address<'a> {
         let (kind, rest) = rest.split_once('/')?;
         match kind {
             "to" => {
-                let (whom, rest) = rest.split_once('/').unwrap_or((rest, ""));
-                match whom {
+                let (kind, rest) = rest.split_once('/').unwrap_or((rest, ""));
+                match kind {
                     "all" => Some(Self::All),
                     "node" => first_level(rest).map(|id| Self::Node(decoded(id))),
                     "group" => first_level(rest).map(Self::Group),
@@ -40,7 +40,7 @@ impl<'a> Address<'a> {
     }
 }
 
-/// What a client says on a topic of the core.
+/// A client's statement on a topic of the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Statement<'a> {
     /// The context of the node with this client id.
@@ -79,7 +79,7 @@ pub(crate) fn is_for_applications(settings: &Settings, topic: &str) -> bool {
     rest.and_then(first_level).is_some()
 }
 
-/// Whether the shell wants to hear what is published to a topic.
+/// True if the shell observes messages of a topic.
 pub(crate) fn is_report(settings: &Settings, topic: &str) -> bool {
     let Some(addresses) = settings.addresses.as_ref().filter(|addresses| !addresses.reports.is_empty()) else {
         return false;
@@ -92,10 +92,10 @@ fn first_level(rest: &str) -> Option<&str> {
     rest.split('/').next().filter(|level| !level.is_empty())
 }
 
-/// Characters of a client id that a level of a topic name cannot hold, and the one that stands for them.
+/// Characters of a client id that are not allowed in a level of a topic name, and their escapes.
 const ESCAPED: [(char, &str); 4] = [('%', "%25"), ('/', "%2F"), ('+', "%2B"), ('#', "%23")];
 
-/// The client id that a level stands for. What is no escape of [`encoded`] stands for itself.
+/// The client id of a level. Text that is no escape of [`encoded`] is kept.
 fn decoded(level: &str) -> Cow<'_, str> {
     if !level.contains('%') {
         return Cow::Borrowed(level);
@@ -105,10 +105,10 @@ fn decoded(level: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find('%') {
         id.push_str(&rest[..at]);
         rest = &rest[at..];
-        let stands_for = |(_, escape): &&(char, &str)| {
+        let matches = |(_, escape): &&(char, &str)| {
             rest.get(..escape.len()).is_some_and(|start| start.eq_ignore_ascii_case(escape))
         };
-        if let Some((character, escape)) = ESCAPED.iter().find(stands_for) {
+        if let Some((character, escape)) = ESCAPED.iter().find(matches) {
             id.push(*character);
             rest = &rest[escape.len()..];
         } else {

@@ -22,17 +22,17 @@ const SLOTS: usize = 1024;
 /// Place of the route that is used once and not kept.
 const UNCACHED: usize = SLOTS;
 
-/// Longer topics, in bytes, are matched anew each time.
+/// Longer topics, in bytes, are matched for each message.
 const TOPIC_LEN_MAX: usize = 1024;
 
-/// A route to more targets than this is large: to match it anew costs little beside serving them.
+/// A route to more targets than this is large: matching it again costs little beside its deliveries.
 const LARGE_TARGETS: usize = 10_000;
 
-/// Large routes kept at once; others are matched anew each time.
+/// Large routes kept at once; further ones are matched for each message.
 const LARGE_ROUTES_MAX: usize = 4;
 
-/// Targets of all kept routes together, 12 bytes each. A route that does not fit, even after those that are out of date
-/// were given up, is matched anew each time.
+/// Targets of all kept routes together, 12 bytes each. A route that does not fit, even without the outdated ones, is
+/// matched for each message.
 const TARGETS_MAX: usize = 1 << 20;
 
 /// Remembers the routes of recent topics until the subscriptions change.
@@ -99,7 +99,7 @@ pub(crate) struct TopicTraits {
     pub is_address: bool,
     /// True if mobile nodes say something of themselves there.
     pub is_report: bool,
-    /// Whether pipelines of the hub get its messages, and are told who published them.
+    /// True if pipelines of the hub get its messages with their publisher.
     pub is_for_hub: bool,
     /// Who observes it.
     pub observers: ObserverSet,
@@ -130,8 +130,8 @@ impl RouteCache {
         None
     }
 
-    /// Matches a valid topic name and remembers the route, if it is not too large. `extend` adds whom the index does
-    /// not know.
+    /// Matches a valid topic name and remembers the route, if it is not too large. `extend` adds receivers that the
+    /// index does not know.
     pub(crate) fn fill(
         &mut self,
         index: &mut SubscriptionIndex,

@@ -55,7 +55,7 @@ impl Entry {
         !self.first.is_none() || self.more.is_some()
     }
 
-    /// Whether nobody is interested any more.
+    /// True if no session, group or shard is interested any more.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_local() && self.remote == 0
     }

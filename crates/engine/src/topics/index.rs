@@ -12,7 +12,7 @@ use super::subscriber::{Packed, Subscriber, SubscriberOptions};
 use super::trie::{NONE, Trie};
 use super::{FilterKey, GroupKey};
 
-/// All filters that sessions and groups of this shard subscribe to, and those that other shards want messages for.
+/// All filters with an interest of this shard's sessions and groups, or of other shards.
 ///
 /// Filters are text that the codec has checked, without `$share/GROUP/`. A filter that is the only one of an idle
 /// client costs about 60 bytes and its text; a filter with wildcards about 80 more for each level that no other filter
@@ -33,9 +33,9 @@ pub(crate) struct SubscriptionIndex {
     matched: Vec<u32>,
 }
 
-/// What a filter costs beside its text and its levels: its entry, and its place among the names.
+/// Bytes of a filter beside its text and its levels: its entry, and its place among the names.
 const ENTRY_BYTES: u64 = size_of::<Entry>() as u64 + 8;
-/// What a subscription costs beside its filter: its place there, and in its session.
+/// Bytes of a subscription beside its filter: its place there, and in its session.
 const SUBSCRIPTION_BYTES: u64 = 16;
 
 /// What [`SubscriptionIndex::subscribe`] did.
@@ -45,7 +45,7 @@ pub(crate) struct Subscribed {
     pub(crate) entry: FilterKey,
     /// Options of the subscription that this one replaces.
     pub(crate) replaced: Option<SubscriberOptions>,
-    /// Whether nobody on this shard was interested before.
+    /// True if this shard had no interest before.
     pub(crate) first_local: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Subscribed {
 pub(crate) struct Unsubscribed {
     /// The filter, which may be gone.
     pub(crate) entry: FilterKey,
-    /// Whether nobody on this shard is interested any more.
+    /// True if this shard has no interest any more.
     pub(crate) last_local: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Unsubscribed {
 pub(crate) struct GroupAdded {
     /// The filter.
     pub(crate) entry: FilterKey,
-    /// Whether nobody on this shard was interested before.
+    /// True if this shard had no interest before.
     pub(crate) first_local: bool,
 }
 
@@ -88,7 +88,7 @@ impl SubscriptionIndex {
         self.epoch
     }
 
-    /// Number of filters, including those that only other shards want.
+    /// Number of filters, including filters that only other shards want.
     #[cfg(test)]
     pub(crate) fn filters(&self) -> usize {
         self.entries.len()
@@ -99,7 +99,7 @@ impl SubscriptionIndex {
         self.subscriptions
     }
 
-    /// Bytes held for all filters and those who are interested in them, without what an allocator adds.
+    /// Bytes held for all filters and their subscribers, without the overhead of an allocator.
     pub(crate) fn bytes(&self) -> u64 {
         let entries = self.entries.len() as u64 * ENTRY_BYTES + self.subscriptions * SUBSCRIPTION_BYTES;
         entries + self.text_bytes + self.wildcards.bytes()
@@ -131,8 +131,8 @@ impl SubscriptionIndex {
         self.unsubscribe_entry(FilterKey(key), session, |_, _| {})
     }
 
-    /// Removes a session's subscription by the key of its filter. `ended` is told the filter when nobody on this shard
-    /// is interested in it any more.
+    /// Removes a session's subscription by the key of its filter. `ended` receives the filter when this shard has no
+    /// interest in it any more.
     pub(crate) fn unsubscribe_entry(
         &mut self,
         filter: FilterKey,
@@ -175,8 +175,8 @@ impl SubscriptionIndex {
         Some(Unsubscribed { entry: FilterKey(key), last_local })
     }
 
-    /// Notes that another shard wants messages for a filter, or no longer does; each interest is told once and taken
-    /// back once. Returns whether that changes where messages go.
+    /// Notes that another shard begins or ends its interest in a filter; each shard announces an interest once and
+    /// withdraws it once. Returns true if this changes the routes.
     pub(crate) fn set_remote(&mut self, tenant: TenantId, filter: &str, shard: ShardId, interested: bool) -> bool {
         if !filter.contains(['+', '#']) {
             let hash = hash_name(tenant, filter);
@@ -212,7 +212,7 @@ impl SubscriptionIndex {
         self.epoch += 1;
     }
 
-    /// Who may be sent what has changed: routes have to be made anew.
+    /// Invalidates the routes after a change of rights.
     pub(crate) fn change_rights(&mut self) {
         self.epoch += 1;
     }
@@ -247,8 +247,8 @@ impl SubscriptionIndex {
         out.fill(&self.entries, &self.matched);
     }
 
-    /// What a session gets of a message that it has published itself: its matching subscriptions without those that
-    /// have No Local set ([MQTT-3.8.3-3]). `out` becomes the route that the target's identifiers stand in.
+    /// Finds the subscriptions that bring a session its own message: the matching ones without No Local
+    /// ([MQTT-3.8.3-3]). `out` becomes the route with the target's identifiers.
     pub(crate) fn match_for_session(
         &mut self,
         tenant: TenantId,

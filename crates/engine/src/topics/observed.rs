@@ -47,5 +47,5 @@ impl ObservedTopics {
     }
 }
 
-/// Observers of a shard at most, those of the settings included.
+/// Observers of a shard at most, including the observers of the settings.
 pub const MAX_OBSERVERS: usize = 32;

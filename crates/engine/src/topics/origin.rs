@@ -1,14 +1,13 @@
-//! Who published a message, under which id, and when: what pipelines of the hub are told of it beside what its
-//! publisher says.
+//! The origin of a message, for pipelines of the hub: its publisher's client id, its id and its time.
 //!
-//! It stands in a user property before all others, set where a message comes in whose topic is a pipeline's, and left
-//! out for everybody but sessions of the hub. So it goes wherever the message goes: through queues, the store, and to
-//! other shards.
+//! It is a user property before all others. A shard sets it when a message to a topic of a pipeline comes in, and
+//! removes it for all receivers except sessions of the hub. So it travels with the message through queues, the store,
+//! and to other shards.
 
 use crate::ids::TenantId;
 use crate::settings::Settings;
 
-/// What client ids of the hub's sessions begin with. They come in by its listener, and nobody else has such an id.
+/// The start of client ids of the hub's sessions. Only clients of the hub's listener may have such an id.
 pub const HUB_CLIENT_PREFIX: &str = "tidegate-hub-";
 
 /// The name of the user property: id, Unix milliseconds and client id, with a blank between them.
@@ -26,7 +25,7 @@ pub(crate) fn is_for_hub(settings: &Settings, tenant: TenantId, topic: &str) -> 
     settings.hub_filters.iter().any(|(owner, filter)| *owner == tenant && matches(filter))
 }
 
-/// Properties that are passed on, without what only the hub is told.
+/// The properties for receivers other than the hub.
 #[inline]
 pub(crate) fn without_origin(properties: &[u8]) -> &[u8] {
     match properties.strip_prefix(HEAD) {
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_first_is_left_out() {
+    fn only_the_first_property_is_left_out() {
         let own = b"\x26\x00\x0ctidegate-hub\x00\x05a 1 b";
         let other = b"\x26\x00\x01a\x00\x01b";
         assert_eq!(without_origin(&[&own[..], other].concat()), other);

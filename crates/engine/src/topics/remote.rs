@@ -1,5 +1,5 @@
-//! Other shards' interest in filters without wildcards, as compact as can be: most filters are such, and every shard
-//! knows those of all others.
+//! Other shards' interest in filters without wildcards. It is compact, because most filters are such and every shard
+//! knows the filters of all others.
 //!
 //! Only the hash of a filter is kept. Two filters of one hash share an entry; a message for either goes to the shards
 //! that want one of them, and each of those looks its own subscriptions up by name. So a collision costs a message that
@@ -122,7 +122,7 @@ mod tests {
         assert!(interest.remove(7, A));
         assert_eq!(interest.shards(7), 1 << 63);
         assert!(interest.remove(7, B));
-        assert!(!interest.remove(7, B), "what is not there is not removed");
+        assert!(!interest.remove(7, B), "a missing interest is not removed");
         assert_eq!(interest.shards(7), 0);
         assert_eq!(interest.shards(8), 0);
     }

@@ -100,7 +100,7 @@ impl Route {
         self.no_local
     }
 
-    /// Whether nobody gets the message.
+    /// True if the message has no receiver.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.targets.is_empty() && self.groups.is_empty() && self.remote == 0
@@ -166,7 +166,7 @@ impl Route {
         });
     }
 
-    /// Puts sessions in the place of a target that stands for them, each at its highest QoS.
+    /// Puts sessions in the place of their common target, each at its highest QoS.
     pub(crate) fn replace_target(&mut self, stand_in: SessionKey, sessions: impl IntoIterator<Item = SessionKey>) {
         self.targets.retain(|target| target.session != stand_in);
         let options = SubscriberOptions::new(QoS::ExactlyOnce, false, false);

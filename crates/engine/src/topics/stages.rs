@@ -5,27 +5,27 @@
 use crate::ids::{ObserverId, SessionKey, ShardId};
 use crate::telling::reason::Reason;
 
-/// What a stage answers.
+/// The answer of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The next stage decides.
     Continue,
     /// The publisher waits, and the message comes again when its wait is over.
     Defer(Deferral),
-    /// The message is not routed, and the publisher is told why.
+    /// The message is not routed, and the publisher gets the reason.
     Reject(Rejection),
     /// The stage has answered the publisher itself, or the publisher is gone.
     Done,
 }
 
-/// What a deferred message waits for.
+/// The cause of a deferral.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deferral {
     /// The connections that earlier messages to many subscribers have put in line were not written yet.
     Line,
-    /// The brokers of the fleet owe as much as they may, or there is none yet.
+    /// The brokers of the fleet owe as much as they may, or no broker is connected yet.
     Fleet,
-    /// It is not known yet what is wanted at nodes that have gone.
+    /// The interest of nodes that have gone is not known yet.
     Interest,
     /// So many queues of a shard are full; `whose` is the first of them, if it is on this shard.
     Queues { shard: ShardId, full: u32, whose: Option<SessionKey> },
@@ -74,7 +74,7 @@ pub(crate) enum Stage {
 ///   waits for nothing.
 /// - `Understanding` is before all stages that defer: waiting does not make the message valid.
 /// - `Missing` is before `Store`: a message that is sent again to another node needs no room here.
-/// - `Store` and `Fleet` are before `Observers`: what is not taken at all need not be observed.
+/// - `Store` and `Fleet` are before `Observers`: a message that they refuse need not be observed.
 /// - `Wide` only delays, and so comes behind all that reject.
 /// - `Room` is last: it uses up the room that was reserved for this message, so nothing behind it may defer or reject.
 pub(crate) const ORDER: [Stage; 11] = [

@@ -68,7 +68,7 @@ pub(crate) struct Subscriber {
     pub(crate) session: SessionKey,
     /// How.
     pub(crate) options: SubscriberOptions,
-    /// Subscription Identifier, 1..=268,435,455; 0 is none.
+    /// Subscription Identifier, 1..=268,435,455; 0 means no identifier.
     pub(crate) subscription_id: u32,
 }
 
@@ -83,7 +83,7 @@ const ID_BITS: u32 = 28;
 const _: () = assert!(MAX_SUBSCRIPTION_IDENTIFIER < 1 << ID_BITS);
 
 impl Packed {
-    /// No subscriber; a slab hands this key out to nobody.
+    /// No subscriber; a slab never hands out this key.
     pub(super) const NONE: Self = Self { session: u32::MAX, options_and_id: 0 };
 
     #[inline]

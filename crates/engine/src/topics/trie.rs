@@ -35,13 +35,13 @@ struct Node {
     plus: u32,
     /// The filter that ends here.
     here: u32,
-    /// The filter that goes on with `#`.
+    /// The filter that continues with `#`.
     below: u32,
     /// Number of literal children.
     literals: u32,
 }
 
-/// What a node costs: itself, and its place among the children of its parent.
+/// Bytes of a node: itself, and its place among the children of its parent.
 const NODE_BYTES: u64 = size_of::<Node>() as u64 + 8;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! What a client has received, kept beyond the buffer it came in.
+//! Packets that a client has received, kept beyond their buffer.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use tidegate_mqtt::{
 pub(crate) struct Arrival {
     bytes: Vec<u8>,
     version: Version,
-    /// What a Topic Alias stood for when the packet came.
+    /// The topic of a Topic Alias when the packet came.
     topic: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Debug for Arrival {
     }
 }
 
-/// A PUBLISH from the server, with the topic that an alias stands for filled in.
+/// A PUBLISH from the server, with the topic of its alias filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delivered {
     pub topic: String,

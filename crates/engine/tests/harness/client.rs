@@ -96,7 +96,7 @@ impl Client {
         code
     }
 
-    /// Publishes and lets what follows happen, whenever the exchange ends.
+    /// Publishes and runs the world, whenever the exchange ends.
     pub(crate) fn publish_later(&self, message: Message) {
         self.send_publish(message);
         self.world.run();

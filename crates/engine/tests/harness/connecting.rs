@@ -28,9 +28,9 @@ pub(crate) struct Connecting {
     pub listener: ListenerId,
     /// The shard that accepts the socket; `None` is the next in turn.
     pub accept_on: Option<u16>,
-    /// What is known of it before its CONNECT arrives.
+    /// Facts known about it before its CONNECT arrives.
     pub preset: Preset,
-    /// Whether the client answers what it receives by itself.
+    /// True if the client answers its packets automatically.
     pub automatic: bool,
 }
 
@@ -79,7 +79,7 @@ impl Connecting {
         self
     }
 
-    /// Goes on with the session, and leaves it for an hour (for ever before MQTT 5).
+    /// Resumes the session, and keeps it for an hour (for ever before MQTT 5).
     pub(crate) fn lasting(mut self) -> Self {
         self.clean_start = false;
         if self.version.is_v5() {
@@ -161,7 +161,7 @@ impl Connecting {
         self
     }
 
-    /// The test itself acknowledges what it receives.
+    /// The test itself acknowledges received packets.
     pub(crate) fn manual(mut self) -> Self {
         self.automatic = false;
         self

@@ -1,5 +1,5 @@
-//! An honest client with a session of its own: what it has sent and not finished it sends again, and what it has
-//! received twice it takes once.
+//! An honest client with a session of its own: it sends unfinished messages again, and takes a message that it receives
+//! twice only once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use super::{Arrival, Client, Connecting, Delivered, Message, World};
 /// How a device behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Habits {
-    /// It does not acknowledge what it receives for the time being.
+    /// It does not acknowledge received messages for the time being.
     pub holds_acknowledgements: bool,
 }
 
@@ -114,11 +114,11 @@ impl Device {
         self.client.as_ref()
     }
 
-    /// Connects anew, and lets an earlier connection be taken over.
+    /// Connects again, and lets an earlier connection be taken over.
     pub(crate) fn connect(&mut self, connecting: Connecting) {
         self.go_offline();
         let connecting = Connecting { client_id: self.name.clone(), automatic: false, ..connecting };
-        // Before MQTT 5 a clean session ends with its connection, and MQTT 3.1 tells nobody whether there was one.
+        // Before MQTT 5 a clean session ends with its connection, and an MQTT 3.1 CONNACK does not say whether there was one.
         if connecting.clean_start || self.ends_with_connection {
             self.forget();
         }
@@ -229,7 +229,7 @@ impl Device {
         }
     }
 
-    /// Sends again what was not finished, in its order ([MQTT-4.4.0-1]).
+    /// Sends unfinished messages again, in their order ([MQTT-4.4.0-1]).
     fn resume(&mut self) {
         let Some(client) = self.client.clone() else { return };
         for outgoing in &mut self.outgoing {
@@ -252,7 +252,7 @@ impl Device {
 
     // ---- subscribing -----------------------------------------------------------------------------------------------
 
-    /// A subscription that changes stands for nothing until the last SUBACK has come.
+    /// A changing subscription counts for nothing until the last SUBACK has come.
     fn forget_filter(&mut self, filter: &str) {
         self.subscribed.remove(filter);
         self.asked.retain(|_, (asked, _)| asked != filter);
@@ -276,7 +276,7 @@ impl Device {
 
     // ---- receiving -------------------------------------------------------------------------------------------------
 
-    /// Takes what has come and answers it; says whether anything had come.
+    /// Takes the received packets and answers them; says whether there were any.
     pub(crate) fn process(&mut self) -> bool {
         let Some(client) = self.client.clone() else { return false };
         let mut any = false;
@@ -292,7 +292,7 @@ impl Device {
         match arrival.packet() {
             Packet::ConnAck(ack) if ack.reason_code == ReasonCode::Success => {
                 self.online = true;
-                // MQTT 3.1 does not tell; there a client has to believe that the server remembers what it does itself.
+                // MQTT 3.1 does not tell; there a client has to believe that the server has the session if it has it itself.
                 self.session_present = ack.session_present || client.believes_in_session();
                 self.server_maximum =
                     ack.properties.receive_maximum.map_or(usize::from(u16::MAX), |max| usize::from(max.get()));

@@ -14,7 +14,7 @@ pub(crate) struct Broker {
     name: String,
 }
 
-/// Makes an orchestrator of what the settings are for.
+/// Makes the broker of these settings an orchestrator.
 pub(crate) fn fleet_settings(settings: &mut Settings, policy: RoutingPolicy) {
     settings.uplinks = Some(UplinkSettings { policy, ..UplinkSettings::default() });
 }
@@ -60,7 +60,7 @@ impl World {
         broker
     }
 
-    /// A broker that the engine was not told of.
+    /// A broker that the engine does not know.
     pub(crate) fn broker_unknown(&self, name: &str, ways: Ways) -> Broker {
         self.0.borrow_mut().add_broker(name, ways);
         Broker { world: self.clone(), name: name.to_owned() }
@@ -106,7 +106,7 @@ impl Broker {
         self.world.run();
     }
 
-    /// The next process is not told of it.
+    /// The next process is not configured with it.
     pub(crate) fn leave_out(&self) {
         self.world.0.borrow_mut().configured.remove(&self.name);
     }
@@ -129,9 +129,9 @@ impl Broker {
         self.report().owed()
     }
 
-    /// Changes its ways; what has waited because of the old ones goes on.
+    /// Changes its ways; steps that waited because of the old ones continue.
     pub(crate) fn now(&self, change: impl FnOnce(&mut Ways)) {
-        // What was sent before the change comes before it.
+        // Packets sent before the change come before it.
         self.world.run();
         self.with(|broker| {
             change(&mut broker.ways);
@@ -147,13 +147,13 @@ impl Broker {
         self.world.run();
     }
 
-    /// The same, and it knows nobody any more.
+    /// The same, and it forgets all sessions.
     pub(crate) fn die_and_forget(&self) {
         self.die();
         self.forget();
     }
 
-    /// It knows nobody any more.
+    /// It forgets all sessions.
     pub(crate) fn forget(&self) {
         self.with(FakeBroker::forget_sessions);
     }
@@ -211,7 +211,7 @@ impl Broker {
         self.with(|broker| broker.held())
     }
 
-    /// Somebody who is no client of the orchestrator publishes to the broker.
+    /// A client of the broker alone publishes to it.
     pub(crate) fn publish(&self, message: &Message) {
         let carried = Carried {
             topic: message.topic.clone(),

@@ -6,7 +6,7 @@ use tidegate_mqtt::{
     PacketId, PayloadFormat, Publish, PublishProperties, QoS, TopicName, UserProperties, Version, WillProperties,
 };
 
-/// What a client publishes, or leaves as its will.
+/// A message that a client publishes, or leaves as its will.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub topic: String,

@@ -1,5 +1,5 @@
-//! A world without sockets, clocks or threads: engines, clients that speak bytes, links that deliver when they are told
-//! to, and a clock that moves when it is told to.
+//! A world without sockets, clocks or threads: engines, clients that speak bytes, links that deliver on command, and a
+//! clock that moves on command.
 //!
 //! A test reads like a story:
 //!
@@ -12,7 +12,7 @@
 //! a.expect_publish("x/1", "hello");
 //! ```
 //!
-//! The world does what a shell has to do and nothing else: it hands connections over to their home shard, ships batches
+//! The world has the duties of a shell and no others: it hands connections over to their home shard, ships batches
 //! before it writes outputs, honours `Close`, `PauseReading` and `ResumeReading`, and releases connections. Every
 //! client is a referee too: it panics when the server breaks a rule that can be seen from one connection alone.
 

@@ -106,7 +106,7 @@ impl Drop for Net {
 }
 
 impl Net {
-    pub(crate) fn new(nodes: Nodes, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
+    pub(crate) fn new(nodes: &Nodes, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
         let settings = Arc::new(settings);
         let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
         let engine = |at: u16| {
@@ -120,7 +120,7 @@ impl Net {
         nodes.introduce(&read, &mut engines, now);
         let mut net = Self {
             settings,
-            nodes,
+            nodes: *nodes,
             read,
             unread: BTreeMap::new(),
             moving: None,

@@ -1,5 +1,5 @@
-//! The client's end of one connection: it takes packets apart, answers them if it shall, and is the referee of what the
-//! server may send.
+//! The client's end of one connection: it decodes packets, answers them if automatic, and checks that the server may
+//! send them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ pub(crate) struct Side {
     buffer: Vec<u8>,
     /// Packets for the test, in their order.
     pub arrivals: VecDeque<Arrival>,
-    /// Answers to publishes, where the client works by itself.
+    /// Answers to publishes, where the client answers automatically.
     pub answered: VecDeque<Answered>,
     aliases: BTreeMap<u16, String>,
     /// Messages of this connection that the client has not finished: packet id and QoS.
@@ -61,7 +61,7 @@ impl Side {
         id
     }
 
-    /// Takes bytes from the server; returns what the client answers by itself.
+    /// Takes bytes from the server; returns the automatic answers of the client.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.buffer.extend_from_slice(bytes);
         let mut replies = Vec::new();
@@ -148,8 +148,8 @@ impl Side {
             Packet::PubRel(release) => Some(Packet::PubComp(PubComp::new(release.packet_id, success))),
             Packet::PubRec(receipt) => {
                 self.answered.push_back((PacketType::PubRec, receipt.packet_id, receipt.reason_code));
-                let goes_on = !receipt.reason_code.is_error();
-                goes_on.then(|| Packet::PubRel(PubRel::new(receipt.packet_id, success)))
+                let continues = !receipt.reason_code.is_error();
+                continues.then(|| Packet::PubRel(PubRel::new(receipt.packet_id, success)))
             }
             Packet::PubAck(ack) => {
                 self.answered.push_back((PacketType::PubAck, ack.packet_id, ack.reason_code));
@@ -168,7 +168,7 @@ impl Side {
         arrival.packet_type() != PacketType::Publish
     }
 
-    /// Notes what a packet of the client finishes.
+    /// Notes the message that a packet of the client finishes.
     pub(crate) fn finish(&mut self, packet: &Packet<'_>) {
         match packet {
             Packet::PubAck(ack) => {

@@ -28,13 +28,13 @@ pub(crate) struct Store {
 
 impl Store {
     /// Hands a batch in.
-    pub(crate) fn hand_in(&mut self, nodes: Nodes, shard: usize, batch: JournalBatch) {
+    pub(crate) fn hand_in(&mut self, nodes: &Nodes, shard: usize, batch: JournalBatch) {
         self.counts.entry(nodes.node_of(shard)).or_default().0 += 1;
         self.waiting.push_back((shard, batch));
     }
 
     /// Commits the oldest batch, of this node where one is named; returns its shard and sequence.
-    pub(crate) fn commit_one(&mut self, nodes: Nodes, of: Option<usize>) -> Option<(usize, u64)> {
+    pub(crate) fn commit_one(&mut self, nodes: &Nodes, of: Option<usize>) -> Option<(usize, u64)> {
         let is_its = |shard: usize| of.is_none_or(|node| nodes.node_of(shard) == node);
         let first = self.waiting.iter().position(|(shard, _)| is_its(*shard))?;
         let (shard, batch) = self.waiting.remove(first)?;
@@ -46,7 +46,7 @@ impl Store {
     }
 
     /// A process is gone: so many of the batches that were on their way have still been written.
-    pub(crate) fn crash(&mut self, nodes: Nodes, node: usize, kept: usize) {
+    pub(crate) fn crash(&mut self, nodes: &Nodes, node: usize, kept: usize) {
         for _ in 0..kept {
             self.commit_one(nodes, Some(node));
         }

@@ -44,10 +44,10 @@ pub(crate) struct World(pub(super) Rc<RefCell<Net>>);
 
 impl World {
     fn build(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
-        Self::of_nodes(Nodes::one(shards), settings, schedule, causal, title)
+        Self::of_nodes(&Nodes::one(shards), settings, schedule, causal, title)
     }
 
-    fn of_nodes(nodes: Nodes, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
+    fn of_nodes(nodes: &Nodes, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
         Self(Rc::new(RefCell::new(Net::new(nodes, settings, schedule, causal, title.to_owned()))))
     }
 
@@ -56,7 +56,7 @@ impl World {
         let mut settings = Settings::default();
         change(&mut settings);
         let title = format!("{nodes} nodes of {shards} shards in turn");
-        Self::of_nodes(Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
+        Self::of_nodes(&Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
     }
 
     /// The same, in which the seed decides what happens next.
@@ -70,7 +70,7 @@ impl World {
         let mut settings = Settings::default();
         change(&mut settings);
         let schedule = Schedule::Seeded(Random::salted(seed, 1));
-        Self::of_nodes(Nodes::new(nodes, shards), settings, schedule, false, title)
+        Self::of_nodes(&Nodes::new(nodes, shards), settings, schedule, false, title)
     }
 
     /// A world of so many shards with default settings.

@@ -28,7 +28,7 @@ fn forbid(world: &World, what: &'static str) {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_counted() {
+fn denied_actions_are_refused_and_counted() {
     everywhere(|world| {
         forbid(world, "secret");
         let admin = world.connect(v5("admin"));
@@ -99,7 +99,7 @@ fn a_will_that_may_not_be_published_is_refused_at_connect() {
 }
 
 #[test]
-fn a_publisher_is_told_as_its_version_knows() {
+fn a_denied_publisher_is_answered_by_its_version() {
     everywhere(|world| {
         forbid(world, "secret");
         let v5 = world.connect(v5("a"));

@@ -21,7 +21,7 @@ fn numbers(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn who_waits_for_a_queue_at_a_node_that_dies_goes_on() {
+fn a_publisher_waiting_for_a_dead_nodes_queue_continues() {
     for policy in [OverflowPolicy::Block, OverflowPolicy::Reject] {
         let world = World::cluster(2, 1, |settings| {
             settings.queue.overflow = policy;
@@ -41,7 +41,7 @@ fn who_waits_for_a_queue_at_a_node_that_dies_goes_on() {
 }
 
 #[test]
-fn who_waits_for_shorter_turns_of_a_node_that_dies_goes_on() {
+fn a_publisher_held_by_a_dead_nodes_long_turns_continues() {
     let world = World::cluster(2, 1, |settings| settings.limits.memory_ceiling = 1 << 40);
     let [here, there, publisher] = ["here ", "there ", "publisher "]
         .map(|stem| world.connect(v5(&world.name_on(u16::from(stem == "there "), stem))));
@@ -68,7 +68,7 @@ fn who_waits_for_shorter_turns_of_a_node_that_dies_goes_on() {
 }
 
 #[test]
-fn what_waits_for_the_link_to_a_dead_node_is_not_sent_into_nothing() {
+fn messages_waiting_for_a_dead_nodes_link_are_not_lost() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         let world = World::cluster(2, 1, |settings| settings.limits.shard_link_bytes = 1000);
         let there = world.connect(v5(&world.name_on(1, "there ")));
@@ -81,7 +81,7 @@ fn what_waits_for_the_link_to_a_dead_node_is_not_sent_into_nothing() {
         publisher.send_publish(message("t", "x").qos(qos));
         world.run();
         assert_eq!(world.counters().publishers_parked, 1);
-        // Somebody is to go on with what the node had: nobody may be told that it has this message.
+        // Another node is to take over: no publisher may learn yet that this message has arrived.
         world.await_node(1);
         publisher.expect_disconnect(ReasonCode::ServerBusy);
         assert_eq!(publisher.expect_closed(), Reason::NodeLost);
@@ -89,7 +89,7 @@ fn what_waits_for_the_link_to_a_dead_node_is_not_sent_into_nothing() {
 }
 
 #[test]
-fn who_waits_for_a_queue_that_moves_to_another_node_goes_on() {
+fn a_publisher_waiting_for_a_moving_queue_continues() {
     let world = World::with(1, |settings| {
         settings.queue.overflow = OverflowPolicy::Reject;
         settings.queue.max_messages = 1;

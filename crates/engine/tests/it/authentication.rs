@@ -1,4 +1,4 @@
-//! CONNECT waits for the verdict of whoever decides.
+//! CONNECT waits for the verdict of external authentication.
 
 use tidegate_engine::{Accepted, Authentication, Reason, Settings, Verdict};
 use tidegate_mqtt::QoS::AtLeastOnce;
@@ -47,7 +47,7 @@ fn a_refusal_carries_its_reason() {
 }
 
 #[test]
-fn what_is_pipelined_waits_with_the_connect() {
+fn pipelined_packets_wait_with_the_connect() {
     everywhere_with(external, |world| {
         let connecting = v5("a");
         let client = world.open(&connecting);
@@ -125,7 +125,7 @@ fn verdicts_may_come_in_any_order() {
 }
 
 #[test]
-fn an_assigned_name_is_told_before_the_verdict() {
+fn an_assigned_client_id_is_known_before_the_verdict() {
     everywhere_with(external, |world| {
         let mut client = world.try_connect(v5(""));
         let name = world.asked().client_id;
@@ -137,7 +137,7 @@ fn an_assigned_name_is_told_before_the_verdict() {
 }
 
 #[test]
-fn an_accepted_connect_takes_over_and_lets_blocked_publishers_go_on() {
+fn an_accepted_connect_takes_over_and_unblocks_publishers() {
     everywhere_with(
         |settings| {
             external(settings);

@@ -8,7 +8,7 @@ use crate::harness::*;
 const STATE: &str = "$SYS/broker/connection/edge.cloud/state";
 
 #[test]
-fn a_bridge_gets_nothing_back_and_sees_what_is_to_be_retained() {
+fn a_bridge_gets_no_echo_and_sees_the_retain_flag() {
     everywhere(|world| {
         for level in [v311("bridge"), v31("bridge")] {
             let bridge = world.connect(level.bridge());
@@ -25,7 +25,7 @@ fn a_bridge_gets_nothing_back_and_sees_what_is_to_be_retained() {
 }
 
 #[test]
-fn a_client_of_the_same_name_that_is_no_bridge_is_an_ordinary_one() {
+fn an_ordinary_client_with_a_bridges_name_stays_ordinary() {
     everywhere(|world| {
         world.connect(v311("bridge").bridge()).subscribe("t", AtMostOnce);
         let client = world.connect(v311("bridge"));
@@ -36,7 +36,7 @@ fn a_client_of_the_same_name_that_is_no_bridge_is_an_ordinary_one() {
 }
 
 #[test]
-fn whether_a_bridge_is_connected_is_told_by_itself_and_by_its_will() {
+fn a_bridge_publishes_its_state_and_its_will_the_end() {
     everywhere(|world| {
         let watcher = world.connect(v5("watcher"));
         watcher.subscribe(STATE, AtLeastOnce);

@@ -24,7 +24,7 @@ fn names(clients: &[ClientSummary]) -> Vec<&str> {
 }
 
 #[test]
-fn clients_are_told_with_what_they_are_subscribed_to_and_what_waits_for_them() {
+fn clients_are_listed_with_subscriptions_and_queues() {
     in_one_process(|world| {
         let away = world.connect(v311("away").lasting());
         away.subscribe("t/#", AtLeastOnce);
@@ -49,7 +49,7 @@ fn clients_are_told_with_what_they_are_subscribed_to_and_what_waits_for_them() {
 }
 
 #[test]
-fn a_list_goes_on_where_it_ended() {
+fn a_list_continues_where_it_ended() {
     let world = World::new(1);
     let connected: Vec<_> = ["d", "b", "a", "c", "bc"].map(|name| world.connect(v5(name))).into();
     let first = clients(&world, &ClientQuery { limit: 2, ..query() });

@@ -1,4 +1,4 @@
-//! Nodes of a cluster come, go and die; stories about what they do while all is well are played in clusters everywhere.
+//! Nodes of a cluster come, go and die; stories without such faults are played in clusters everywhere.
 
 use tidegate_engine::{Reason, TenantId, partition_of};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
@@ -18,10 +18,10 @@ fn crossings(world: &World) -> u64 {
 }
 
 #[test]
-fn a_message_goes_only_to_nodes_where_somebody_wants_it() {
+fn a_message_goes_only_to_nodes_with_interest() {
     let (world, clients) = three();
     clients[1].subscribe("t/+", AtLeastOnce);
-    clients[0].publish(message("u", "nobody").qos1());
+    clients[0].publish(message("u", "unwanted").qos1());
     assert_eq!(crossings(&world), 0);
     clients[0].publish(message("t/1", "one").qos1());
     assert_eq!(crossings(&world), 1);
@@ -37,7 +37,7 @@ fn a_message_goes_only_to_nodes_where_somebody_wants_it() {
 }
 
 #[test]
-fn what_a_node_tells_of_itself_stays_there() {
+fn sys_topics_of_a_node_stay_there() {
     let (world, clients) = three();
     clients[1].subscribe("$SYS/#", AtLeastOnce);
     world.advance(seconds(30));
@@ -52,7 +52,7 @@ fn a_value_that_is_on_its_way_to_its_home_is_not_missed() {
     let publisher = world.connect(v5(&world.name_on(0, "publisher ")));
     let late = world.connect(v5(&world.name_on(1, "late ")));
     publisher.publish(message(&topic, "old").qos1().retain());
-    // The new value is still under way to its topic's home while somebody else begins to ask for it.
+    // The new value is still on its way to its topic's home while another client begins to ask for it.
     world.hold(0, 2);
     publisher.send_publish(message(&topic, "new").qos1().retain());
     world.run();
@@ -65,7 +65,7 @@ fn a_value_that_is_on_its_way_to_its_home_is_not_missed() {
 }
 
 #[test]
-fn who_waits_for_a_node_that_dies_asks_again_and_nothing_is_lost() {
+fn a_client_waiting_for_a_dead_node_asks_again() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         let (world, clients) = three();
         clients[1].subscribe("t", qos);
@@ -82,7 +82,7 @@ fn who_waits_for_a_node_that_dies_asks_again_and_nothing_is_lost() {
         assert_eq!(first.expect_closed(), Reason::NodeLost);
         let again = world.connect(publisher.clean(false));
         again.publish(message("t", "x").qos(qos));
-        // It had arrived where nobody died, and the acknowledgement was what was missing. At QoS 2 its packet id is
+        // It had arrived at the living nodes, and only the acknowledgement was missing. At QoS 2 its packet id is
         // known.
         let wanted: &[&str] = if qos == ExactlyOnce { &["x"] } else { &["x", "x"] };
         assert_eq!(survivor.payloads(), wanted);
@@ -91,7 +91,7 @@ fn who_waits_for_a_node_that_dies_asks_again_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_a_node_wanted_is_not_acknowledged_until_others_go_on_with_what_it_owed() {
+fn a_dead_nodes_interest_holds_acks_until_it_is_replaced() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         let (world, clients) = three();
         clients[1].subscribe("wanted/#", qos);
@@ -99,7 +99,7 @@ fn what_a_node_wanted_is_not_acknowledged_until_others_go_on_with_what_it_owed()
         let [first, second, third] = ["first ", "second ", "third "].map(connect);
         let topic = world.name_on(1, "topic ");
         world.await_node(1);
-        // Nobody who is gone wants these.
+        // No client of the dead node wants these.
         first.publish(message("other", "x").qos(qos));
         first.send_publish(message("wanted/a", "x").qos(QoS::AtMostOnce));
         world.run();
@@ -148,7 +148,7 @@ fn a_subscribe_does_not_wait_for_a_node_that_dies() {
 }
 
 #[test]
-fn a_fetch_of_retained_messages_goes_on_without_the_node_that_dies() {
+fn a_fetch_continues_without_a_dead_node() {
     let (world, clients) = three();
     let topics: Vec<String> = (0..3).map(|node| world.name_on(node, "t/")).collect();
     for topic in &topics {
@@ -182,7 +182,7 @@ fn a_publisher_does_not_wait_for_the_link_to_a_node_that_dies() {
 }
 
 #[test]
-fn a_group_goes_on_with_the_members_that_live_wherever_it_is_dealt() {
+fn a_group_continues_with_its_living_members() {
     for home in 0..3 {
         let (world, clients) = three();
         let group = world.name_on(home, "group ").replace('/', " ");
@@ -207,7 +207,7 @@ fn a_group_goes_on_with_the_members_that_live_wherever_it_is_dealt() {
 }
 
 #[test]
-fn a_node_that_joins_knows_what_is_wanted_before_it_serves() {
+fn a_joining_node_knows_all_interest_before_it_serves() {
     let (world, clients) = three();
     world.end_node(1);
     for filter in ["t/#", "exact"] {
@@ -229,7 +229,7 @@ fn a_node_that_joins_knows_what_is_wanted_before_it_serves() {
 }
 
 #[test]
-fn nodes_that_die_and_come_back_again_and_again_leave_nothing_behind() {
+fn nodes_that_keep_dying_and_returning_leave_nothing_behind() {
     let world = World::cluster(3, 2, |_| {});
     let steady: Vec<Client> = (0..2).map(|shard| world.connect(v5(&world.name_on(shard, "steady ")))).collect();
     steady[0].subscribe("t/#", ExactlyOnce);
@@ -255,7 +255,7 @@ fn nodes_that_die_and_come_back_again_and_again_leave_nothing_behind() {
     assert_eq!(steady[0].payloads().len(), 10);
 }
 
-/// A group of which one member is at home at node 1 and holds a message, dealt by a group at node 0.
+/// A group with a member at node 1, which holds a message dealt by the group at node 0.
 fn dealt_elsewhere(settings: impl FnOnce(&mut tidegate_engine::Settings)) -> (World, Client, Client, String) {
     let world = World::cluster(3, 1, settings);
     let names = (0..1000).map(|number| format!("t{number}"));
@@ -271,7 +271,7 @@ fn texts(client: &Client) -> Vec<String> {
 }
 
 #[test]
-fn what_a_member_had_not_acknowledged_when_its_node_died_goes_to_another() {
+fn a_dead_members_unacknowledged_messages_go_to_another() {
     let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
     publisher.publish(message(&topic, "x").qos1());
     member.expect_publish(&topic, "x");
@@ -286,7 +286,7 @@ fn what_a_member_had_not_acknowledged_when_its_node_died_goes_to_another() {
 }
 
 #[test]
-fn a_qos_2_message_that_a_dead_member_was_sent_goes_to_nobody_else() {
+fn a_qos_2_message_sent_to_a_dead_member_goes_to_no_other() {
     let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
     publisher.publish(message(&topic, "x").qos2());
     member.expect_publish(&topic, "x");
@@ -299,7 +299,7 @@ fn a_qos_2_message_that_a_dead_member_was_sent_goes_to_nobody_else() {
 }
 
 #[test]
-fn a_qos_2_message_on_its_way_to_a_member_waits_for_that_one_and_then_goes_to_another() {
+fn a_qos_2_message_waits_for_its_member_before_another() {
     for comes_back in [true, false] {
         let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
         let other = world.connect(v5(&world.name_on(2, "other ")));
@@ -349,7 +349,7 @@ fn more_than_may_be_kept_is_dealt_without_being_kept() {
 }
 
 #[test]
-fn what_is_published_while_all_members_are_at_a_dead_node_waits_for_them() {
+fn messages_wait_while_all_members_are_at_a_dead_node() {
     let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
     let here = world.connect(v5(&world.name_on(0, "here ")));
     let survivor = world.name_on(2, "again ");
@@ -368,14 +368,14 @@ fn what_is_published_while_all_members_are_at_a_dead_node_waits_for_them() {
 }
 
 #[test]
-fn what_no_member_of_a_dead_node_comes_back_for_is_counted_and_the_group_forgotten() {
+fn waiting_messages_are_dropped_when_no_member_returns() {
     let (world, _, publisher, topic) = dealt_elsewhere(|_| {});
     world.await_node(1);
     publisher.publish(message(&topic, "x").qos1());
     world.replace_node(1);
     let crossed = crossings(&world);
     publisher.publish(message(&topic, "y").qos1());
-    assert_eq!(crossings(&world), crossed, "nobody wants it");
+    assert_eq!(crossings(&world), crossed, "no member wants it");
     world.advance(minutes(2));
     assert_eq!((world.gauges().kept_deals, world.dropped(Reason::NoGroupMember)), (0, 1));
 }
@@ -393,10 +393,10 @@ fn more_than_may_wait_for_members_of_a_dead_node_is_refused() {
 }
 
 #[test]
-fn a_new_group_is_confirmed_when_all_shards_have_changed_to_its_new_home() {
+fn a_new_group_is_confirmed_when_all_shards_know_its_home() {
     for joins_at in [0, 1] {
         let (world, clients) = three();
-        // Its group is dealt at node 0 and later at node 1, where somebody wants the topic already.
+        // Its group is dealt at node 0 and later at node 1, where a client wants the topic already.
         let moves = |name: &String| partition_of(TenantId::DEFAULT, &format!("group/{name}")).0.is_multiple_of(6);
         let topic = (0..1000).map(|number| format!("t{number}")).find(moves).expect("one of many names");
         clients[1].subscribe(&topic, AtLeastOnce);

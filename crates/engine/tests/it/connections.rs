@@ -31,7 +31,7 @@ fn the_first_packet_has_to_be_connect() {
 }
 
 #[test]
-fn another_protocol_is_told_by_its_first_bytes() {
+fn another_protocol_is_recognised_by_its_first_bytes() {
     // HTTP, SSH, TLS, a CONNECT with flags that is not of MQTT 3.1, and the type that is reserved; all would have more to
     // come.
     let starts = [
@@ -63,7 +63,7 @@ fn a_second_connect_ends_the_connection() {
 }
 
 #[test]
-fn an_unknown_protocol_level_is_told_so() {
+fn an_unknown_protocol_level_is_refused_with_its_code() {
     let level = |level: u8| [0x10, 13, 0, 4, b'M', b'Q', b'T', b'T', level, 2, 0, 60, 0, 1, b'a'];
     everywhere(|world| {
         let old = world.open(&v311("old"));
@@ -161,7 +161,7 @@ fn a_client_id_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn what_is_pipelined_behind_connect_is_worked_off_after_it() {
+fn packets_pipelined_behind_connect_follow_it() {
     everywhere(|world| {
         let watcher = world.connect(v5("watcher"));
         watcher.subscribe("t", QOS1);
@@ -235,7 +235,7 @@ fn packets_that_only_servers_send_end_the_connection() {
 }
 
 #[test]
-fn a_malformed_packet_ends_the_connection_and_is_told_to_the_log() {
+fn a_malformed_packet_ends_the_connection_and_is_logged() {
     everywhere(|world| {
         let client = world.connect(v5("broken"));
         world.take_log();
@@ -285,7 +285,7 @@ fn a_listener_takes_no_more_connections_than_its_limit() {
 }
 
 #[test]
-fn the_connection_limit_counts_at_home_what_was_handed_over() {
+fn the_connection_limit_counts_handed_over_clients_at_home() {
     let world = World::with(3, |settings| settings.listeners[0].max_connections = 1);
     let name = world.name_on(2, "c");
     let first = world.connect(v5(&name).accept_on(0));
@@ -318,7 +318,7 @@ fn an_operator_may_close_a_connection() {
                 engine.control().disconnect_client(now, TenantId::DEFAULT, &name, reason)
             })
         };
-        assert!(!close("nobody"));
+        assert!(!close("unknown"));
         assert!(close("a"));
         a.expect_disconnect(ReasonCode::AdministrativeAction);
     });
@@ -336,7 +336,7 @@ fn a_server_tells_its_reasons_in_words() {
 }
 
 #[test]
-fn a_client_that_takes_small_packets_is_spared_the_reason_string() {
+fn a_reason_string_is_left_out_for_small_packet_limits() {
     everywhere(|world| {
         let client = world.connect(v5("a").max_packet(32));
         client.send_publish(message("t", "x").alias(40_000));
@@ -347,7 +347,7 @@ fn a_client_that_takes_small_packets_is_spared_the_reason_string() {
 }
 
 #[test]
-fn a_refused_client_that_takes_small_packets_is_spared_the_reason_string() {
+fn a_refusal_has_no_reason_string_for_small_packet_limits() {
     everywhere(|world| {
         let client = world.try_connect(v5("a").max_packet(8).authentication_method("X"));
         client.expect_refused(ReasonCode::BadAuthenticationMethod);
@@ -355,7 +355,7 @@ fn a_refused_client_that_takes_small_packets_is_spared_the_reason_string() {
 }
 
 #[test]
-fn connack_tells_how_the_server_differs_from_what_was_asked() {
+fn connack_names_values_that_differ_from_the_request() {
     everywhere_with(
         |settings| {
             let listener = &mut settings.listeners[0];
@@ -387,7 +387,7 @@ fn connack_tells_how_the_server_differs_from_what_was_asked() {
 }
 
 #[test]
-fn response_information_is_given_to_those_who_ask() {
+fn response_information_is_given_on_request() {
     everywhere_with(
         |settings| settings.listeners[0].response_information = Some("answers/".into()),
         |world| {
@@ -425,7 +425,7 @@ fn a_session_expiry_given_at_the_end_only_is_a_protocol_error() {
 }
 
 #[test]
-fn connects_and_disconnects_are_told_to_the_log_once() {
+fn connects_and_disconnects_are_logged_once() {
     everywhere(|world| {
         let name = world.name_on(world.shards() - 1, "told");
         let client = world.connect(v5(&name).accept_on(0).lasting());
@@ -509,7 +509,7 @@ fn a_connack_that_the_client_cannot_take_ends_the_connection() {
 }
 
 #[test]
-fn a_packet_size_of_256_mib_is_told_as_one_that_every_client_takes() {
+fn connack_caps_the_packet_size_at_one_every_client_takes() {
     // Some clients refuse a CONNACK that names more than the greatest Remaining Length.
     everywhere_with(
         |settings| settings.listeners[0].max_packet_size = 256 * 1024 * 1024,

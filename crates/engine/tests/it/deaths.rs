@@ -1,4 +1,4 @@
-//! Nodes whose stores are on the bus die, and others go on with what they had.
+//! Nodes with stores on the bus die, and others take over their state.
 
 mod exactly_once;
 mod ghosts;

@@ -34,7 +34,7 @@ fn stored_with(shards: u16, change: impl FnOnce(&mut Settings)) -> World {
 fn owed(world: &World) -> Vec<Owed> {
     world.run();
     let owed = |partition: u16| {
-        world.engine(partition % world.shards(), |engine, _| engine.questions().owed(PartitionId(partition)))
+        world.engine(world.home_of_partition(partition), |engine, _| engine.questions().owed(PartitionId(partition)))
     };
     (0..PARTITIONS).map(owed).collect()
 }

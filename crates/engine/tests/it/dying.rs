@@ -1,5 +1,4 @@
-//! Nodes that die at any step while shared groups deal to their members: what a publisher was told is taken reaches
-//! somebody.
+//! Nodes that die at any step while shared groups deal to their members: an acknowledged message reaches a member.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +9,7 @@ use crate::harness::*;
 use crate::simulation::seeds;
 
 mod homes;
+mod links;
 
 /// Things that happen before the last node has died.
 const ACTIONS: usize = 160;
@@ -28,7 +28,7 @@ struct Dying {
 }
 
 impl Dying {
-    /// Clusters of three nodes with a shard or two with two, of which the first one stays and is home to the groups.
+    /// Clusters of three nodes with one shard each, or of two nodes with two; the first one stays and holds the groups.
     fn new(seed: u64) -> Self {
         let mut random = Random::salted(seed, 11);
         let (nodes, shards) = random.pick(&[(3, 1), (2, 2), (3, 1), (2, 1)]);
@@ -132,7 +132,7 @@ impl Dying {
         }
     }
 
-    /// Everybody comes back to whoever lives and takes what there is.
+    /// All clients come back to living nodes and take all messages.
     fn calm_down(&mut self) {
         for _ in 0..20 {
             for publisher in &mut self.publishers {
@@ -170,7 +170,7 @@ impl Dying {
             assert!(publisher.is_done(), "seed {seed}: {} waits for ever", publisher.name);
             for (payload, code) in &publisher.answers {
                 let payload = String::from_utf8_lossy(payload);
-                // Who is told that nobody is there has been promised nothing.
+                // A publisher that learns of no subscriber has no promise.
                 let taken = *code == ReasonCode::Success;
                 assert!(
                     !taken || got.contains_key(&*payload),
@@ -190,7 +190,7 @@ fn group_at(world: &World, home: u16) -> String {
 }
 
 #[test]
-fn what_a_group_has_taken_reaches_somebody_whichever_member_dies_with_its_node() {
+fn a_group_message_reaches_a_member_if_any_node_dies() {
     for seed in seeds() {
         Dying::new(seed).play();
     }

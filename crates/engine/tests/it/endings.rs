@@ -14,8 +14,8 @@ use crate::harness::*;
 
 const FILTERS: usize = 1000;
 const MESSAGES: usize = 3000;
-/// What a turn removes at most of one session: the share of the packet that ends it, and that of the turn's timers. A
-/// share is 64, and more by a part of the waiting work.
+/// The largest work of a turn for one ended session: the share of the packet that ends it, and the share of the turn's
+/// timers. A share is 64, and more by a part of the waiting work.
 const PER_TURN: u64 = 2 * (66 + FILTERS as u64 / 64);
 
 /// A client with so many subscriptions at QoS 1, made from their numbers.
@@ -117,7 +117,7 @@ fn a_new_session_of_the_same_name_has_its_own_filters() {
 }
 
 #[test]
-fn a_client_that_comes_back_at_once_keeps_what_it_asks_for() {
+fn a_client_back_at_once_keeps_its_new_subscriptions() {
     let world = World::with(1, |_| ());
     let first = subscriber(&world, v5("many"), |number| format!("s/{number}/+"));
     leave(&world, &first);

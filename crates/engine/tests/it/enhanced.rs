@@ -100,7 +100,7 @@ fn a_silent_client_is_given_up_with_the_time_for_its_connect() {
 }
 
 #[test]
-fn a_client_proves_anew_who_it_is_while_its_messages_go_on() {
+fn a_client_reauthenticates_while_messages_flow() {
     everywhere_with(external, |world| {
         let client = proven(world, None);
         client.send(&auth(ReasonCode::ReAuthenticate, "SCRAM-SHA-256", b"again"));
@@ -119,7 +119,7 @@ fn a_client_proves_anew_who_it_is_while_its_messages_go_on() {
 }
 
 #[test]
-fn a_client_that_fails_to_prove_anew_is_disconnected() {
+fn a_client_that_fails_to_reauthenticate_is_disconnected() {
     everywhere_with(external, |world| {
         let client = proven(world, None);
         client.send(&auth(ReasonCode::ReAuthenticate, "SCRAM-SHA-256", b"again"));

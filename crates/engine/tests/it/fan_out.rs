@@ -43,7 +43,7 @@ fn delivered(world: &World) -> usize {
 }
 
 #[test]
-fn a_turn_reaches_some_of_them_and_everybody_in_the_end_in_order_and_once() {
+fn each_turn_reaches_some_and_all_get_it_once_in_order() {
     let world = World::new(1);
     let other = world.connect(v311("other"));
     other.subscribe("other", AtMostOnce);
@@ -51,7 +51,7 @@ fn a_turn_reaches_some_of_them_and_everybody_in_the_end_in_order_and_once() {
     let before = delivered(&world);
     other.send_publish(message("other", "at once"));
     world.turns();
-    assert!(other.has_arrived(PacketType::Publish), "nobody else waits");
+    assert!(other.has_arrived(PacketType::Publish), "no other client waits");
     assert!(delivered(&world) - before <= READERS, "{} in one turn", delivered(&world) - before);
     world.run();
     assert_eq!(delivered(&world) - before, READERS * MESSAGES + 1);
@@ -63,7 +63,7 @@ fn a_turn_reaches_some_of_them_and_everybody_in_the_end_in_order_and_once() {
 }
 
 #[test]
-fn whoever_comes_or_goes_meanwhile_gets_no_message_twice() {
+fn subscribers_coming_or_going_get_no_message_twice() {
     let world = World::new(1);
     let (readers, _flood) = flooded(&world);
     world.turns();
@@ -84,7 +84,7 @@ fn whoever_comes_or_goes_meanwhile_gets_no_message_twice() {
 }
 
 #[test]
-fn what_its_publisher_had_sent_reaches_everybody_before_its_will_does() {
+fn a_publishers_message_reaches_all_before_its_will() {
     let world = World::with(1, |settings: &mut Settings| settings.limits.block_timeout_ms = 1);
     let readers = readers(&world);
     let flood = world.connect(v311("flood").will(message("flood", "gone")));
@@ -130,7 +130,7 @@ fn waiting_for_a_turn_has_no_end_but_the_turn() {
 }
 
 #[test]
-fn a_publisher_with_many_subscribers_does_not_keep_others_waiting() {
+fn a_publisher_with_many_subscribers_delays_no_others() {
     let world = World::new(1);
     let many: Vec<Client> = (0..500).map(|number| world.connect(v311(&format!("s{number}")))).collect();
     for client in &many {
@@ -147,14 +147,14 @@ fn a_publisher_with_many_subscribers_does_not_keep_others_waiting() {
     world.turns();
     let delivered = || world.counters().messages_out[0];
     assert!((4_000..15_000).contains(&delivered()), "{}", delivered());
-    assert!(other.has_arrived(PacketType::Publish), "nobody else waits");
+    assert!(other.has_arrived(PacketType::Publish), "no other client waits");
     assert!(flood.has_arrived(PacketType::PingResp), "nor do its own pings");
     world.run();
     assert_eq!(delivered(), 500 * 30 + 1);
 }
 
 #[test]
-fn what_a_publisher_has_sent_before_it_is_gone_takes_its_turns_too() {
+fn input_of_a_gone_publisher_takes_its_turns_too() {
     let world = World::new(1);
     let many: Vec<Client> = (0..500).map(|number| world.connect(v311(&format!("s{number}")))).collect();
     for client in &many {

@@ -1,4 +1,4 @@
-//! Sessions of the hub: who may be one, and what they are told beside the message.
+//! Sessions of the hub: their client ids, and the origin that they get with each message.
 
 use tidegate_engine::{Accepted, HUB_CLIENT_PREFIX, ListenerSettings, ORIGIN_PROPERTY, Settings, TenantId, Verdict};
 use tidegate_mqtt::QoS::AtLeastOnce;
@@ -35,7 +35,7 @@ fn origin(delivered: &Delivered) -> Option<(String, String, String)> {
 }
 
 #[test]
-fn only_the_hub_is_told_who_published_a_message() {
+fn only_the_hub_gets_the_publisher_of_a_message() {
     everywhere_with(with_hub, |world| {
         let hub = pipeline(world);
         let other = world.connect(v5("other"));
@@ -64,7 +64,7 @@ fn an_origin_that_a_publisher_makes_up_is_left_out() {
     everywhere_with(with_hub, |world| {
         let hub = pipeline(world);
         let publisher = world.connect(v5("thief"));
-        publisher.publish(message("plant/a/temp", "1").qos1().user(ORIGIN_PROPERTY, "id 1 somebody"));
+        publisher.publish(message("plant/a/temp", "1").qos1().user(ORIGIN_PROPERTY, "id 1 other"));
         let delivered = hub.expect_message();
         assert_eq!((origin(&delivered).unwrap().2.as_str(), delivered.user_properties.len()), ("thief", 1));
     });
@@ -102,14 +102,14 @@ fn a_retained_message_says_its_origin_to_the_hub_alone() {
 }
 
 #[test]
-fn nobody_else_has_a_client_id_of_the_hub() {
+fn client_ids_of_the_hub_are_reserved() {
     everywhere_with(with_hub, |world| {
-        for connecting in [v5(&session()), v311(&session()), v5("somebody").through(1)] {
+        for connecting in [v5(&session()), v311(&session()), v5("other").through(1)] {
             world.try_connect(connecting).expect_refused(ReasonCode::ClientIdentifierNotValid);
         }
         let asked = world.try_connect(v5(&session()).through(1));
         asked.expect_nothing();
-        assert_eq!(world.asked().client_id, session(), "it waits for its verdict although nobody else is asked");
+        assert_eq!(world.asked().client_id, session(), "it waits for its verdict although other clients do not");
     });
 }
 
@@ -117,7 +117,7 @@ fn nobody_else_has_a_client_id_of_the_hub() {
 fn an_origin_in_a_will_is_left_out() {
     everywhere_with(with_hub, |world| {
         let hub = pipeline(world);
-        let will = message("plant/a/temp", "gone").user(ORIGIN_PROPERTY, "id 1 somebody");
+        let will = message("plant/a/temp", "gone").user(ORIGIN_PROPERTY, "id 1 other");
         world.connect(v5("thief").will(will)).lose();
         assert_eq!(hub.expect_message().user_properties, []);
     });
@@ -128,7 +128,7 @@ fn an_origin_is_left_out_where_no_pipeline_has_the_topic_yet() {
     everywhere_with(with_hub, |world| {
         let hub = pipeline(world);
         let publisher = world.connect(v5("thief"));
-        publisher.publish(message("elsewhere", "1").qos1().user(ORIGIN_PROPERTY, "id 1 somebody"));
+        publisher.publish(message("elsewhere", "1").qos1().user(ORIGIN_PROPERTY, "id 1 other"));
         assert_eq!(hub.expect_message().user_properties, []);
     });
 }

@@ -6,7 +6,7 @@ use tidegate_mqtt::ReasonCode;
 use crate::harness::*;
 
 #[test]
-fn a_silent_client_is_given_up_after_one_and_a_half_times_its_keep_alive() {
+fn a_silent_client_ends_after_1_5_times_its_keep_alive() {
     everywhere(|world| {
         let new = world.connect(v5("new").keep_alive(10));
         let old = world.connect(v311("old").keep_alive(10));
@@ -80,7 +80,7 @@ fn the_server_may_impose_a_keep_alive() {
 }
 
 #[test]
-fn silence_counts_up_to_what_was_heard() {
+fn silence_counts_up_to_the_time_heard() {
     let world = World::with(1, |_| ());
     let client = world.connect(v5("a").keep_alive(10));
     let connected = world.now().monotonic;
@@ -121,7 +121,7 @@ fn a_client_with_unread_input_is_not_silent() {
 }
 
 #[test]
-fn a_session_waits_for_what_was_not_heard() {
+fn a_session_waits_for_unread_input() {
     let world = World::with(1, |_| ());
     let watcher = world.connect(v5("watcher"));
     watcher.subscribe("w", tidegate_mqtt::QoS::AtMostOnce);

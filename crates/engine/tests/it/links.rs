@@ -1,4 +1,4 @@
-//! What is under way between shards is bounded, and nothing waits for ever.
+//! Messages between shards are bounded, and no wait is endless.
 
 use tidegate_engine::{Millis, Reason};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -31,7 +31,7 @@ fn every_limit_lets_everything_through_in_order() {
             let counters = world.counters();
             assert_eq!(counters.dropped_total(), 0);
             assert_eq!(counters.publishers_parked > 0, limit <= 1000, "limit {limit}: {}", counters.publishers_parked);
-            // Less than a quarter of the limit may still be reported with what comes next.
+            // Less than a quarter of the limit may still be reported with the next records.
             assert!(world.gauges().link_bytes <= limit / 4 * 2, "limit {limit}: {}", world.gauges().link_bytes);
             assert_eq!((world.next_deadline(), world.batches_under_way()), (Millis::NEVER, 0));
         }
@@ -39,7 +39,7 @@ fn every_limit_lets_everything_through_in_order() {
 }
 
 #[test]
-fn what_is_under_way_to_a_shard_that_does_nothing_is_bounded() {
+fn messages_under_way_to_an_idle_shard_are_bounded() {
     let (world, publisher, subscriber) = two_sides(10_000);
     world.hold(0, 1);
     for number in 0..1000_u32 {
@@ -48,7 +48,7 @@ fn what_is_under_way_to_a_shard_that_does_nothing_is_bounded() {
     world.run();
     let under_way = world.gauges().link_bytes;
     assert!((10_000..13_000).contains(&under_way), "{under_way}");
-    assert!(publisher.is_paused(), "what is parked is bounded too, and the rest stays in the socket");
+    assert!(publisher.is_paused(), "parked packets are bounded too, and the rest stays in the socket");
     world.release(0, 1);
     assert_eq!(subscriber.payloads().len(), 1000);
     assert!(!publisher.is_paused());
@@ -56,7 +56,7 @@ fn what_is_under_way_to_a_shard_that_does_nothing_is_bounded() {
 }
 
 #[test]
-fn a_publisher_that_waited_as_long_as_it_may_goes_on_and_its_credit_frees_nobody_else() {
+fn a_publisher_continues_after_its_longest_wait() {
     let (world, publisher, subscriber) = two_sides(1000);
     world.hold(0, 1);
     for number in 0..4_u32 {
@@ -64,7 +64,7 @@ fn a_publisher_that_waited_as_long_as_it_may_goes_on_and_its_credit_frees_nobody
     }
     world.run();
     assert_eq!(world.counters().publishers_parked, 1);
-    // Each time it waits as long as it may, one message more goes on its way.
+    // Each time it waits for the longest time, one message more is sent.
     world.advance(seconds(61));
     assert_eq!(world.counters().publishers_parked, 3);
     world.release(0, 1);
@@ -73,7 +73,7 @@ fn a_publisher_that_waited_as_long_as_it_may_goes_on_and_its_credit_frees_nobody
 }
 
 #[test]
-fn publishers_of_other_shards_and_receivers_go_on_while_one_link_is_full() {
+fn a_full_link_stops_neither_other_publishers_nor_receivers() {
     let world = World::with(3, |settings| settings.limits.shard_link_bytes = 1000);
     let subscribers: Vec<Client> = (0..3).map(|shard| world.connect(v5(&world.name_on(shard, "s")))).collect();
     for (shard, subscriber) in subscribers.iter().enumerate() {

@@ -16,7 +16,7 @@ fn change(world: &World, change: impl Fn(&mut Settings)) {
 }
 
 #[test]
-fn a_shorter_queue_keeps_what_it_holds_and_a_longer_one_takes_more() {
+fn a_shortened_queue_keeps_its_messages() {
     everywhere_with(
         |settings| settings.queue.max_messages = 4,
         |world| {
@@ -42,7 +42,7 @@ fn a_shorter_queue_keeps_what_it_holds_and_a_longer_one_takes_more() {
 }
 
 #[test]
-fn other_limits_of_retained_messages_and_subscriptions_hold_at_once() {
+fn new_limits_of_retained_and_subscriptions_hold_at_once() {
     everywhere(|world| {
         let client = world.connect(v5("c"));
         client.subscribe("a", AtMostOnce);

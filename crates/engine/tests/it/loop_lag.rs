@@ -5,12 +5,12 @@ use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
 
-/// Bytes of a message of whoever publishes much.
+/// Bytes of a message of the busy publisher.
 const LARGE: usize = 1000;
 /// How many of them it sends in a second.
 const MANY: usize = 50;
 
-/// With a ceiling that nobody comes near, as the broker has it, so that publishers are known on other shards.
+/// With a high ceiling, as the broker has it, so that publishers are known on other shards.
 fn settings(settings: &mut Settings) {
     settings.limits.memory_ceiling = 1 << 40;
 }
@@ -86,7 +86,7 @@ impl Scene {
 }
 
 #[test]
-fn whoever_gives_a_shard_most_to_do_waits_and_nobody_else_does() {
+fn only_the_publishers_with_most_work_wait() {
     everywhere_with(settings, |world| {
         let mut scene = Scene::new(world);
         flood(world, &scene.flood, MANY);
@@ -98,9 +98,9 @@ fn whoever_gives_a_shard_most_to_do_waits_and_nobody_else_does() {
         while scene.take_flood() < 2 * MANY {
             long_second(world);
             seconds_passed += 1;
-            assert!(seconds_passed < 20, "it goes on, a part in each second");
+            assert!(seconds_passed < 20, "it continues, a part in each second");
         }
-        // What one shard has parked goes on as a whole before another one can say that it is too much.
+        // The parked packets of one shard are all processed before another one can say that it is too much.
         assert!(seconds_passed > 2 || world.shards() > 1, "all of it at once");
         assert_eq!(scene.of("flood"), numbers(2 * MANY));
         assert_eq!(scene.flood.answers().len(), 2 * MANY);
@@ -110,7 +110,7 @@ fn whoever_gives_a_shard_most_to_do_waits_and_nobody_else_does() {
 }
 
 #[test]
-fn whoever_waits_for_shorter_turns_is_answered_and_receives() {
+fn a_held_publisher_is_answered_and_receives() {
     everywhere_with(settings, |world| {
         let scene = Scene::new(world);
         let publisher = &scene.flood;
@@ -127,7 +127,7 @@ fn whoever_waits_for_shorter_turns_is_answered_and_receives() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_then_the_socket_is_not_read() {
+fn parked_packets_are_bounded_by_pausing_the_socket() {
     let bounded = |it: &mut Settings| {
         settings(it);
         it.limits.parked_bytes = 10_000;
@@ -151,7 +151,7 @@ fn it_ends_with_the_overload() {
         let mut scene = Scene::new(world);
         flood(world, &scene.flood, MANY);
         assert!(scene.take_flood() < 2 * MANY);
-        // Nobody says it again. Until it is over, each short second allows twice as much.
+        // No report follows. Until the time is over, each short second allows twice as much.
         world.advance(seconds(4));
         assert_eq!(scene.take_flood(), 2 * MANY);
         flood(world, &scene.flood, 2 * MANY);
@@ -163,7 +163,7 @@ fn it_ends_with_the_overload() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_limit_however_long_it_lasts() {
+fn no_publisher_waits_longer_than_the_limit() {
     let brief = |it: &mut Settings| {
         settings(it);
         it.limits.block_timeout_ms = seconds(5);
@@ -179,7 +179,11 @@ fn nobody_waits_longer_than_the_limit_however_long_it_lasts() {
         assert_eq!(scene.take_flood(), 4 * MANY);
         for number in 4..10 {
             flood(world, &scene.flood, number * MANY);
-            assert_eq!(scene.take_flood(), (number + 1) * MANY, "turns are as long as before, and nobody is held");
+            assert_eq!(
+                scene.take_flood(),
+                (number + 1) * MANY,
+                "turns are as long as before, and no publisher is held"
+            );
             long_second(world);
         }
         assert_eq!(world.counters().dropped_total(), 0);
@@ -200,7 +204,7 @@ fn nobody_waits_longer_than_the_limit_however_long_it_lasts() {
 
 /// A process that stood still for a while has had one long turn, and that is nobody's doing.
 #[test]
-fn short_turns_hold_nobody_although_the_mean_is_still_above_the_mark() {
+fn short_turns_hold_no_publisher_despite_a_high_mean() {
     everywhere_with(settings, |world| {
         let subscriber = world.connect(v5("subscriber"));
         subscriber.subscribe("#", AtLeastOnce);
@@ -246,7 +250,7 @@ fn a_message_to_many_counts_for_each_of_them() {
 }
 
 #[test]
-fn it_is_told_what_a_publisher_waits_for() {
+fn the_log_names_the_cause_of_a_publishers_wait() {
     let world = World::with(1, settings);
     let scene = Scene::new(&world);
     flood(&world, &scene.flood, MANY);
@@ -259,7 +263,7 @@ fn it_is_told_what_a_publisher_waits_for() {
 }
 
 #[test]
-fn whoever_leaves_while_it_waits_has_published_what_it_sent() {
+fn a_held_publisher_that_leaves_has_published_its_input() {
     everywhere_with(settings, |world| {
         let mut scene = Scene::new(world);
         flood(world, &scene.flood, MANY);

@@ -44,7 +44,7 @@ struct Session {
     connected: bool,
     /// The session outlives its connection.
     lasts: bool,
-    /// The connection speaks MQTT 5: it is told the identifiers of subscriptions, whoever made them.
+    /// The connection speaks MQTT 5: it gets the identifiers of subscriptions from any connection.
     v5: bool,
     /// When a session without a connection ends, seconds.
     ends_at: u64,
@@ -71,7 +71,7 @@ pub(crate) const SESSION_SECONDS: u64 = 100;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     sessions: BTreeMap<ClientNumber, Session>,
-    /// Clients that do not acknowledge what they receive.
+    /// Clients that do not acknowledge received messages.
     holding: Vec<ClientNumber>,
     pub retained: BTreeMap<String, Published>,
     now: u64,
@@ -183,7 +183,7 @@ impl Model {
         }
     }
 
-    /// Whether a client acknowledges from now on; what it owes is acknowledged at once.
+    /// Sets whether a client withholds acknowledgements; without that it sends the owed ones at once.
     pub(crate) fn set_holding(&mut self, client: ClientNumber, holds: bool) {
         self.holding.retain(|other| *other != client);
         if holds {
@@ -271,7 +271,7 @@ impl Model {
         self.due_one_of.extend(groups.into_values().map(OneOf));
     }
 
-    /// Adds what a client has to receive, in the form that its version knows.
+    /// Adds a message that a client has to receive, in the form of its version.
     fn show(&mut self, client: ClientNumber, mut expected: Expected) {
         if self.sessions.get(&client).is_some_and(|session| !session.v5) {
             expected.ids.clear();

@@ -34,7 +34,7 @@ fn move_until_cut(world: &World, client: &Connecting) {
 }
 
 #[test]
-fn what_a_group_deals_while_each_node_takes_its_member_to_be_at_the_other_waits_for_it() {
+fn a_deal_waits_while_nodes_disagree_on_the_members_home() {
     for (qos, dealer) in [(AtLeastOnce, 1), (ExactlyOnce, 1), (AtLeastOnce, 2), (ExactlyOnce, 2)] {
         let world = World::cluster(3, 1, |_| {});
         let topic = group_at(&world, dealer);
@@ -42,7 +42,7 @@ fn what_a_group_deals_while_each_node_takes_its_member_to_be_at_the_other_waits_
         let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
         move_until_cut(&world, &member);
         world.call_off_move();
-        // The new home knows that it is none; the old one does not know that it is the home still.
+        // The new home knows that it is not the home; the old one does not know that it is the home still.
         world.read_table(1);
         publisher.publish(message(&topic, "x").qos(qos));
         assert_eq!(world.dropped(Reason::NoGroupMember), 0, "{qos:?}, dealt at node {dealer}");
@@ -82,8 +82,8 @@ fn comes_once(world: &World, node: u16, [subscriber, publisher]: [Connecting; 2]
 }
 
 #[test]
-fn a_message_to_who_moves_comes_once_when_the_node_dies_from_which_both_come() {
-    // What was sent to the new home has arrived there, or is lost with the node.
+fn a_message_to_a_moving_client_comes_once_if_its_source_dies() {
+    // Messages sent to the new home have arrived there, or are lost with the node.
     for arrives in [true, false] {
         let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
         let [subscriber, publisher] = subscriber_and_publisher(&world);
@@ -113,7 +113,7 @@ fn a_message_to_who_moves_comes_once_when_the_node_dies_from_which_both_come() {
 }
 
 #[test]
-fn a_message_to_who_was_to_move_comes_once_when_the_new_home_dies() {
+fn a_message_to_a_mover_comes_once_if_its_new_home_dies() {
     for arrives in [true, false] {
         let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
         let [subscriber, _] = subscriber_and_publisher(&world);
@@ -142,12 +142,12 @@ fn a_message_to_who_was_to_move_comes_once_when_the_new_home_dies() {
 }
 
 #[test]
-fn a_message_that_was_lost_on_its_way_to_the_old_home_comes_once_when_the_move_goes_on() {
+fn a_message_lost_before_the_old_home_comes_once_after_a_move() {
     let world = World::cluster(3, 1, |_| {});
     let [subscriber, _] = subscriber_and_publisher(&world);
     let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
     let client = world.connect(publisher.clone());
-    // Somebody at the new home wants it anyway.
+    // Another client at the new home wants it anyway.
     world.connect(v5(&world.name_on(1, "other "))).subscribe("t", ExactlyOnce);
     world.begin_move(0, 1, &subscriber.client_id);
     world.advance_move();
@@ -168,7 +168,7 @@ fn a_message_that_was_lost_on_its_way_to_the_old_home_comes_once_when_the_move_g
 }
 
 #[test]
-fn a_message_that_was_confirmed_before_its_publisher_moved_comes_once_when_the_new_home_dies() {
+fn a_confirmed_message_of_a_mover_comes_once_if_its_home_dies() {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
     let subscriber = world.connect(v5(&world.name_on(2, "subscriber ")));
     subscriber.subscribe("t", ExactlyOnce);
@@ -180,7 +180,7 @@ fn a_message_that_was_confirmed_before_its_publisher_moved_comes_once_when_the_n
     world.begin_move(0, 1, &publisher.client_id);
     world.end_move();
     world.run();
-    // Where it was published nobody keeps its name in use.
+    // The node of the publisher does not keep its name in use.
     let other = v5(&world.name_on(0, "other ")).clean(false).expiry(u32::MAX);
     world.connect(other).publish(message("t", "y").qos2());
     world.fall_unnoticed(1, usize::MAX, 0);
@@ -199,9 +199,9 @@ fn a_message_that_was_confirmed_before_its_publisher_moved_comes_once_when_the_n
 }
 
 #[test]
-fn a_message_that_a_group_was_dealt_while_its_home_moved_is_not_dealt_again_when_the_old_home_dies() {
-    // It comes before the cut of its publisher's node or behind it, or when the old home has yet to read that it is none; and then the new
-    // one hears of it, or does not.
+fn a_group_moved_while_dealing_deals_once_if_its_old_home_dies() {
+    // It comes before the cut of its publisher's node or behind it, or before the old home has read that it is not the
+    // home any more; and then the new one learns of it, or does not.
     for stage in 0..4 {
         let world = World::cluster(4, 1, |settings| settings.durability = Durability::Commit);
         let topic = group_at(&world, 0);
@@ -251,7 +251,7 @@ fn a_message_that_a_group_was_dealt_while_its_home_moved_is_not_dealt_again_when
 }
 
 #[test]
-fn a_publisher_that_moves_before_nodes_have_confirmed_is_answered_when_they_have() {
+fn a_moving_publisher_is_answered_after_all_confirmations() {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
     let subscriber = world.connect(v5(&world.name_on(2, "subscriber ")));
     subscriber.subscribe("t", ExactlyOnce);
@@ -280,7 +280,7 @@ fn a_publisher_that_moves_before_nodes_have_confirmed_is_answered_when_they_have
     assert_eq!(subscriber.payloads(), ["x"]);
 }
 
-/// Of three nodes the second one is home to nothing.
+/// Three nodes, the second one without partitions.
 fn with_a_node_that_works_nothing() -> World {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
     world.fall_unnoticed(1, usize::MAX, 0);
@@ -301,7 +301,7 @@ fn replace(world: &World, node: usize) {
 }
 
 #[test]
-fn nothing_is_acknowledged_that_is_for_who_has_moved_to_a_node_of_which_nobody_knew_that_it_is_home_to_somebody() {
+fn a_publish_to_a_moved_client_waits_for_its_new_home() {
     // The publisher's node, the old home or a third one, has read both tables, or that the move begins, or nothing, when it hears of the end.
     for (node, tables) in [(0, 0), (2, 0), (2, 1), (2, 2)] {
         let world = with_a_node_that_works_nothing();
@@ -320,7 +320,7 @@ fn nothing_is_acknowledged_that_is_for_who_has_moved_to_a_node_of_which_nobody_k
         }
         client.send_publish(message("t", "x").qos2());
         world.run();
-        assert!(client.answers().is_empty(), "whom it is for is at the node that is gone: {node}, {tables}");
+        assert!(client.answers().is_empty(), "its receiver is at the node that is gone: {node}, {tables}");
         replace(&world, 1);
         if client.closed().is_some() {
             comes_once(&world, 2, [subscriber, publisher]);
@@ -333,7 +333,7 @@ fn nothing_is_acknowledged_that_is_for_who_has_moved_to_a_node_of_which_nobody_k
 }
 
 #[test]
-fn no_value_is_acknowledged_whose_topic_has_moved_to_a_node_of_which_nobody_knew_that_it_is_home_to_something() {
+fn a_retained_publish_to_a_moved_topic_waits_for_its_new_home() {
     for node in [0, 2] {
         let world = with_a_node_that_works_nothing();
         let topic = world.name_on(0, "topic ");
@@ -349,9 +349,9 @@ fn no_value_is_acknowledged_whose_topic_has_moved_to_a_node_of_which_nobody_knew
         world.run();
         client.send_publish(message(&topic, "x").qos1().retain());
         world.run();
-        assert!(client.answers().is_empty(), "where it is to be kept nobody serves: {node}");
+        assert!(client.answers().is_empty(), "no node serves the home of its topic: {node}");
         replace(&world, 1);
-        assert_eq!(client.answers().len(), 1, "its publisher is told when it is kept: {node}");
+        assert_eq!(client.answers().len(), 1, "its publisher is answered when it is kept: {node}");
         let reader = world.connect(v5(&world.name_on(2, "reader ")));
         reader.subscribe(&topic, AtLeastOnce);
         assert_eq!(reader.payloads(), ["x"]);
@@ -359,7 +359,7 @@ fn no_value_is_acknowledged_whose_topic_has_moved_to_a_node_of_which_nobody_knew
 }
 
 #[test]
-fn a_move_that_was_called_off_when_its_new_home_died_keeps_nobody_waiting() {
+fn a_cancelled_move_to_a_dead_home_keeps_no_client_waiting() {
     let world = with_a_node_that_works_nothing();
     let [subscriber, _] = subscriber_and_publisher(&world);
     let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);

@@ -9,6 +9,7 @@ use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOption
 use crate::harness::*;
 
 mod deadlines;
+mod refused;
 mod retained;
 mod twins;
 mod wills;
@@ -31,20 +32,20 @@ fn elsewhere(world: &World, shards: u16, after: u64) -> World {
 }
 
 fn export(world: &World, partition: u16) -> Vec<u8> {
-    let shard = partition % world.shards();
+    let shard = world.home_of_partition(partition);
     let image = world.engine(shard, |engine, now| engine.moves().export_partition(now, PartitionId(partition)));
     world.run();
     image.expect("a partition at home")
 }
 
 fn import(world: &World, partition: u16, image: &[u8]) {
-    let shard = partition % world.shards();
+    let shard = world.home_of_partition(partition);
     let imported = world.engine(shard, |engine, now| engine.moves().import_partition(now, image));
     assert_eq!(imported, Ok(PartitionId(partition)));
 }
 
 fn owed(world: &World, partition: u16) -> Owed {
-    world.engine(partition % world.shards(), |engine, _| engine.questions().owed(PartitionId(partition)))
+    world.engine(world.home_of_partition(partition), |engine, _| engine.questions().owed(PartitionId(partition)))
 }
 
 /// Moves everything; what was owed before is owed after.
@@ -280,7 +281,7 @@ fn one_partition_moves_and_the_others_notice_nothing() {
         let home = partition_of(T, "a").0;
         let stays = (0..1000)
             .map(|number| format!("s{number}"))
-            .find(|name| partition_of(T, name).0 != home && world.home_of(name) == home % world.shards());
+            .find(|name| partition_of(T, name).0 != home && world.home_of(name) == world.home_of_partition(home));
         let stays = world.connect(v5(&stays.unwrap()));
         for client in [&mover, &stays] {
             client.subscribe("t", AtLeastOnce);

@@ -75,7 +75,7 @@ fn a_message_is_acknowledged_when_every_observer_has_it() {
 }
 
 #[test]
-fn a_refusal_of_one_observer_is_told() {
+fn a_refusal_of_one_observer_reaches_the_publisher() {
     everywhere(|world| {
         observe(world, &observer("t", 10, ObserverPolicy::Refuse));
         observe(world, &observer("t", 10, ObserverPolicy::Refuse));
@@ -280,7 +280,7 @@ fn a_full_window_refuses_before_anybody_gets_the_message() {
         publisher.send_publish(message("t", "2").qos1());
         publisher.send_publish(message("t", "3"));
         assert_eq!(confirm_all(world), ["1"]);
-        assert_eq!(subscriber.payloads(), ["1", "3"], "QoS 0 goes on without the observer");
+        assert_eq!(subscriber.payloads(), ["1", "3"], "QoS 0 is delivered without the observer");
         assert_eq!(publisher.expect_answer(PacketType::PubAck, first), ReasonCode::Success);
         let rest = publisher.answers();
         assert_eq!(rest.iter().map(|it| it.2).collect::<Vec<_>>(), [ReasonCode::QuotaExceeded]);
@@ -345,7 +345,7 @@ fn a_window_that_holds_makes_publishers_wait_in_order() {
 }
 
 #[test]
-fn a_publisher_that_waited_too_long_for_an_observer_is_told() {
+fn a_publisher_is_answered_after_too_long_an_observer_wait() {
     everywhere_with(soon, |world| {
         for version in [v5("p"), v311("p")] {
             let id = observe(world, &observer("t", 1, ObserverPolicy::Hold));
@@ -421,7 +421,7 @@ fn retained_messages_wills_and_group_messages_are_observed_once() {
         let late = world.connect(v5("late"));
         late.subscribe("t", AtLeastOnce);
         late.expect_publish("t", "kept");
-        assert!(world.take_observed().is_empty(), "what is fetched is not published again");
+        assert!(world.take_observed().is_empty(), "a fetched message is not published again");
     });
 }
 
@@ -509,7 +509,7 @@ fn a_waiting_message_that_does_not_fit_stays_the_first() {
 }
 
 #[test]
-fn a_restarted_shard_tells_what_was_not_acknowledged_again() {
+fn a_restarted_shard_observes_unacknowledged_messages_again() {
     for shards in [1, 3] {
         let world = World::with(shards, |settings| settings.durability = Durability::Commit);
         observe(&world, &observer("t", 10, ObserverPolicy::Refuse));
@@ -529,7 +529,7 @@ fn a_restarted_shard_tells_what_was_not_acknowledged_again() {
 }
 
 #[test]
-fn an_observer_that_ends_refuses_what_it_owes() {
+fn an_ending_observer_refuses_its_unconfirmed_messages() {
     everywhere_with(soon, |world| {
         let id = observe(world, &observer("t", 1, ObserverPolicy::Hold));
         let publisher = world.connect(v5("p"));
@@ -560,12 +560,12 @@ fn filters_tenants_and_the_number_of_observers_are_checked() {
     world.connect(v5("p")).publish(message("t", "x").qos1());
     assert!(world.take_observed().is_empty());
     let added = std::iter::from_fn(|| wrong("t").ok()).count();
-    assert_eq!(added + 3, tidegate_engine::MAX_OBSERVERS, "two are kept for those of the settings");
+    assert_eq!(added + 3, tidegate_engine::MAX_OBSERVERS, "two are kept for the observers of the settings");
     assert_eq!(wrong("t"), Err(ObserverError::TooMany));
 }
 
 #[test]
-fn a_service_is_not_told_what_it_publishes_itself() {
+fn a_service_does_not_observe_its_own_messages() {
     everywhere(|world| {
         let id = observe(world, &observer("t", 10, ObserverPolicy::Refuse));
         let other = observe(world, &observer("t", 10, ObserverPolicy::Refuse));

@@ -1,4 +1,4 @@
-//! Policies for some clients and topics, what a shared group does with full members, and who is slow.
+//! Policies for some clients and topics, full members of shared groups, and slow clients.
 
 use tidegate_engine::{OverflowPolicy, OverflowRule, Reason, Settings, TenantId};
 use tidegate_mqtt::QoS::AtLeastOnce;
@@ -112,7 +112,7 @@ fn a_client_is_not_disconnected_for_ever_by_its_own_message() {
 // ---- shared groups --------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_full_member_of_a_group_is_passed_over_while_another_has_room() {
+fn a_full_member_is_passed_over_while_another_has_room() {
     use tidegate_engine::SharedStrategy::{HashClient, HashTopic, RoundRobin, Sticky};
     for strategy in [RoundRobin, Sticky, HashTopic, HashClient] {
         let settings = |settings: &mut Settings| {
@@ -137,7 +137,7 @@ fn a_full_member_of_a_group_is_passed_over_while_another_has_room() {
                 publisher.publish(message("t", n.to_string()).qos1());
             }
             world.run();
-            assert_eq!(world.counters().dropped_total(), 1, "{strategy:?}: those who had been full are asked again");
+            assert_eq!(world.counters().dropped_total(), 1, "{strategy:?}: members that had been full are asked again");
         });
     }
 }

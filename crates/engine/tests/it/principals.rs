@@ -65,7 +65,7 @@ fn a_publication_is_answered_as_by_a_puback() {
             assert_eq!(world.take_published(), [(number, Ok(ReasonCode::Success))]);
         }
         assert_eq!(subscriber.payloads(), ["1", "2", "3"]);
-        publish(world, id, publication("nobody", "x", AtLeastOnce), 4);
+        publish(world, id, publication("unwanted", "x", AtLeastOnce), 4);
         assert_eq!(world.take_published(), [(4, Ok(ReasonCode::NoMatchingSubscribers))]);
         assert_eq!(world.gauges().connections, 1, "a principal is no connection");
     });
@@ -114,7 +114,7 @@ fn what_limits_forbid_is_refused() {
 }
 
 #[test]
-fn success_is_told_when_the_message_is_committed() {
+fn success_is_reported_when_the_message_is_committed() {
     for shards in [1, 3] {
         let world = World::with(shards, |settings| settings.durability = Durability::Commit);
         for shard in 0..shards {
@@ -137,7 +137,7 @@ fn success_is_told_when_the_message_is_committed() {
 }
 
 #[test]
-fn a_full_store_and_a_full_queue_are_told() {
+fn a_full_store_and_a_full_queue_are_reported() {
     let change = |settings: &mut Settings| {
         settings.queue.overflow = OverflowPolicy::Reject;
         settings.queue.max_messages = 1;
@@ -185,8 +185,8 @@ fn messages_of_a_principal_that_waits_are_held_within_bounds() {
             answered.iter().filter(|(_, answer)| *answer == Err(Reason::PublisherHeld)).map(|it| it.0).collect();
         let taken = answered.iter().filter(|(_, answer)| answer.is_ok()).count() as u64;
         assert_eq!(refused.len() as u64, 14 - 10 - taken, "ten are held: {answered:?}");
-        let is_told = |event: &LogEvent| matches!(event, LogEvent::Delayed { client_id, delay: Delay::Queue(_), .. } if client_id == "p");
-        assert!(world.take_log().iter().any(is_told), "its delay is in the log");
+        let is_delay = |event: &LogEvent| matches!(event, LogEvent::Delayed { client_id, delay: Delay::Queue(_), .. } if client_id == "p");
+        assert!(world.take_log().iter().any(is_delay), "its delay is in the log");
         let expected: Vec<String> = (1..=taken + 10).map(|number| number.to_string()).collect();
         assert_eq!(slow.drain(), expected, "in their order");
         let later: Vec<u64> = world.take_published().into_iter().map(|(number, _)| number).collect();
@@ -195,7 +195,7 @@ fn messages_of_a_principal_that_waits_are_held_within_bounds() {
 }
 
 #[test]
-fn what_is_held_when_the_broker_stops_is_refused() {
+fn held_messages_are_refused_when_the_broker_stops() {
     everywhere_with(blocking, |world| {
         let slow = world.connect(v5("slow").lasting().receive_maximum(1).manual());
         slow.subscribe("t", AtLeastOnce);

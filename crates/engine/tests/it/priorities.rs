@@ -132,7 +132,7 @@ fn priorities_survive_being_away() {
 }
 
 #[test]
-fn the_least_priority_makes_room_and_never_a_higher_one_for_a_lower() {
+fn only_the_lowest_priority_makes_room_for_others() {
     let full = |settings: &mut Settings| {
         by_property(0)(settings);
         settings.queue.max_messages = 2;

@@ -128,7 +128,7 @@ impl Play {
         // A member whose own will goes to its own group is too much for a small model.
         let will = will.filter(|_| !member).map(|(topic, bits, retain)| Published {
             topic: TOPICS[topic].to_owned(),
-            // A will is published later than what is sent after it was left.
+            // A will is published later than messages that were sent after it was left.
             payload: self.new_payload(client).replace('-', " will "),
             qos: qos(bits),
             retain,
@@ -138,7 +138,7 @@ impl Play {
             1 => v311("").clean(clean),
             _ => v5("").clean(clean).aliases(2),
         };
-        // Before MQTT 5 one flag stands for both.
+        // Before MQTT 5 one flag means both.
         let lasts = if version == 2 { lasts } else { !clean };
         if version == 2 && lasts {
             connecting = connecting.expiry(SESSION_SECONDS as u32);
@@ -269,7 +269,7 @@ impl Play {
             check_order(&self.devices[client].name, &got);
             got.sort();
             wanted.sort();
-            assert_eq!(got, wanted, "what {} has got, and what it should have", self.devices[client].name);
+            assert_eq!(got, wanted, "the messages of {}, and the expected ones", self.devices[client].name);
         }
         assert!(due.is_empty(), "members have no ordinary subscriptions: {due:?}");
         self.check_groups(one_of);
@@ -306,7 +306,7 @@ impl Play {
         for riddle in riddles.values() {
             assert!(assign(riddle, &mut got), "each of {riddle:#?} has to be with one member; they have {got:#?}");
         }
-        assert!(got.values().all(Vec::is_empty), "members have got what is for others: {got:?}");
+        assert!(got.values().all(Vec::is_empty), "members have got messages for others: {got:?}");
     }
 
     fn check_counts(&self) {
@@ -334,7 +334,7 @@ impl Play {
     }
 }
 
-/// Takes one copy for each group out of what the members have got, if there is a way to do so.
+/// Takes one copy for each group out of the members' messages, if that is possible.
 fn assign(groups: &[OneOf], got: &mut BTreeMap<ClientNumber, Vec<Expected>>) -> bool {
     let Some((OneOf(candidates), rest)) = groups.split_first() else { return true };
     for (client, expected) in candidates {
@@ -349,8 +349,8 @@ fn assign(groups: &[OneOf], got: &mut BTreeMap<ClientNumber, Vec<Expected>>) -> 
     false
 }
 
-/// Messages of one publisher to one topic come in the order in which they were sent. Retained ones and those that come
-/// again stand for themselves.
+/// Messages of one publisher to one topic come in the order in which they were sent. Retained and repeated ones are not
+/// checked.
 fn check_order(name: &str, got: &[Expected]) {
     let mut last: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     for message in got.iter().filter(|message| !message.dup && !message.retain) {

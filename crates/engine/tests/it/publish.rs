@@ -15,7 +15,7 @@ mod topic_aliases;
 const LEVELS: [QoS; 3] = [AtMostOnce, AtLeastOnce, ExactlyOnce];
 
 #[test]
-fn a_message_goes_to_each_subscriber_at_the_lower_of_both_qualities() {
+fn a_message_is_delivered_at_the_lower_of_both_qos() {
     everywhere(|world| {
         let publisher = world.connect(v5("publisher"));
         for granted in LEVELS {
@@ -69,7 +69,7 @@ fn qos_2_is_an_exchange_of_four() {
 }
 
 #[test]
-fn a_qos_2_publish_replayed_before_pubrel_is_not_delivered_twice() {
+fn a_qos_2_replay_before_pubrel_is_not_delivered_twice() {
     everywhere(|world| {
         let subscriber = world.connect(v5("subscriber"));
         subscriber.subscribe("t", ExactlyOnce);
@@ -85,12 +85,12 @@ fn a_qos_2_publish_replayed_before_pubrel_is_not_delivered_twice() {
         assert_eq!(subscriber.payloads(), ["once"]);
         publisher.send_publish(message("t", "next").qos2().id(5));
         publisher.expect(PacketType::PubRec);
-        assert_eq!(subscriber.payloads(), ["next"], "after PUBREL the packet id stands for a new message");
+        assert_eq!(subscriber.payloads(), ["next"], "after PUBREL the packet id belongs to a new message");
     });
 }
 
 #[test]
-fn a_publish_replayed_while_its_pubrec_is_pending_is_answered_once() {
+fn a_replay_with_a_pending_pubrec_is_answered_once() {
     let world = World::new(2);
     let (here, there) = (world.name_on(0, "p"), world.name_on(1, "s"));
     let subscriber = world.connect(v5(&there));
@@ -180,7 +180,7 @@ fn a_receiver_may_refuse_a_message() {
 // ---- acknowledgements that wait -------------------------------------------------------------------------------------
 
 #[test]
-fn pubacks_keep_the_order_of_their_publishes_while_another_shard_is_late() {
+fn pubacks_keep_their_order_while_another_shard_is_late() {
     let world = World::new(2);
     let (here, there) = (world.name_on(0, "p"), world.name_on(1, "s"));
     let far = world.connect(v5(&there));
@@ -194,7 +194,7 @@ fn pubacks_keep_the_order_of_their_publishes_while_another_shard_is_late() {
     publisher.send_publish(message("near", "3").qos2().id(13));
     publisher.ping();
     assert!(publisher.answers().is_empty(), "the first is not confirmed yet");
-    assert_eq!(near.payloads(), ["2", "3"], "delivery waits for nobody");
+    assert_eq!(near.payloads(), ["2", "3"], "delivery does not wait");
     world.release(1, 0);
     let kinds: Vec<_> = publisher.answers().into_iter().map(|(kind, id, _)| (kind, id)).collect();
     let (ack, rec, comp) = (PacketType::PubAck, PacketType::PubRec, PacketType::PubComp);
@@ -202,7 +202,7 @@ fn pubacks_keep_the_order_of_their_publishes_while_another_shard_is_late() {
 }
 
 #[test]
-fn a_confirmation_for_a_connection_that_is_gone_reaches_nobody() {
+fn a_confirmation_for_a_gone_connection_is_ignored() {
     let world = World::new(2);
     let (here, there) = (world.name_on(0, "p"), world.name_on(1, "s"));
     world.connect(v5(&there)).subscribe("far", AtLeastOnce);
@@ -217,7 +217,7 @@ fn a_confirmation_for_a_connection_that_is_gone_reaches_nobody() {
 }
 
 #[test]
-fn what_is_received_and_sent_is_counted() {
+fn received_and_sent_messages_are_counted() {
     everywhere(|world| {
         let subscriber = world.connect(v5("subscriber"));
         subscriber.subscribe("t", AtLeastOnce);

@@ -32,7 +32,7 @@ fn numbers(range: std::ops::RangeInclusive<u32>) -> Vec<String> {
 }
 
 #[test]
-fn drop_newest_keeps_what_came_first() {
+fn drop_newest_keeps_the_first_messages() {
     everywhere_with(policy(OverflowPolicy::DropNewest, 3), |world| {
         let subscriber = stuck(world, "s");
         let publisher = world.connect(v5("p"));
@@ -45,7 +45,7 @@ fn drop_newest_keeps_what_came_first() {
 }
 
 #[test]
-fn drop_oldest_keeps_what_came_last() {
+fn drop_oldest_keeps_the_last_messages() {
     everywhere_with(policy(OverflowPolicy::DropOldest, 3), |world| {
         let subscriber = stuck(world, "s");
         let publisher = world.connect(v5("p"));
@@ -58,7 +58,7 @@ fn drop_oldest_keeps_what_came_last() {
 }
 
 #[test]
-fn disconnect_ends_the_slow_readers_connection_and_keeps_its_queue() {
+fn disconnect_ends_the_slow_connection_and_keeps_its_queue() {
     everywhere_with(policy(OverflowPolicy::Disconnect, 3), |world| {
         let subscriber = stuck(world, "s");
         let publisher = world.connect(v5("p"));
@@ -75,7 +75,7 @@ fn disconnect_ends_the_slow_readers_connection_and_keeps_its_queue() {
 }
 
 #[test]
-fn the_queue_of_a_client_that_is_away_is_bounded_under_every_policy() {
+fn an_offline_clients_queue_is_bounded_under_every_policy() {
     for overflow in
         [OverflowPolicy::DropNewest, OverflowPolicy::DropOldest, OverflowPolicy::Disconnect, OverflowPolicy::Block]
     {
@@ -117,7 +117,7 @@ fn bytes_fill_a_queue_as_well() {
 // ---- saying who -----------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_log_says_who_stopped_acknowledging_which_message_and_since_when() {
+fn the_log_names_a_client_that_stopped_acknowledging() {
     for overflow in [OverflowPolicy::DropNewest, OverflowPolicy::DropOldest] {
         everywhere_with(policy(overflow, 1), |world| {
             let subscriber = stuck(world, "sleepy");
@@ -156,7 +156,7 @@ fn the_log_says_who_stopped_acknowledging_which_message_and_since_when() {
 // ---- subscribers' packet limits -------------------------------------------------------------------------------------
 
 #[test]
-fn a_message_above_a_subscribers_packet_limit_goes_to_the_others() {
+fn a_message_above_one_packet_limit_goes_to_the_others() {
     everywhere(|world| {
         let small = world.connect(v5("small").max_packet(60).aliases(5));
         let large = world.connect(v5("large"));
@@ -195,7 +195,7 @@ fn a_message_that_fits_no_queue_drives_nothing_out() {
 }
 
 #[test]
-fn a_queue_of_no_messages_drops_with_a_reason_what_cannot_be_sent_at_once() {
+fn a_queue_of_length_0_drops_unsendable_messages_with_reason() {
     for overflow in [OverflowPolicy::DropNewest, OverflowPolicy::DropOldest] {
         everywhere_with(policy(overflow, 0), |world| {
             let subscriber = stuck(world, "s");

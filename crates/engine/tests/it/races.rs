@@ -66,11 +66,11 @@ fn subscribe_and_publish_racing_on_two_shards() {
 }
 
 #[test]
-fn subscribe_and_publish_of_retained_values_racing_on_two_shards() {
+fn retained_publish_and_subscribe_race_on_two_shards() {
     for_seeds("subscribe and publish retained", |world, random| {
         let (mut got, _) = subscribe_and_publish(world, random, true);
-        // A value may come both live and as the retained one; none may be missing behind the first, and the last one is
-        // what the topic holds.
+        // A value may come both live and as the retained one; none may be missing after the first, and the last one is
+        // the retained one.
         got.dedup();
         let first = got.first().copied().expect("at least the retained value");
         let different: BTreeSet<u32> = got.iter().copied().collect();
@@ -80,7 +80,7 @@ fn subscribe_and_publish_of_retained_values_racing_on_two_shards() {
 }
 
 #[test]
-fn retained_values_are_equal_on_all_shards_after_racing_publishers() {
+fn retained_values_agree_after_racing_publishers() {
     for_seeds("racing retained publishers", |world, random| {
         let publishers: Vec<Client> = (0..4).map(|number| world.connect(v5(&format!("p{number}")))).collect();
         let topics: Vec<String> = (0..4).map(|number| world.name_on(number % 3, &format!("t{number}/"))).collect();
@@ -119,10 +119,10 @@ fn retained_values_are_equal_on_all_shards_after_racing_publishers() {
 }
 
 #[test]
-fn members_of_a_group_that_come_and_go_lose_nothing_and_get_nothing_twice() {
+fn members_that_come_and_go_lose_and_repeat_nothing() {
     for_seeds("racing group members", |world, random| {
         let publishers: Vec<Client> = (0..3).map(|number| world.connect(v5(&world.name_on(number, "p")))).collect();
-        // One stays, so that there is always somebody.
+        // One stays, so that there is always a member.
         let stays = world.connect(v5(&world.name_on(random.below(3) as u16, "stays")).receive_maximum(2));
         stays.subscribe("$share/g/t/#", ExactlyOnce);
         let mut members: BTreeMap<usize, Client> = BTreeMap::new();
@@ -159,7 +159,7 @@ fn members_of_a_group_that_come_and_go_lose_nothing_and_get_nothing_twice() {
         let different: BTreeSet<u32> = got.iter().copied().collect();
         assert_eq!(different.len(), got.len(), "twice: {got:?}");
         assert_eq!(world.dropped(Reason::NoGroupMember), 0);
-        // What a member had and did not confirm before it left is counted, since it may be lost.
+        // A message that a member had and did not confirm before it left is counted, since it may be lost.
         assert!(got.len() + world.dropped(Reason::SessionDiscarded) as usize >= sent, "lost: {got:?} of {sent}");
         assert!(got.len() <= sent);
     });

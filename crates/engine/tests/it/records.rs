@@ -30,14 +30,14 @@ fn publish(world: &World, message: &InnerPublication, number: u64) {
     world.publish_as_broker(world.home_of(&message.topic), message, number);
 }
 
-/// Says what became of a record, as the shell does.
+/// Reports the outcome of a record, as the shell does.
 fn confirm(world: &World, shard: u16, ticket: ObservedTicket, answer: ObserverAnswer) {
     world.engine(shard, |engine, now| engine.insiders().confirm_observed(now, ticket, answer));
     world.run();
 }
 
 #[test]
-fn what_is_for_applications_is_acknowledged_when_the_bus_has_it() {
+fn application_messages_are_acknowledged_when_on_the_bus() {
     everywhere_with(on_bus, |world| {
         for (number, qos) in [(1, QoS::AtLeastOnce), (2, QoS::ExactlyOnce)] {
             let reader = world.connect(v5("reader"));
@@ -63,7 +63,7 @@ fn what_is_for_applications_is_acknowledged_when_the_bus_has_it() {
 }
 
 #[test]
-fn what_the_bus_refuses_is_told_or_ends_the_connection() {
+fn a_refusal_of_the_bus_is_answered_or_ends_the_connection() {
     everywhere_with(on_bus, |world| {
         for version in [v5("node"), v311("node")] {
             let node = world.connect(version);
@@ -77,7 +77,7 @@ fn what_the_bus_refuses_is_told_or_ends_the_connection() {
             } else {
                 assert_eq!(node.expect_closed(), Reason::BusRefused);
             }
-            // Nobody waits any more.
+            // No publisher waits any more.
             confirm(world, shard, ticket, ObserverAnswer::Taken);
         }
         assert_eq!(world.dropped(Reason::BusRefused), 2);
@@ -85,7 +85,7 @@ fn what_the_bus_refuses_is_told_or_ends_the_connection() {
 }
 
 #[test]
-fn a_qos_2_message_whose_client_went_too_early_is_put_on_the_bus_again_and_nowhere_else() {
+fn an_unfinished_qos_2_message_is_repeated_to_the_bus_alone() {
     everywhere_with(on_bus, |world| {
         let reader = world.connect(v5("reader"));
         reader.subscribe("ctx/to/app/#", QoS::ExactlyOnce);
@@ -106,7 +106,7 @@ fn a_qos_2_message_whose_client_went_too_early_is_put_on_the_bus_again_and_nowhe
 }
 
 #[test]
-fn only_topics_of_applications_are_for_the_bus_and_wills_are_among_them() {
+fn only_application_topics_and_wills_go_to_the_bus() {
     everywhere_with(on_bus, |world| {
         let will = message("ctx/to/app/monitor/gone", "gone");
         let node = world.connect(v5("node").will(will));
@@ -122,12 +122,12 @@ fn only_topics_of_applications_are_for_the_bus_and_wills_are_among_them() {
     everywhere(|world| {
         let node = world.connect(v5("node"));
         node.publish(message("ctx/to/app/a", "x").qos1());
-        assert_eq!(world.take_records(), [], "nobody has asked for it");
+        assert_eq!(world.take_records(), [], "no observer has asked for it");
     });
 }
 
 #[test]
-fn what_comes_from_the_bus_is_taken_when_every_shard_has_it() {
+fn a_bus_message_is_taken_when_every_shard_has_it() {
     everywhere_with(on_bus, |world| {
         let nodes: Vec<Client> =
             (0..world.shards()).map(|shard| world.connect(v5(&world.name_on(shard, "n")))).collect();
@@ -146,7 +146,7 @@ fn what_comes_from_the_bus_is_taken_when_every_shard_has_it() {
 }
 
 #[test]
-fn what_comes_from_the_bus_is_taken_when_it_is_committed() {
+fn a_bus_message_is_taken_when_it_is_committed() {
     for shards in [1, 3] {
         let world = World::with(shards, |settings| {
             settings.durability = Durability::Commit;
@@ -165,7 +165,7 @@ fn what_comes_from_the_bus_is_taken_when_it_is_committed() {
 }
 
 #[test]
-fn receipts_go_where_a_record_says_also_to_an_application_on_the_bus() {
+fn receipts_reach_an_application_on_the_bus() {
     everywhere_with(on_bus, |world| {
         let node = world.connect(v5("n"));
         let mut properties = Vec::new();
@@ -195,7 +195,7 @@ fn receipts_go_where_a_record_says_also_to_an_application_on_the_bus() {
 }
 
 #[test]
-fn what_a_node_that_died_had_to_confirm_is_given_back() {
+fn bus_messages_unconfirmed_by_a_dead_node_are_given_back() {
     let world = World::cluster(2, 1, on_bus);
     let (here, there) = (world.name_on(0, "a"), world.name_on(1, "b"));
     let nodes = [world.connect(v5(&here)), world.connect(v5(&there))];
@@ -209,7 +209,7 @@ fn what_a_node_that_died_had_to_confirm_is_given_back() {
 }
 
 #[test]
-fn what_a_client_of_a_dead_node_would_miss_is_given_back_until_its_place_is_taken() {
+fn bus_messages_for_a_dead_node_are_given_back_until_replaced() {
     let world = World::cluster(2, 1, on_bus);
     let name = world.name_on(1, "truck");
     let truck = world.connect(v5(&name).clean(false).expiry(u32::MAX));
@@ -228,7 +228,7 @@ fn what_a_client_of_a_dead_node_would_miss_is_given_back_until_its_place_is_take
 }
 
 #[test]
-fn what_nodes_say_of_themselves_is_told_where_it_comes_in() {
+fn reports_of_nodes_are_observed_where_they_enter() {
     let change = |settings: &mut Settings| {
         on_bus(settings);
         let addresses = settings.addresses.as_mut().unwrap();
@@ -281,7 +281,7 @@ fn a_context_that_the_bus_does_not_keep_is_not_acknowledged() {
 }
 
 #[test]
-fn a_report_that_nobody_can_use_is_refused_where_its_client_can_be_told() {
+fn an_unusable_report_is_refused_if_the_client_can_know() {
     let change = |settings: &mut Settings| {
         on_bus(settings);
         let addresses = settings.addresses.as_mut().unwrap();
@@ -297,7 +297,7 @@ fn a_report_that_nobody_can_use_is_refused_where_its_client_can_be_told() {
         assert_eq!(node.publish(message("ctx/context/truck", "1").qos1()), refused);
         assert_eq!(node.publish(message("ctx/context/truck", "2").qos(QoS::ExactlyOnce)), refused);
         assert_eq!(world.dropped(Reason::NotUnderstood), 2);
-        // Whoever cannot be told is not punished, and subscribers get what they have asked for.
+        // A publisher without a negative acknowledgement is not punished, and subscribers get the message.
         node.publish(message("ctx/context/truck", "3"));
         old.send_publish(message("ctx/context/old", "4").qos1());
         world.run();

@@ -1,4 +1,4 @@
-//! What is refused is refused with its reason, wherever there is a place for it.
+//! Each refusal has its reason, in every packet with a place for it.
 
 use tidegate_engine::{Access, LogEvent, Reason, Subject};
 use tidegate_mqtt::QoS::{self, AtLeastOnce};
@@ -6,7 +6,7 @@ use tidegate_mqtt::{Packet, PacketType, ReasonCode, SubscriptionOptions};
 
 use crate::harness::*;
 
-/// Nobody may do anything with what holds this word, nor be sent what holds the other one.
+/// Denies every action on topics with this word, and every delivery on topics with the other one.
 #[derive(Debug)]
 struct Denies;
 
@@ -73,7 +73,7 @@ fn answers_to_mqtt_5_clients_say_why() {
         assert_eq!(named, Some(format!("forbidden/1: {}", Reason::NotAuthorized.text())));
         ask_for(&client, &["fine"]);
         assert_eq!(text_of(&client, PacketType::SubAck), None);
-        client.send_publish(message("nobody", "x").qos1());
+        client.send_publish(message("unwanted", "x").qos1());
         assert_eq!(text_of(&client, PacketType::PubAck), None, "no matching subscriber is no refusal");
     });
 }
@@ -118,7 +118,7 @@ fn a_filter_with_too_many_levels_has_a_reason_of_its_own() {
 }
 
 #[test]
-fn what_may_not_be_delivered_is_counted_with_each_message_and_told() {
+fn forbidden_deliveries_are_counted_per_message_and_logged() {
     everywhere(|world| {
         deny(world);
         let (admin, client) = (world.connect(v5("admin")), world.connect(v5("a")));

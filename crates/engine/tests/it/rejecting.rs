@@ -1,4 +1,4 @@
-//! Where queues reject, either everyone gets a message or nobody does, and its publisher knows.
+//! With the policy `reject`, either all subscribers get a message or none, and its publisher knows.
 
 use tidegate_engine::{Delay, LogEvent, OverflowPolicy, OverflowRule, Reason, Settings};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -22,7 +22,7 @@ fn stuck(world: &World, name: &str) -> Client {
 }
 
 #[test]
-fn nobody_gets_what_one_subscriber_has_no_room_for() {
+fn no_subscriber_gets_a_message_that_one_has_no_room_for() {
     everywhere_with(rejecting(2), |world| {
         let slow = stuck(world, "slow");
         let others: Vec<Client> = (0..4)
@@ -126,7 +126,7 @@ fn only_clients_and_topics_of_a_rule_reject() {
 }
 
 #[test]
-fn the_acknowledgement_of_an_mqtt_3_publisher_is_withheld_until_there_is_room() {
+fn an_mqtt_3_acknowledgement_is_withheld_until_there_is_room() {
     everywhere_with(rejecting(2), |world| {
         let slow = stuck(world, "slow");
         let quick = world.connect(v5("quick"));
@@ -137,7 +137,7 @@ fn the_acknowledgement_of_an_mqtt_3_publisher_is_withheld_until_there_is_room() 
         }
         world.run();
         assert_eq!(publisher.answers().len(), 3);
-        assert_eq!(quick.payloads(), ["1", "2", "3"], "nobody gets what is withheld");
+        assert_eq!(quick.payloads(), ["1", "2", "3"], "no subscriber gets a withheld message");
         let delay = world.take_log().into_iter().find_map(|event| match event {
             LogEvent::Delayed { delay, .. } => Some(delay),
             _ => None,
@@ -154,7 +154,7 @@ fn the_acknowledgement_of_an_mqtt_3_publisher_is_withheld_until_there_is_room() 
 }
 
 #[test]
-fn the_link_of_an_mqtt_3_publisher_is_closed_after_a_while_and_it_sends_again() {
+fn a_waiting_mqtt_3_publisher_is_closed_and_sends_again() {
     everywhere_with(rejecting(1), |world| {
         let slow = stuck(world, "slow");
         let publisher = world.connect(v311("p").lasting());
@@ -179,7 +179,7 @@ fn the_link_of_an_mqtt_3_publisher_is_closed_after_a_while_and_it_sends_again() 
 }
 
 #[test]
-fn a_publisher_that_leaves_while_its_message_waits_leaves_no_room_reserved() {
+fn a_leaving_publisher_leaves_no_room_reserved() {
     for version in [v5, v311] {
         everywhere_with(rejecting(1), |world| {
             let slow = stuck(world, "slow");

@@ -1,4 +1,4 @@
-//! The last message of each topic, for those who come later.
+//! The last message of each topic, for later subscribers.
 
 use tidegate_engine::{Millis, Reason};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -233,7 +233,7 @@ fn expired_values_are_not_delivered_and_are_cleaned_up() {
 }
 
 #[test]
-fn a_value_that_expires_on_its_way_from_another_shard_is_not_delivered() {
+fn a_value_that_expires_between_shards_is_not_delivered() {
     let world = World::new(2);
     let topic = world.name_on(1, "t");
     let publisher = world.connect(v5(&world.name_on(1, "p")));
@@ -244,7 +244,7 @@ fn a_value_that_expires_on_its_way_from_another_shard_is_not_delivered() {
     world.release(1, 0);
     subscriber.expect(PacketType::SubAck);
     subscriber.subscribe_with(&topic, handling(RetainHandling::DoNotSend), None);
-    // Now nobody has to be told of the interest, so only the fetch crosses.
+    // The interest is known by now, so only the fetch crosses.
     world.hold(1, 0);
     subscriber.send_subscribe(&[(topic.as_str(), SubscriptionOptions::new(QoS::AtMostOnce))], None);
     subscriber.expect(PacketType::SubAck);
@@ -321,7 +321,7 @@ fn a_message_that_is_not_retained_comes_once() {
 }
 
 #[test]
-fn a_client_that_leaves_in_the_middle_of_a_fetch_leaves_nothing_behind() {
+fn a_client_leaving_during_a_fetch_leaves_nothing_behind() {
     everywhere_with(
         |settings| settings.retained.step = 1,
         |world| {
@@ -340,7 +340,7 @@ fn a_client_that_leaves_in_the_middle_of_a_fetch_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_session_that_is_resumed_gets_the_rest_of_its_retained_values() {
+fn a_resumed_session_gets_the_rest_of_its_retained_values() {
     everywhere_with(
         |settings| settings.retained.step = 2,
         |world| {
@@ -399,13 +399,13 @@ fn unsubscribing_ends_the_delivery_of_retained_values() {
                 rest += 1;
                 subscriber.puback(got.id.unwrap());
             }
-            assert!(rest <= 2, "only what was already queued: {rest}");
+            assert!(rest <= 2, "only messages that were already queued: {rest}");
         },
     );
 }
 
 #[test]
-fn subscribing_again_and_again_does_not_fetch_more_than_once_at_a_time() {
+fn repeated_subscribes_fetch_once_at_a_time() {
     everywhere_with(
         |settings| settings.retained.step = 1,
         |world| {

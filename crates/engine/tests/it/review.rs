@@ -1,4 +1,4 @@
-//! What a reader of the engine's sources found, each as the failure that it was.
+//! Faults that a review of the engine's sources found, each with its failure.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn stuck(world: &World, name: &str) -> Client {
 }
 
 #[test]
-fn a_subscribe_of_very_many_filters_waits_for_all_confirmations_and_asks_once() {
+fn a_huge_subscribe_waits_for_all_confirmations() {
     // Each of 63 shards confirms each filter: more than 16 bits count.
     let world = World::new(64);
     let client = world.connect(v5(&world.name_on(0, "s")));
@@ -45,7 +45,7 @@ fn a_subscribe_of_very_many_filters_waits_for_all_confirmations_and_asks_once() 
 }
 
 #[test]
-fn a_subscribe_that_repeats_itself_is_bounded_by_what_a_client_may_have() {
+fn a_repeating_subscribe_is_bounded_by_the_clients_limit() {
     let world = World::with(3, |settings| settings.limits.max_subscriptions_per_client = 10);
     let client = world.connect(v5(&world.name_on(0, "s")));
     for other in 1..3 {
@@ -69,7 +69,7 @@ fn a_subscribe_that_repeats_itself_is_bounded_by_what_a_client_may_have() {
 }
 
 #[test]
-fn a_client_that_unsubscribed_in_time_is_brought_no_retained_messages() {
+fn an_early_unsubscribe_stops_retained_messages() {
     let world = World::new(3);
     let topic = world.name_on(2, "t");
     world.connect(v5("p")).publish(message(&topic, "kept").retain().qos1());
@@ -82,7 +82,7 @@ fn a_client_that_unsubscribed_in_time_is_brought_no_retained_messages() {
 }
 
 #[test]
-fn subscriptions_look_at_a_bounded_number_of_retained_messages_in_one_turn() {
+fn a_turn_scans_a_bounded_number_of_retained_messages() {
     let settings =
         Settings { retained: RetainedSettings { step: 10, ..RetainedSettings::default() }, ..Settings::default() };
     let now = Now { monotonic: Millis(1000), unix: 0 };
@@ -126,14 +126,14 @@ fn a_parked_publisher_that_says_goodbye_leaves_no_will() {
         world.run();
         publisher.lose();
         watcher.expect_nothing();
-        // What it published before it went is delivered, as far as there is room.
+        // Its messages from before it went are delivered, as far as there is room.
         assert_eq!(subscriber.drain(), ["1", "2", "3", "4", "5", "6", "7", "8"]);
         assert_eq!(world.gauges().input_bytes, 0);
     });
 }
 
 #[test]
-fn a_bad_packet_of_the_subscriber_releases_the_publishers_that_it_held_up() {
+fn a_subscribers_bad_packet_releases_blocked_publishers() {
     let world = World::with(1, block(2));
     let subscriber = stuck(&world, "s");
     let publisher = world.connect(v5("p"));
@@ -148,7 +148,7 @@ fn a_bad_packet_of_the_subscriber_releases_the_publishers_that_it_held_up() {
 }
 
 #[test]
-fn a_publisher_that_is_gone_makes_no_queue_drop_what_others_send() {
+fn a_gone_publisher_makes_no_queue_drop_others_messages() {
     let world = World::with(2, block(2));
     let subscriber = stuck(&world, &world.name_on(1, "s"));
     let hasty = world.connect(v5(&world.name_on(0, "hasty")));
@@ -170,7 +170,7 @@ fn a_publisher_that_is_gone_makes_no_queue_drop_what_others_send() {
 }
 
 #[test]
-fn leaving_a_group_releases_the_publishers_that_its_messages_held_up() {
+fn leaving_a_group_releases_blocked_publishers() {
     let world = World::with(1, block(2));
     let member = world.connect(v5("m").lasting().receive_maximum(1).manual());
     member.subscribe("$share/g/t", AtLeastOnce);
@@ -230,7 +230,7 @@ fn texts(client: &Client) -> Vec<String> {
 }
 
 #[test]
-fn a_value_that_was_replaced_does_not_follow_the_one_that_replaced_it() {
+fn a_replaced_value_does_not_follow_its_successor() {
     three_homes(|world, random, topic, [publisher, subscriber, _]| {
         let publisher = world.connect(v5(&publisher));
         let subscriber = world.connect(v5(&subscriber));
@@ -245,7 +245,7 @@ fn a_value_that_was_replaced_does_not_follow_the_one_that_replaced_it() {
 }
 
 #[test]
-fn a_second_subscriber_of_a_shard_misses_no_value_that_passed_it() {
+fn a_shards_second_subscriber_misses_no_retained_value() {
     three_homes(|world, random, topic, [publisher, first, second]| {
         let publisher = world.connect(v5(&publisher));
         let [first, second] = [first, second].map(|name| world.connect(v5(&name)));
@@ -262,7 +262,7 @@ fn a_second_subscriber_of_a_shard_misses_no_value_that_passed_it() {
 }
 
 #[test]
-fn what_is_sent_again_waits_for_room_in_the_output_as_all_does() {
+fn resent_messages_wait_for_room_in_the_output() {
     everywhere_with(
         |settings| settings.limits.output_high_water = 10_000,
         |world| {
@@ -294,7 +294,7 @@ fn no_answer_is_larger_than_the_client_takes() {
     let filters = vec![("a", SubscriptionOptions::new(AtLeastOnce)); 40];
     let client = world.connect(v5("s").max_packet(30));
     client.send_subscribe(&filters, None);
-    // Too long for a reason string as well; what the client cannot take it cannot be told either.
+    // Too long for a reason string as well: no packet can name a packet that the client cannot take.
     let disconnect = client.expect(PacketType::Disconnect);
     let Packet::Disconnect(disconnect) = disconnect.packet() else { return };
     assert_eq!((disconnect.reason_code, disconnect.reason_string), (ReasonCode::PacketTooLarge, None));
@@ -311,7 +311,7 @@ fn no_answer_is_larger_than_the_client_takes() {
 }
 
 #[test]
-fn what_a_member_gives_back_goes_to_whom_its_publisher_is_dealt_to() {
+fn a_returned_message_follows_its_publishers_hash() {
     everywhere_with(
         |settings| settings.shared.strategy = SharedStrategy::HashClient,
         |world| {
@@ -321,7 +321,7 @@ fn what_a_member_gives_back_goes_to_whom_its_publisher_is_dealt_to() {
             for member in &members {
                 member.subscribe("$share/g/t", AtLeastOnce);
             }
-            // Whoever else is there makes the message be kept before it is dealt.
+            // Another subscriber makes the message be kept before it is dealt.
             world.connect(v5("away").lasting()).subscribe("t", AtLeastOnce);
             world.connect(v5("away").lasting()).lose();
             let publishers: Vec<Client> = (0..40).map(|number| world.connect(v5(&format!("p{number}")))).collect();
@@ -330,7 +330,7 @@ fn what_a_member_gives_back_goes_to_whom_its_publisher_is_dealt_to() {
                     publisher.publish(message("t", number.to_string()).qos1());
                 }
             }
-            // Half of them leave and give back what they have; one more message shows whose turn it is now.
+            // Half of them leave and return their messages; one more message shows whose turn it is now.
             for leaver in members.drain(..3) {
                 leaver.lose();
             }
@@ -348,7 +348,7 @@ fn what_a_member_gives_back_goes_to_whom_its_publisher_is_dealt_to() {
 }
 
 #[test]
-fn no_client_makes_the_server_keep_more_in_flight_than_its_limit() {
+fn in_flight_messages_stay_within_the_servers_limit() {
     everywhere_with(
         |settings| settings.limits.max_inflight = 3,
         |world| {
@@ -381,7 +381,7 @@ fn bytes_that_leave_are_counted() {
 }
 
 #[test]
-fn what_is_kept_in_flight_is_bounded_in_bytes_as_well() {
+fn messages_in_flight_are_bounded_in_bytes_as_well() {
     everywhere_with(
         |settings| settings.queue.max_bytes = 100_000,
         |world| {
@@ -393,7 +393,7 @@ fn what_is_kept_in_flight_is_bounded_in_bytes_as_well() {
             }
             let sent = subscriber.messages();
             assert!((9..=11).contains(&sent.len()), "{}", sent.len());
-            // What the receiver has is kept no longer, and makes room for what waits.
+            // A message that the receiver has is kept no longer, and makes room for waiting ones.
             for got in sent {
                 subscriber.pubrec(got.id.unwrap());
             }
@@ -416,7 +416,7 @@ fn the_topics_behind_aliases_are_counted_as_memory() {
     }
     let refused: Vec<_> = greedy.iter().filter_map(Client::closed).collect();
     assert_eq!(refused, [Reason::MemoryCeiling, Reason::MemoryCeiling]);
-    // What was counted is given back with the connections.
+    // The counts go back with the connections.
     greedy[0].disconnect();
     let other = world.connect(v5("other"));
     other.send_publish(message(&topic(1), "").alias(1));

@@ -1,4 +1,4 @@
-//! What a request of a client and its answer wait for when group, member and client are at home on three nodes with
+//! The waits of a client's request and its answer when group, member and client have their homes on three nodes with
 //! stores.
 
 use tidegate_engine::Durability;
@@ -22,7 +22,7 @@ fn apart() -> (World, Client, Client, String) {
 }
 
 #[test]
-fn a_request_and_its_answer_wait_for_no_commit_and_only_the_acknowledgement_does() {
+fn only_the_acknowledgement_waits_for_a_commit() {
     let (world, application, client, topic) = apart();
     let before = world.written();
     client.publish_later(message(&topic, "asked").qos1().id(7));
@@ -33,7 +33,7 @@ fn a_request_and_its_answer_wait_for_no_commit_and_only_the_acknowledgement_does
     application.expect(PacketType::PubAck);
     client.expect_publish("answer", "told");
     client.expect_nothing();
-    // The group has noted what it has dealt: that is all that the acknowledgement promises.
+    // The group has noted its deal: the acknowledgement promises nothing more.
     world.commit(1);
     client.expect(PacketType::PubAck);
     world.release_commits();
@@ -44,7 +44,7 @@ fn a_request_and_its_answer_wait_for_no_commit_and_only_the_acknowledgement_does
 }
 
 #[test]
-fn a_qos_2_message_is_dealt_to_another_node_once_it_is_kept_to_whom() {
+fn a_qos_2_deal_leaves_once_its_receiver_is_stored() {
     let (world, application, client, topic) = apart();
     client.publish_later(message(&topic, "once").qos2().id(7));
     world.run();
@@ -56,7 +56,7 @@ fn a_qos_2_message_is_dealt_to_another_node_once_it_is_kept_to_whom() {
 }
 
 #[test]
-fn a_member_with_a_session_answers_for_a_message_once_that_is_kept() {
+fn a_stored_member_confirms_a_deal_once_it_is_kept() {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
     let names = (0..1000).map(|number| format!("t{number}"));
     let topic = names.into_iter().find(|it| world.home_of(&format!("g/{it}")) == 0).expect("one of many names");

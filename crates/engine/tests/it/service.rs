@@ -26,7 +26,7 @@ fn ping(world: &World, client_id: &str) -> bool {
 }
 
 #[test]
-fn a_service_publishes_and_what_it_retains_is_found() {
+fn a_service_publishes_and_its_retained_message_is_found() {
     everywhere(|world| {
         let early = world.connect(v5("early"));
         early.subscribe("list", QoS::AtLeastOnce);
@@ -49,7 +49,7 @@ fn a_service_publishes_and_what_it_retains_is_found() {
 fn a_ping_is_answered_by_its_acknowledgement() {
     everywhere(|world| {
         let node = world.connect(v5("node").manual());
-        assert!(ping(world, "node") && !ping(world, "nobody"));
+        assert!(ping(world, "node") && !ping(world, "unknown"));
         world.run();
         let pinged = node.expect_message();
         assert!(ping(world, "node"), "it is asked still");
@@ -97,7 +97,7 @@ fn acknowledgements_of_messages_are_no_pongs() {
 }
 
 #[test]
-fn a_client_is_told_where_to_go_on() {
+fn a_client_gets_another_server_to_use() {
     everywhere(|world| {
         let (new, old) = (world.connect(v5("new")), world.connect(v311("old")));
         let send = |client_id: &str| {
@@ -107,7 +107,7 @@ fn a_client_is_told_where_to_go_on() {
                 })
             })
         };
-        assert!(send("new") && send("old") && !send("nobody"));
+        assert!(send("new") && send("old") && !send("unknown"));
         let told = new.expect_disconnect(ReasonCode::UseAnotherServer);
         let Packet::Disconnect(disconnect) = told.packet() else { panic!("no DISCONNECT: {told:?}") };
         assert_eq!(disconnect.server_reference, Some("gw-2:1883"));

@@ -1,4 +1,4 @@
-//! What is kept for a client that is away, and what it finds when it comes back.
+//! Messages kept for an offline client, and delivered when it comes back.
 
 use tidegate_engine::{Millis, Reason};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -46,7 +46,7 @@ fn a_clean_start_forgets_everything() {
         let client = world.connect(v5("a").expiry(60));
         assert!(!client.session_present());
         client.expect_nothing();
-        assert_eq!(publisher.publish(message("t", "nobody").qos1()), ReasonCode::NoMatchingSubscribers);
+        assert_eq!(publisher.publish(message("t", "unwanted").qos1()), ReasonCode::NoMatchingSubscribers);
         assert_eq!(world.dropped(Reason::SessionDiscarded), 1);
         assert_eq!(world.gauges().subscriptions, 0);
     });
@@ -129,7 +129,7 @@ fn the_server_shortens_sessions_to_its_limit() {
 // ---- redelivery -----------------------------------------------------------------------------------------------------
 
 #[test]
-fn what_was_not_acknowledged_comes_again_in_order_before_what_waited() {
+fn unacknowledged_messages_come_again_before_queued_ones() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").lasting().manual());
         subscriber.subscribe("t", ExactlyOnce);
@@ -211,7 +211,7 @@ fn an_answer_to_nothing_and_a_second_pubrec_are_taken() {
 }
 
 #[test]
-fn every_inflight_item_is_resent_on_resume_including_an_owed_pubrel() {
+fn every_inflight_item_and_owed_pubrel_is_resent_on_resume() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").lasting().manual());
         subscriber.subscribe("t", ExactlyOnce);
@@ -273,7 +273,7 @@ fn packet_ids_wrap_past_one_that_is_never_acknowledged() {
 }
 
 #[test]
-fn a_resumed_session_resends_no_more_than_the_new_receive_maximum() {
+fn a_resumed_session_resends_within_the_receive_maximum() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").lasting().manual());
         subscriber.subscribe("t", ExactlyOnce);
@@ -306,7 +306,7 @@ fn a_resumed_session_resends_no_more_than_the_new_receive_maximum() {
 }
 
 #[test]
-fn an_acknowledgement_that_comes_before_its_redelivery_spares_it() {
+fn an_early_acknowledgement_spares_the_redelivery() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").lasting().manual());
         subscriber.subscribe("t", AtLeastOnce);
@@ -352,7 +352,7 @@ fn a_qos_2_message_from_before_a_resume_is_not_taken_twice() {
 }
 
 #[test]
-fn a_qos_2_message_whose_pubrec_was_lost_between_shards_is_not_taken_twice() {
+fn a_pubrec_lost_between_shards_causes_no_second_delivery() {
     let world = World::new(2);
     let (here, there) = (world.name_on(0, "p"), world.name_on(1, "s"));
     let subscriber = world.connect(v5(&there));
@@ -373,7 +373,7 @@ fn a_qos_2_message_whose_pubrec_was_lost_between_shards_is_not_taken_twice() {
 }
 
 #[test]
-fn a_packet_id_of_a_message_that_was_finished_offline_is_not_owed() {
+fn a_packet_id_finished_offline_is_not_owed() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").lasting());
         subscriber.subscribe("t", ExactlyOnce);
@@ -403,7 +403,7 @@ fn a_session_without_expiry_keeps_no_message_for_redelivery() {
 }
 
 #[test]
-fn a_delivered_message_is_not_counted_as_lost_when_its_session_ends() {
+fn a_delivered_message_is_not_lost_when_its_session_ends() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").manual());
         subscriber.subscribe("t", ExactlyOnce);
@@ -417,7 +417,7 @@ fn a_delivered_message_is_not_counted_as_lost_when_its_session_ends() {
 }
 
 #[test]
-fn a_message_too_large_for_the_new_connection_is_given_up_with_a_reason() {
+fn a_message_too_large_after_reconnect_is_dropped_with_reason() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").lasting().manual());
         subscriber.subscribe("t", AtLeastOnce);
@@ -437,7 +437,7 @@ fn a_message_too_large_for_the_new_connection_is_given_up_with_a_reason() {
 // ---- windows --------------------------------------------------------------------------------------------------------
 
 #[test]
-fn no_more_than_the_receive_maximum_is_sent_before_an_acknowledgement() {
+fn the_receive_maximum_bounds_unacknowledged_messages() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").receive_maximum(3).manual());
         subscriber.subscribe("t", ExactlyOnce);
@@ -480,7 +480,7 @@ fn before_mqtt_5_the_server_sets_the_window() {
 }
 
 #[test]
-fn a_full_window_holds_what_comes_behind_in_order() {
+fn a_full_window_holds_later_messages_in_order() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").receive_maximum(1).manual());
         subscriber.subscribe("t", AtLeastOnce);
@@ -497,10 +497,10 @@ fn a_full_window_holds_what_comes_behind_in_order() {
     });
 }
 
-// ---- what is not kept -----------------------------------------------------------------------------------------------
+// ---- messages that are not kept --------------------------------------------------------------------------------------
 
 #[test]
-fn qos_0_messages_are_not_kept_for_those_who_are_away() {
+fn qos_0_messages_are_not_kept_for_offline_clients() {
     let story = |world: &World, kept: &[&str]| {
         let subscriber = world.connect(v5("s").lasting());
         subscriber.subscribe("high", ExactlyOnce);

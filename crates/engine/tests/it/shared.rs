@@ -126,7 +126,7 @@ fn hashing_by_client_sends_a_publisher_to_one_member() {
 }
 
 #[test]
-fn members_that_are_there_come_before_those_that_are_away() {
+fn online_members_come_before_offline_ones() {
     everywhere(|world| {
         let away = world.connect(v5("away").lasting());
         away.subscribe(GROUP, AtLeastOnce);
@@ -149,7 +149,7 @@ fn members_that_are_there_come_before_those_that_are_away() {
 }
 
 #[test]
-fn what_a_lost_member_did_not_acknowledge_goes_to_another() {
+fn a_lost_members_unacknowledged_messages_go_to_another() {
     everywhere(|world| {
         let lost = world.connect(v5("lost").receive_maximum(2).manual());
         lost.subscribe(GROUP, AtLeastOnce);
@@ -167,7 +167,7 @@ fn what_a_lost_member_did_not_acknowledge_goes_to_another() {
 }
 
 #[test]
-fn a_qos_2_message_that_was_sent_goes_to_nobody_else() {
+fn a_sent_qos_2_message_goes_to_no_other_member() {
     everywhere(|world| {
         let lost = world.connect(v5("lost").receive_maximum(1).manual());
         lost.subscribe(GROUP, ExactlyOnce);
@@ -184,7 +184,7 @@ fn a_qos_2_message_that_was_sent_goes_to_nobody_else() {
 }
 
 #[test]
-fn a_member_that_is_away_keeps_what_it_was_sent_until_its_session_ends() {
+fn an_offline_member_keeps_sent_messages_until_its_end() {
     everywhere(|world| {
         let away = world.connect(v5("away").expiry(60).manual());
         away.subscribe(GROUP, AtLeastOnce);
@@ -221,7 +221,7 @@ fn messages_without_a_member_left_are_counted() {
 }
 
 #[test]
-fn unsubscribing_gives_back_what_waits_and_keeps_what_was_sent() {
+fn unsubscribing_returns_queued_and_keeps_sent_messages() {
     everywhere(|world| {
         let leaver = world.connect(v5("leaver").receive_maximum(1).manual());
         leaver.subscribe_with(GROUP, SubscriptionOptions::new(AtLeastOnce), Some(1));
@@ -244,7 +244,7 @@ fn unsubscribing_gives_back_what_waits_and_keeps_what_was_sent() {
 }
 
 #[test]
-fn a_member_that_leaves_while_a_message_is_on_its_way_does_not_lose_it() {
+fn a_leaving_member_loses_no_message_under_way() {
     let world = World::new(3);
     let name = world.name_on(0, "g/t");
     let (group, topic) = (format!("$share/{name}"), name.strip_prefix("g/").unwrap().to_owned());

@@ -7,7 +7,7 @@ use tidegate_mqtt::{Packet, ReasonCode};
 use crate::harness::*;
 
 #[test]
-fn every_client_is_told_and_closed() {
+fn every_client_is_disconnected_with_a_reason() {
     everywhere_with(
         |settings| settings.listeners[0].server_reference = Some("other.example".into()),
         |world| {
@@ -28,7 +28,7 @@ fn every_client_is_told_and_closed() {
 }
 
 #[test]
-fn what_was_sent_before_still_leaves() {
+fn earlier_output_is_still_written() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));
         subscriber.subscribe("t", AtLeastOnce);
@@ -78,7 +78,7 @@ fn a_server_whose_place_another_has_taken_leaves_it_the_wills() {
     });
 }
 
-/// Whoever is still there gets the wills of all others, whether their connections end before or after its own.
+/// Remaining clients get the wills of all others, whether their connections end before or after their own.
 #[test]
 fn wills_reach_the_clients_that_are_there() {
     everywhere(|world| {

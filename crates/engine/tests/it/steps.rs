@@ -1,4 +1,5 @@
-//! Packets with many filters go in steps: what a turn does for them is bounded, and their clients' later packets wait.
+//! Packets with many filters are handled in steps: the work of a turn is bounded, and their clients' later packets
+//! wait.
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::{Packet, PacketId, PacketType, PingReq, QoS, ReasonCode, SubscriptionOptions};
@@ -7,7 +8,7 @@ use tidegate_mqtt::{TopicFilter, TopicFilters, Unsubscribe, UserProperties};
 use crate::harness::*;
 
 const FILTERS: usize = 1000;
-/// What a turn does at most: the last filter of a share may be worth two, and the first packet of a turn has its own.
+/// The most work of a turn: the last filter of a share may be worth two, and the first packet of a turn has its own.
 const PER_TURN: u64 = 2 * 66;
 
 fn names() -> Vec<String> {
@@ -105,7 +106,7 @@ fn a_client_whose_suback_is_too_large_publishes_nothing_more() {
 }
 
 #[test]
-fn a_takeover_ends_what_is_left_of_a_packet() {
+fn a_takeover_ends_the_rest_of_a_packet() {
     let world = World::with(1, |_| ());
     let client = world.connect(v5("many").expiry(100));
     subscribe(&client);

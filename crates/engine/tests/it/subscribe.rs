@@ -11,7 +11,7 @@ fn no_local() -> SubscriptionOptions {
 }
 
 #[test]
-fn overlapping_subscriptions_bring_one_message_with_all_identifiers() {
+fn overlapping_subscriptions_bring_one_message_with_all_ids() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));
         subscriber.subscribe_with("a/+", SubscriptionOptions::new(AtMostOnce), Some(1));
@@ -78,7 +78,7 @@ fn raw_request(first_byte: u8, v5: bool, filters: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn a_filter_that_is_none_ends_the_connection() {
+fn an_invalid_filter_ends_the_connection() {
     let invalid = ["", "a/#/b", "ab/+e", "a#", "$share", "$share/", "$share/g", "$share/g/", "$share//t", "$share/+/t"];
     everywhere(|world| {
         for filter in invalid {
@@ -98,7 +98,7 @@ fn a_filter_that_is_none_ends_the_connection() {
 }
 
 #[test]
-fn a_filter_that_is_shared_twice_is_refused_by_itself() {
+fn a_filter_that_is_shared_twice_is_refused_alone() {
     everywhere(|world| {
         for (connecting, is_v5) in [(v5("new"), true), (v311("old"), false)] {
             let subscriber = world.connect(connecting);
@@ -146,7 +146,7 @@ fn subscriptions_of_a_client_have_a_limit() {
 }
 
 #[test]
-fn a_filter_that_another_client_has_counts_towards_the_limit_too() {
+fn a_filter_of_another_client_counts_towards_the_limit_too() {
     everywhere_with(
         |settings| settings.limits.max_subscriptions_per_client = 1,
         |world| {
@@ -163,7 +163,7 @@ fn a_filter_that_another_client_has_counts_towards_the_limit_too() {
 }
 
 #[test]
-fn unsubscribing_ends_delivery_and_says_what_was_there() {
+fn unsubscribing_ends_delivery_and_reports_each_filter() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));
         subscriber.subscribe("a/#", AtLeastOnce);
@@ -180,7 +180,7 @@ fn unsubscribing_ends_delivery_and_says_what_was_there() {
 }
 
 #[test]
-fn what_was_queued_before_unsubscribing_is_still_delivered() {
+fn messages_queued_before_unsubscribing_are_still_delivered() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s").receive_maximum(1).manual());
         subscriber.subscribe("t", AtLeastOnce);
@@ -249,7 +249,7 @@ fn no_local_keeps_a_clients_own_messages_from_it() {
 }
 
 #[test]
-fn no_local_does_not_silence_an_ordinary_subscription_that_overlaps() {
+fn no_local_leaves_an_overlapping_subscription_alone() {
     everywhere(|world| {
         let client = world.connect(v5("a"));
         let options = SubscriptionOptions { no_local: true, ..SubscriptionOptions::new(ExactlyOnce) };
@@ -312,7 +312,7 @@ fn suback_waits_until_every_shard_knows_of_the_interest() {
 }
 
 #[test]
-fn a_second_subscriber_of_a_filter_does_not_overtake_the_first_ones_interest() {
+fn a_second_subscriber_waits_for_the_first_ones_interest() {
     let world = World::new(2);
     let first = world.connect(v5(&world.name_on(0, "first")));
     let second = world.connect(v5(&world.name_on(0, "second")));
@@ -348,7 +348,7 @@ fn a_shared_subscription_waits_for_its_home_and_all_others() {
 }
 
 #[test]
-fn a_subscriber_that_leaves_while_its_interest_travels_leaves_no_interest() {
+fn an_early_leaving_subscriber_leaves_no_interest() {
     let world = World::new(2);
     let subscriber = world.connect(v5(&world.name_on(0, "s")));
     let publisher = world.connect(v5(&world.name_on(1, "p")));

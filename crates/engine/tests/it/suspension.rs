@@ -1,5 +1,5 @@
-//! A node without a lease keeps its clients, acknowledges nothing, and goes on or sends them on when it is known who
-//! serves them.
+//! A node without a lease keeps its clients and acknowledges nothing. When their server is known, it serves them again
+//! or redirects them.
 
 use tidegate_engine::{Home, Homes, Millis, PARTITIONS, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
@@ -34,7 +34,7 @@ fn pass(world: &World, milliseconds: u64) {
 }
 
 #[test]
-fn without_a_lease_nothing_but_pings_is_answered_and_with_the_next_one_all_goes_on() {
+fn without_a_lease_only_pings_are_answered_until_the_next_one() {
     in_one_process(|world| {
         let subscriber = world.connect(v5("s").lasting());
         subscriber.subscribe("t", ExactlyOnce);
@@ -74,7 +74,7 @@ fn without_a_lease_nothing_but_pings_is_answered_and_with_the_next_one_all_goes_
 
 /// A process that stood still for less than its lease: a renewal was on its way when the shards' lease ended.
 #[test]
-fn a_renewed_lease_goes_on_where_it_had_ended_for_the_shards() {
+fn a_renewed_lease_resumes_where_it_had_ended() {
     in_one_process(|world| {
         let subscriber = world.connect(v5("s").lasting());
         subscriber.subscribe("t", ExactlyOnce);
@@ -115,7 +115,7 @@ fn a_renewed_lease_goes_on_where_it_had_ended_for_the_shards() {
 }
 
 #[test]
-fn whose_place_was_taken_hears_where_and_nothing_that_was_not_said_before() {
+fn a_replaced_node_redirects_and_promises_nothing_new() {
     in_one_process(|world| {
         let idle = world.connect(v5("idle"));
         let subscriber = world.connect(v5("s").lasting().manual());
@@ -143,7 +143,7 @@ fn whose_place_was_taken_hears_where_and_nothing_that_was_not_said_before() {
 
 /// So a client knows that it has to connect again, and hears no promise of a node whose place may be taken.
 #[test]
-fn a_node_that_stops_without_a_lease_says_so_to_those_who_are_owed_nothing() {
+fn a_node_stopping_without_a_lease_notifies_settled_clients() {
     in_one_process(|world| {
         let idle = world.connect(v5("idle"));
         let subscriber = world.connect(v5("s").lasting().manual());
@@ -164,7 +164,7 @@ fn a_node_that_stops_without_a_lease_says_so_to_those_who_are_owed_nothing() {
 }
 
 #[test]
-fn in_the_end_who_waits_for_an_answer_is_told_that_there_is_none_and_others_stay() {
+fn waiting_clients_are_refused_in_the_end_and_others_stay() {
     in_one_process(|world| {
         let (idle, publisher) = (world.connect(v5("i")), world.connect(v5("p")));
         set_homes(world, Home::Here, Some(seconds(5)));
@@ -182,7 +182,7 @@ fn in_the_end_who_waits_for_an_answer_is_told_that_there_is_none_and_others_stay
 }
 
 #[test]
-fn who_says_goodbye_without_a_lease_leaves_no_will_and_nothing_unacknowledged() {
+fn a_disconnect_without_a_lease_publishes_no_will() {
     in_one_process(|world| {
         let watcher = world.connect(v5("w"));
         watcher.subscribe("#", AtLeastOnce);

@@ -39,7 +39,7 @@ fn values_come_at_once_and_then_in_rounds() {
 }
 
 #[test]
-fn numbers_are_those_of_all_shards() {
+fn numbers_cover_all_shards() {
     in_one_process(|world| {
         let clients: Vec<Client> = (0..world.shards() * 2)
             .map(|number| world.connect(v5(&world.name_on(number, &format!("c{number}-")))))
@@ -82,11 +82,11 @@ fn load_of_connections_is_an_average_per_minute() {
         let _clients: Vec<_> = (0..6).map(|number| world.connect(v5(&format!("c{number}")))).collect();
         world.advance(seconds(10));
         let told = values(&watcher);
-        for what in ["connections", "sockets"] {
-            let topic = format!("$SYS/broker/load/{what}/1min");
+        for kind in ["connections", "sockets"] {
+            let topic = format!("$SYS/broker/load/{kind}/1min");
             let value = told.iter().find(|(found, _)| **found == topic).map(|(_, text)| text.as_str());
-            // 36 per minute, of which a sixth of a minute makes 1 - exp(-1/6).
-            assert_eq!(value, Some("5.53"), "{what}: {told:?}");
+            // 36 per minute; a sixth of a minute counts 1 - exp(-1/6) of them.
+            assert_eq!(value, Some("5.53"), "{kind}: {told:?}");
         }
     });
 }
@@ -106,7 +106,7 @@ fn dropped_messages_are_shown_by_their_reason() {
 }
 
 #[test]
-fn nothing_runs_while_nobody_listens() {
+fn nothing_runs_without_a_subscriber() {
     everywhere(|world| {
         let watcher = watcher(world, "$SYS/#");
         world.advance(seconds(30));
@@ -137,7 +137,7 @@ fn wildcards_of_others_bring_no_values_of_the_broker() {
 }
 
 #[test]
-fn clients_that_come_and_go_are_told() {
+fn events_of_clients_that_come_and_go_are_published() {
     in_one_process(|world| {
         let watcher = watcher(world, "$SYS/brokers/tidegate/clients/#");
         payloads(&watcher);
@@ -258,7 +258,7 @@ fn every_reason_for_which_messages_are_dropped_is_listed() {
 }
 
 #[test]
-fn values_are_there_for_who_comes_later_and_gone_with_the_last_watcher() {
+fn values_are_retained_until_the_last_watcher_leaves() {
     in_one_process(|world| {
         let first = watcher(world, "$SYS/broker/version");
         payloads(&first);
@@ -275,7 +275,7 @@ fn values_are_there_for_who_comes_later_and_gone_with_the_last_watcher() {
 }
 
 #[test]
-fn values_of_the_broker_do_not_fight_with_the_limit_of_retained_messages() {
+fn sys_values_do_not_count_towards_the_retained_limit() {
     everywhere_with(
         |settings| settings.retained.max_messages = 3,
         |world| {

@@ -24,7 +24,7 @@ fn a_newer_connection_takes_over_wherever_it_comes_in() {
 }
 
 #[test]
-fn what_was_in_flight_moves_to_the_newer_connection() {
+fn messages_in_flight_move_to_the_newer_connection() {
     everywhere(|world| {
         let first = world.connect(v5("a").lasting().manual());
         first.subscribe("t", AtLeastOnce);
@@ -111,7 +111,7 @@ fn a_takeover_leaves_the_will_of_the_newer_connection() {
 }
 
 #[test]
-fn a_client_that_takes_itself_over_again_and_again_leaves_nothing_behind() {
+fn repeated_takeovers_leave_nothing_behind() {
     everywhere(|world| {
         for number in 0..20 {
             let client = world.connect(v5("a").lasting());

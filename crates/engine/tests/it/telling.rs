@@ -1,11 +1,11 @@
-//! What happens to messages is told: whose, which and why, and not more of it than anyone reads.
+//! Events of messages in the log: client, message and reason, within a bound.
 
 use tidegate_engine::{Attempt, Delay, LogEvent, OverflowPolicy, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 
 use crate::harness::*;
 
-/// What is told of dropped messages: who, topic, why, by whom.
+/// The logged drops: client, topic, reason, publisher.
 fn dropped(world: &World) -> Vec<(String, String, Reason, Option<String>)> {
     let told = world.take_log().into_iter().filter_map(|event| match event {
         LogEvent::Dropped { client_id, topic, reason, publisher, .. } => Some((client_id, topic, reason, publisher)),
@@ -23,7 +23,7 @@ fn delayed(world: &World) -> Vec<(String, Delay)> {
 }
 
 #[test]
-fn a_dropped_message_is_told_with_its_receiver_topic_and_reason() {
+fn a_dropped_message_is_logged_with_receiver_and_reason() {
     everywhere_with(
         |settings| {
             settings.queue.max_messages = 1;
@@ -62,7 +62,7 @@ fn the_publisher_is_named_where_it_is_known() {
 }
 
 #[test]
-fn messages_of_a_session_that_ends_are_told() {
+fn messages_dropped_by_an_ending_session_are_logged() {
     everywhere(|world| {
         let away = world.connect(v5("away").lasting());
         away.subscribe("t", AtLeastOnce);
@@ -74,7 +74,7 @@ fn messages_of_a_session_that_ends_are_told() {
 }
 
 #[test]
-fn nothing_is_told_of_what_is_delivered() {
+fn delivered_messages_are_not_logged() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));
         subscriber.subscribe("t", AtLeastOnce);
@@ -89,7 +89,7 @@ fn nothing_is_told_of_what_is_delivered() {
 }
 
 #[test]
-fn of_many_a_few_are_told_and_how_many_there_were() {
+fn few_of_many_drops_are_logged_and_the_rest_counted() {
     everywhere(|world| {
         let away = world.connect(v5("away").lasting());
         away.subscribe("t", AtMostOnce);
@@ -116,7 +116,7 @@ fn of_many_a_few_are_told_and_how_many_there_were() {
 }
 
 #[test]
-fn what_a_client_may_not_do_is_told() {
+fn denied_actions_of_a_client_are_logged() {
     everywhere_with(
         |settings| settings.limits.max_subscriptions_per_client = 1,
         |world| {
@@ -142,7 +142,7 @@ fn what_a_client_may_not_do_is_told() {
 }
 
 #[test]
-fn a_publisher_that_waits_is_told_what_for() {
+fn the_log_names_the_cause_of_a_delay() {
     for shards in [1, 3] {
         let world = World::with(shards, |settings| {
             settings.queue.max_messages = 1;
@@ -163,7 +163,7 @@ fn a_publisher_that_waits_is_told_what_for() {
 }
 
 #[test]
-fn a_publisher_that_is_too_fast_is_told_so() {
+fn a_publisher_above_its_rate_is_logged() {
     everywhere_with(
         |settings| {
             settings.listeners[0].max_message_rate = 2;

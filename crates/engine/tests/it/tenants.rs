@@ -109,7 +109,7 @@ fn an_operator_names_the_tenant() {
     });
 }
 
-// ---- whose client somebody is ---------------------------------------------------------------------------------------
+// ---- the tenant of a client -----------------------------------------------------------------------------------------
 
 /// Users whose name begins with `acme` belong to tenant 7, wherever they come in.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Tenants for ByUser {
 }
 
 #[test]
-fn a_tenant_is_found_by_what_is_settled_then_by_user_then_by_what_was_said_instead_of_the_listener() {
+fn a_tenant_is_preset_or_of_the_user_or_of_the_listener() {
     let by_user = |settings: &mut Settings| {
         two_tenants(settings);
         settings.tenants = Some(Arc::new(ByUser));
@@ -151,7 +151,7 @@ fn a_tenant_is_found_by_what_is_settled_then_by_user_then_by_what_was_said_inste
 }
 
 #[test]
-fn a_client_id_that_is_settled_holds_whatever_the_client_asks_for() {
+fn a_preset_client_id_overrides_the_requested_one() {
     everywhere(|world| {
         let device = || Preset { client_id: Some("device".into()), ..Preset::default() };
         let first = world.connect(v5("anything").lasting().known_as(device()));
@@ -168,7 +168,7 @@ fn a_client_id_that_is_settled_holds_whatever_the_client_asks_for() {
 
 // ---- quotas ---------------------------------------------------------------------------------------------------------
 
-/// Two tenants, of which the second may have so much.
+/// Two tenants; the second has a quota.
 fn with_quota(quota: TenantQuota) -> impl Fn(&mut Settings) {
     move |settings| {
         two_tenants(settings);
@@ -176,7 +176,7 @@ fn with_quota(quota: TenantQuota) -> impl Fn(&mut Settings) {
     }
 }
 
-/// A name that is at home on this shard: a quota holds for each shard, so what is to reach it has to be on one.
+/// A name with its home on this shard: a quota holds for each shard, so clients that share it must be on one.
 fn name_at(world: &World, shard: u16, stem: &str) -> String {
     let place = Place { shard: ShardId(shard), shards: world.shards() };
     let mut names = (0..).map(|number| format!("{stem}{number}"));
@@ -245,7 +245,7 @@ fn a_tenant_has_only_so_many_subscriptions() {
         a.unsubscribe("$share/g/x");
         assert_eq!(ask(&b, "y"), [ReasonCode::GrantedQos1]);
         a.disconnect();
-        assert_eq!(ask(&b, "z"), [ReasonCode::GrantedQos1], "what a session had is free when it ends");
+        assert_eq!(ask(&b, "z"), [ReasonCode::GrantedQos1], "the subscriptions of a session are free when it ends");
         assert_eq!(ask(&b, "zz"), [ReasonCode::QuotaExceeded]);
     });
 }
@@ -275,7 +275,7 @@ fn a_tenant_keeps_only_so_many_retained_messages() {
 }
 
 #[test]
-fn what_was_retained_is_kept_where_a_share_has_become_smaller() {
+fn retained_messages_stay_when_a_quota_shrinks() {
     let quota = with_quota(TenantQuota { max_retained: 1, ..TenantQuota::default() });
     let world = World::with(3, |settings| {
         settings.durability = Durability::Commit;
@@ -319,7 +319,7 @@ fn a_tenant_publishes_only_so_fast_and_loses_nothing() {
 }
 
 #[test]
-fn a_tenant_is_told_of_its_own_clients_and_of_no_number_of_the_broker() {
+fn a_tenant_sees_only_events_of_its_own_clients() {
     let quota = with_quota(TenantQuota { max_connections: 100, ..TenantQuota::default() });
     in_one_process_with(quota, |world| {
         let (inside, outside) = (world.connect(v5("watcher").through(1)), world.connect(v5("watcher")));

@@ -1,4 +1,4 @@
-//! What a client leaves behind when its connection ends without a goodbye.
+//! Wills: messages published when a connection ends without a DISCONNECT.
 
 use tidegate_engine::{Reason, TenantId};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};

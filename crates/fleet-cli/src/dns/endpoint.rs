@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Endpoint, String> {
     Ok(endpoint)
 }
 
-/// An address, with a port or without. An address of IPv6 with a port stands in brackets.
+/// An address, with a port or without. An IPv6 address with a port is written in brackets.
 fn address_of(text: &str) -> Result<(IpAddr, Option<u16>), String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok((address.ip(), Some(address.port())));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn each_fault_is_named() {
         for (text, named) in [
             ("a", "NAME=ADDRESS"),
             ("=192.0.2.1", "cannot be a name"),

@@ -20,7 +20,7 @@ Observations are numbered in `tidegate fleet history`. More: docs/manager.md.";
 
 /// The flags of `tidegate fleet explain`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(about = "Explain a decision: what was seen, which rule decided, what was done, how long each step took", after_help = EXAMPLES)]
+#[command(about = "Explain a decision: the observation, the rule, the action, and the time of each step", after_help = EXAMPLES)]
 pub struct Args {
     /// The observation [default: the last one that led to an action]
     observation: Option<u64>,
@@ -95,7 +95,7 @@ fn memory(value: &Value) -> String {
     value.as_u64().map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes >> 20))
 }
 
-/// A level as it was seen, what was decided and what was done; also for `plan`.
+/// A level as it was observed, with the decision and the action; also for `plan`.
 pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
     if level.is_null() {
         // Writing to a string cannot fail.
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_rounded_and_what_is_not_known_is_a_dash() {
+    fn numbers_are_rounded_and_unknown_ones_are_dashes() {
         let member =
             json!({"name": "broker-1", "cpu": 0.001_963_149_306, "cores": 0.25, "rate": 10.333_333, "queued": null});
         let seen = json!({"serving": 1, "pending": 0, "leaving": 0, "members": [member]});

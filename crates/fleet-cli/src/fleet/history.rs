@@ -1,4 +1,4 @@
-//! `tidegate fleet history`: what was decided and done.
+//! `tidegate fleet history`: the past decisions and actions.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ More: docs/manager.md.";
 
 /// The flags of `tidegate fleet history`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(about = "List what a fleet's manager observed, decided and did, the newest last", after_help = EXAMPLES)]
+#[command(about = "List the observations, decisions and actions of a fleet's manager, the newest last", after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     fleet: FleetArgs,

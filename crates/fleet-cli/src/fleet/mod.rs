@@ -29,7 +29,7 @@ pub enum FleetCommand {
     Chaos(Box<chaos::ChaosArgs>),
 }
 
-/// Does what is asked for with a fleet.
+/// Runs a command for a fleet.
 pub fn run(command: &FleetCommand) -> Exit {
     match command {
         FleetCommand::Simulate(args) => simulate::run(args),

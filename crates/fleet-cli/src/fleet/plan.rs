@@ -11,12 +11,12 @@ Examples:
   tidegate fleet plan
   tidegate fleet plan --json
 
-It is what the last observation decided, with everything that held it back. Exit codes are those of
+It is the decision of the last observation, with everything that held it back. Exit codes are as with
 `fleet status`. More: docs/manager.md.";
 
 /// The flags of `tidegate fleet plan`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(about = "Show what a fleet's manager would do now, and what holds it back", after_help = EXAMPLES)]
+#[command(about = "Show the next actions of a fleet's manager, and the reasons that hold them back", after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     fleet: FleetArgs,

@@ -27,7 +27,7 @@ Examples:
   tidegate fleet simulate --suite                                  spikes and rises that policies are compared by
 
 A trace has the columns `time_s,rate` (messages per second); a rate holds until the next row. The same decisions that a
-manager makes run on a virtual clock; docs/elasticity.md says what is computed, and how.
+manager makes run on a virtual clock; docs/elasticity.md explains the computation.
 Exit codes: 0 done, 1 the trace could not be read or is wrong, 2 the command line is wrong.";
 
 /// The flags of `tidegate fleet simulate`.
@@ -40,7 +40,7 @@ pub struct Args {
     /// A policy to run; repeatable [default: all of them, for comparison]
     #[arg(long = "policy", value_name = "NAME", value_parser = policy)]
     policies: Vec<PolicyName>,
-    /// Print an object from policy name to what came of it
+    /// Print an object from policy name to its results
     #[arg(long)]
     json: bool,
     /// Draw resources over time into this file
@@ -60,7 +60,7 @@ fn policy(name: &str) -> Result<PolicyName, String> {
     name.parse().map_err(|error: tidegate_fleet::decide::UnknownPolicy| error.to_string())
 }
 
-/// Runs the policies and prints what came of them.
+/// Runs the policies and prints their results.
 pub(super) fn run(args: &Args) -> Exit {
     if args.list {
         return print_and_exit(&table::policies(), Exit::Ok);
@@ -116,7 +116,7 @@ fn on(trace: &Trace, model: &Model, args: &Args) -> Exit {
     print_and_exit(&text, Exit::Ok)
 }
 
-/// Those that were named, each once; all when none was.
+/// The named policies, each once; all when none is named.
 fn chosen(named: &[PolicyName]) -> Vec<PolicyName> {
     if named.is_empty() {
         return PolicyName::ALL.to_vec();

@@ -16,14 +16,14 @@ Examples:
   tidegate fleet status --fleet fleet.toml
 
 Without --fleet and --state it is the fleet of this user that runs, else the only one that is known. Of a fleet that was stopped,
-or whose manager has died, it shows what was known last, and since when.
+or whose manager has died, it shows the last known state, and its time.
 Exit codes: 0 the manager runs or was stopped, with its fleet or without, 1 it is dead, hangs or does not answer, 2 the command line
 is wrong.
 More: docs/manager.md.";
 
 /// The flags of `tidegate fleet status`.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(about = "Show the brokers and orchestrators of a fleet, and what is under way", after_help = EXAMPLES)]
+#[command(about = "Show the brokers and orchestrators of a fleet, and the actions under way", after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     fleet: FleetArgs,

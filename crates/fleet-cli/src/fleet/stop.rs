@@ -11,9 +11,9 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate fleet stop fleet.toml
 
-It is for a fleet that `tidegate manager` has left running, or whose manager was killed: orchestrators stop first, then brokers. What
-orchestrators have stored stays, and the next start goes on with it. A fleet whose manager works is not stopped: end `tidegate up`
-with Ctrl-C or SIGTERM, which stops the fleet too, or end `tidegate manager` first. What is attached stays.
+It is for a fleet that `tidegate manager` has left running, or whose manager was killed: orchestrators stop first, then brokers. The stores of
+orchestrators stay, and the next start continues with them. A fleet whose manager works is not stopped: end `tidegate up`
+with Ctrl-C or SIGTERM, which stops the fleet too, or end `tidegate manager` first. Attached brokers stay.
 Exit codes: 0 it is stopped, 1 it is not, 2 the command line or the fleet file is wrong. More: docs/manager.md.";
 
 /// The flags of `tidegate fleet stop`.

@@ -71,7 +71,7 @@ pub struct SpikesArgs {
     /// From one spike to the next
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = seconds)]
     every: u64,
-    /// How long it goes on
+    /// Its duration
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds)]
     duration: u64,
 }
@@ -168,7 +168,7 @@ fn taxis(args: &TaxiArgs) -> Exit {
             let _ = writeln!(text, "{record}");
             left -= 1;
         }
-        // Whoever reads this may have seen enough.
+        // The reader may have closed the output.
         if print(&text).is_err() {
             break;
         }
@@ -191,7 +191,7 @@ fn import(args: &ImportArgs) -> Exit {
     }
 }
 
-/// What was taken in and what was not, on standard error.
+/// The counts of imported and skipped lines, on standard error.
 fn summarise(imported: &Imported) {
     let Imported { records, taxis, bad, .. } = imported;
     complain(format_args!("{records} records of {taxis} taxis, {bad} lines passed over\n"));

@@ -1,4 +1,4 @@
-//! Fleets of this user: where each keeps its state, which one is meant, and what it says of itself.
+//! Fleets of this user: the state directory of each, the choice among them, and their answers.
 
 mod dns_metrics;
 mod entry_point;

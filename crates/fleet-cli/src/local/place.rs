@@ -55,7 +55,7 @@ pub(crate) enum PlaceError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The manager runs and does not answer.
@@ -69,7 +69,7 @@ pub(crate) struct Place {
     pub directory: PathBuf,
 }
 
-/// What is known of a fleet.
+/// The known state of a fleet.
 pub(crate) struct Known {
     pub status: Value,
     pub plan: Value,
@@ -86,7 +86,7 @@ pub(crate) enum ManagerState {
     Running,
     /// It has stopped its fleet, and ended.
     Stopped,
-    /// It has ended as it was told to, and its fleet runs on.
+    /// It has ended on request, and its fleet runs on.
     Left,
     /// It has ended, and its fleet was not stopped, or not all of it.
     Dead,
@@ -105,7 +105,7 @@ impl ManagerState {
 }
 
 impl Known {
-    /// Since when what is known is not known anew, for a person: empty while the manager works.
+    /// The age of the known state, for a person: empty while the manager works.
     pub(crate) fn age(&self) -> String {
         let at = |member: &str| time(self.status[member].as_u64().unwrap_or_default());
         match self.manager {
@@ -152,7 +152,7 @@ impl FleetArgs {
 }
 
 impl Place {
-    /// What the manager says, or, when it is dead or has stopped the fleet, what it said last.
+    /// The manager's answers or, when it is dead or has stopped the fleet, its last ones.
     ///
     /// # Errors
     /// When neither can be had.
@@ -162,7 +162,7 @@ impl Place {
             let admin = about["http"].as_str().unwrap_or_default().to_owned();
             let api = AdminArgs { admin: admin.clone(), token_file: None };
             let silent = |error: AdminError| PlaceError::Silent(error.to_string());
-            // A manager that hangs still answers with what it knew last: its health says that it hangs.
+            // A hanging manager still answers with its last state: its health says that it hangs.
             api.send(&GetHealth).map_err(silent)?;
             let (status, plan) = (api.send(&GetStatus).map_err(silent)?, api.send(&GetPlan).map_err(silent)?);
             return Ok(Known { status, plan, source: admin, manager: ManagerState::Running });
@@ -182,7 +182,7 @@ impl Place {
     }
 }
 
-/// Where a fleet's state is: what its file says, else below the user's state directory.
+/// The state directory of a fleet: that of its file, else below the user's state directory.
 pub(super) fn state_directory(file: &FleetFile) -> PathBuf {
     file.directory.clone().unwrap_or_else(|| fleets().join(&file.settings.fleet))
 }

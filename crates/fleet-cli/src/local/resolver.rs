@@ -1,4 +1,4 @@
-//! Addresses of names, looked up beside the manager's loop: who asks gets what is known, and never waits.
+//! Addresses of names, looked up beside the manager's loop: a caller gets the known ones, and never waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -6,14 +6,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time after which what is known is looked up again.
+/// Time after which a known address is looked up again.
 const FRESH: Duration = Duration::from_secs(30);
 /// Time after which a name is looked up again that could not be found.
 const RETRY: Duration = Duration::from_secs(1);
 
 type Lookup = Result<Vec<SocketAddr>, String>;
 
-/// What is known of a name.
+/// The known addresses of a name.
 #[derive(Debug, Default)]
 struct Known {
     /// Where it was last, also when it could not be found since.
@@ -60,7 +60,7 @@ impl Resolver {
         Ok(Self { known: BTreeMap::new(), wanted, found })
     }
 
-    /// Where `HOST:PORT` is, as far as that is known: what is not is looked up, for whoever asks again.
+    /// The known addresses of `HOST:PORT`; unknown ones are looked up for a later call.
     ///
     /// # Errors
     /// Why nothing is known.

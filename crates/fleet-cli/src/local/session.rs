@@ -39,7 +39,7 @@ fn log_level(text: &str) -> Result<LogLevel, String> {
     }
 }
 
-/// How a session goes on.
+/// The next step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     /// The manager works on.
@@ -167,7 +167,7 @@ impl Session {
             while signals.wait() == Asked::Reload {
                 tracing::info!("a fleet file is read at the start only; SIGHUP changes nothing");
             }
-            // Nobody listens when the manager has ended by itself.
+            // The receiver is gone when the manager has already ended.
             let _ = stop.send(());
         });
         let outcome = if let Err(error) = listening {

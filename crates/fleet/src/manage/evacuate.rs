@@ -2,32 +2,33 @@
 //! still answer.
 
 use super::action::{Action, Kind, Step};
+use super::begin::Beginning;
 use super::book::Phase;
-use super::machine::Manager;
-use super::moment::Moment;
-use super::sight::Sight;
+use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
 
-impl Manager {
+impl Beginning<'_> {
     /// Begins to drain the members of a level that another controller removes, or has removed.
-    pub(super) fn evacuate(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
-        let members = self.book.names(level, &[Phase::Pending, Phase::Joining, Phase::Serving, Phase::Lost]);
-        let taken: Vec<ResourceName> =
-            members.into_iter().filter(|name| self.is_taken_away(level, name, sight)).collect();
+    pub(super) fn evacuate(&mut self, level: Level) -> Option<String> {
+        let fleet = self.fleet();
+        let mut taken = fleet.book.names(level, &[Phase::Pending, Phase::Joining, Phase::Serving, Phase::Lost]);
+        taken.retain(|name| fleet.is_taken_away(level, name));
         if taken.is_empty() {
             return None;
         }
-        Some(self.begin_action(Kind::Evacuate, level, taken, Vec::new(), "another controller removes it", now))
+        Some(self.begin_action(Kind::Evacuate, level, taken, Vec::new(), "another controller removes it"))
     }
+}
 
+impl FleetSeen<'_> {
     /// A provider with a stack lists resources that it has to create as starting: an unlisted one has been removed.
-    fn is_taken_away(&self, level: Level, name: &ResourceName, sight: &Sight) -> bool {
+    fn is_taken_away(&self, level: Level, name: &ResourceName) -> bool {
         let stacked = self.settings.stack(level).is_some_and(|stack| stack.number(name).is_some());
-        match sight.condition(name) {
+        match self.sight.condition(name) {
             Some(Condition::Stopping) => !self.is_attached(name),
             Some(_) => false,
-            None => stacked && sight.is_absent(name),
+            None => stacked && self.sight.is_absent(name),
         }
     }
 

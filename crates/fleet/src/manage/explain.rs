@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::action::{Action, Kind, Outcome, Step};
+use super::decisions::{Decisions, Judged};
 use super::judge::{HottestMember, Wish};
-use super::machine::{Judged, Manager};
 use super::moment::Moment;
 use crate::level::Level;
 
@@ -43,10 +43,10 @@ pub(super) fn step(step: Step) -> &'static str {
 }
 
 /// An observation: the state of each level, the decision with its rule, and the action.
-pub(super) fn observation(manager: &Manager, now: Moment) -> Value {
+pub(super) fn observation(number: u64, decisions: &Decisions, now: Moment) -> Value {
     let levels: serde_json::Map<String, Value> =
-        manager.judged.iter().map(|(level, judged)| (level.name().to_owned(), self::judged(judged))).collect();
-    json!({"kind": "observation", "observation": manager.observation, "at_ms": now.0, "levels": levels})
+        decisions.all().map(|(level, judged)| (level.name().to_owned(), self::judged(judged))).collect();
+    json!({"kind": "observation", "observation": number, "at_ms": now.0, "levels": levels})
 }
 
 /// How unevenly a level is loaded: its hottest member, and that one's load over the mean.
@@ -129,13 +129,13 @@ pub(super) fn ended(ended: &Action, outcome: &Outcome, now: Moment) -> Value {
 }
 
 /// The action that each level would begin now, with the reason against it.
-pub(super) fn plan(manager: &Manager) -> Value {
+pub(super) fn plan(number: u64, decisions: &Decisions) -> Value {
     let levels: serde_json::Map<String, Value> = Level::ALL
         .iter()
         .map(|level| {
-            let judged = manager.judged.get(level).map_or(Value::Null, judged);
+            let judged = decisions.of(*level).map_or(Value::Null, judged);
             (level.name().to_owned(), judged)
         })
         .collect();
-    json!({"observation": manager.observation, "levels": levels})
+    json!({"observation": number, "levels": levels})
 }

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use super::action::{Action, Kind};
+use super::begin::Beginning;
 use super::book::{Member, Phase, Record};
-use super::command::Command;
-use super::machine::Manager;
 use super::moment::Moment;
-use super::sight::Sight;
+use super::recorder::Recorder;
+use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::ResourceName;
 
@@ -25,50 +25,56 @@ pub(super) fn restart_left(member: &Member, limit: Duration, now: Moment) -> Opt
     Some(limit.saturating_sub(Duration::from_millis(now.since(since))))
 }
 
-impl Manager {
+impl Beginning<'_> {
     /// Gives up those whose time is over, when other members serve. Else starts a member that takes over.
-    pub(super) fn give_up(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
-        if level != Level::Orchestrator || self.settings.stack(level).is_some() {
-            return None;
+    pub(super) fn give_up(&mut self, level: Level) -> Option<String> {
+        let fleet = self.fleet();
+        let first = fleet.beyond_restart(level)?;
+        if !fleet.has_heirs() {
+            return self.start_heir(level, &first);
         }
-        let dead = [Phase::Lost, Phase::Stopped];
-        let members = self.book.level(level).filter(|member| dead.contains(&member.phase));
-        let over = |member: &&Member| {
-            let name = &member.wanted.name;
-            let tried = member.failed_restarts >= LEAST_ATTEMPTS;
-            tried
-                && restart_left(member, self.settings.restart_limit, now) == Some(Duration::ZERO)
-                && self.is_dead(name, sight)
-        };
-        let given_up = members.filter(over).map(|member| member.wanted.name.clone());
-        let given_up: Vec<ResourceName> = given_up.filter(|name| !self.is_attached(name)).collect();
-        let first = given_up.first()?;
-        if !self.has_heirs(sight) {
-            return self.start_heir(level, first, now, sight);
-        }
-        let attempts = self.book.members.get(first).map_or(0, |member| member.failed_restarts);
-        let limit = self.settings.restart_limit.as_secs();
+        let attempts = fleet.book.members.get(&first).map_or(0, |member| member.failed_restarts);
+        let limit = fleet.settings.restart_limit.as_secs();
         let reason = format!(
             "{first} could not be restarted within {limit} s, in {attempts} attempts: its stored state is set aside, and other orchestrators serve its partitions"
         );
         // One at a time: giving up one is independent of the others.
-        Some(self.begin_action(Kind::GiveUp, level, vec![first.clone()], Vec::new(), &reason, now))
+        Some(self.begin_action(Kind::GiveUp, level, vec![first], Vec::new(), &reason))
     }
 
     /// Starts an orchestrator in place of the last one, `dead`, which cannot be restarted. It takes the partitions over from
     /// the bus. The limit of `dead` begins again, with restarts meanwhile: the new one may fail, too.
-    fn start_heir(&mut self, level: Level, dead: &ResourceName, now: Moment, sight: &Sight) -> Option<String> {
+    fn start_heir(&mut self, level: Level, dead: &ResourceName) -> Option<String> {
+        let fleet = self.fleet();
         let living = [Phase::Pending, Phase::Joining, Phase::Serving];
-        if self.book.names(level, &living).iter().any(|name| !self.is_dead(name, sight)) {
+        if fleet.book.names(level, &living).iter().any(|name| !fleet.is_dead(name)) {
             return None;
         }
-        let heir = self.new_member(level, now, sight)?;
-        let limit = self.settings.restart_limit.as_secs();
+        let heir = self.new_member(level)?;
+        let limit = self.turn.settings.restart_limit.as_secs();
         let reason = format!(
             "{dead} could not be restarted within {limit} s, and no other orchestrator serves: {heir} takes over its partitions"
         );
-        self.wait_again(std::slice::from_ref(dead), now);
-        Some(self.begin_action(Kind::ScaleOut, level, vec![heir], Vec::new(), &reason, now))
+        self.recorder.wait_again(std::slice::from_ref(dead), self.turn.now);
+        Some(self.begin_action(Kind::ScaleOut, level, vec![heir], Vec::new(), &reason))
+    }
+}
+
+impl FleetSeen<'_> {
+    /// The next orchestrator to be given up: it was tried to be started again often enough and long enough.
+    fn beyond_restart(&self, level: Level) -> Option<ResourceName> {
+        if level != Level::Orchestrator || self.settings.stack(level).is_some() {
+            return None;
+        }
+        let mut dead = self.book.level(level).filter(|member| matches!(member.phase, Phase::Lost | Phase::Stopped));
+        let given_up = dead.find(|member| {
+            let name = &member.wanted.name;
+            member.failed_restarts >= LEAST_ATTEMPTS
+                && restart_left(member, self.settings.restart_limit, self.now) == Some(Duration::ZERO)
+                && self.is_dead(name)
+                && !self.is_attached(name)
+        });
+        given_up.map(|member| member.wanted.name.clone())
     }
 
     /// The dead orchestrators that the next action restarts: all that were not tried yet, then one at a time, the least
@@ -78,17 +84,13 @@ impl Manager {
         let (new, tried): (Vec<_>, Vec<_>) = dead.into_iter().partition(|name| failed(name) == 0);
         if new.is_empty() { tried.into_iter().min_by_key(failed).into_iter().collect() } else { new }
     }
+}
 
-    pub(super) fn set_aside(&mut self, action: &Action) {
-        for name in &action.targets {
-            self.command(Command::SetAside(name.clone()));
-        }
-    }
-
+impl Recorder {
     /// Begins the limit of dead orchestrators again, with restarts meanwhile.
     pub(super) fn wait_again(&mut self, names: &[ResourceName], now: Moment) {
         for name in names {
-            let Some(member) = self.book.members.get(name) else { continue };
+            let Some(member) = self.book().members.get(name) else { continue };
             let member = Member { lost_since: Some(now), failed_restarts: 0, ..member.in_phase(Phase::Lost, now) };
             self.record(Record::Member(member));
         }
@@ -98,7 +100,7 @@ impl Manager {
     pub(super) fn note_failed_restart(&mut self, action: &Action, now: Moment) {
         let phase = if action.kind == Kind::Resume { Phase::Stopped } else { Phase::Lost };
         for name in &action.targets {
-            let Some(member) = self.book.members.get(name) else { continue };
+            let Some(member) = self.book().members.get(name) else { continue };
             let mut member = if member.phase == phase { member.clone() } else { member.in_phase(phase, now) };
             member.lost_since.get_or_insert(now);
             member.failed_restarts = member.failed_restarts.saturating_add(1);

@@ -1,65 +1,57 @@
-//! The manager's state, and the order of its checks.
+//! The manager's parts, and the order of its checks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::action::Action;
-use super::book::{Book, Phase, Record};
-use super::command::{Command, Endpoint, Entry};
-use super::explain;
-use super::judge::{Judge, LevelSeen, Verdict};
-use super::moment::Moment;
-use super::seen::Counted;
-use super::settings::Settings;
-use super::sight::{BrokerState, Sight};
-use super::tally::Tally;
-use crate::level::Level;
-use crate::provider::attached::ATTACHED;
-use crate::provider::{Condition, ResourceName};
+use serde_json::Value;
 
-/// The last decision of a level.
-#[derive(Clone, Debug)]
-pub(super) struct Judged {
-    pub(super) seen: LevelSeen,
-    pub(super) verdict: Verdict,
-    /// The action, for people.
-    pub(super) did: String,
-}
+use super::adopt::Adopting;
+use super::advance::Advancing;
+use super::begin::Beginning;
+use super::book::Book;
+use super::command::{Command, Endpoint, Entry};
+use super::decisions::{Decisions, Judged};
+use super::explain;
+use super::judge::{Judge, LevelSeen};
+use super::metrics::{self, ScalingNumbers};
+use super::moment::Moment;
+use super::named::NamedEndpoints;
+use super::progress::RefusedSteps;
+use super::recorder::Recorder;
+use super::seen::MessageRates;
+use super::settings::Settings;
+use super::sight::Sight;
+use super::silences::Silences;
+use super::status::StatusOf;
+use super::tally::Tally;
+use super::turn::{FleetSeen, Turn};
+use crate::level::Level;
+use crate::provider::ResourceName;
 
 /// The manager of one fleet. See the [module](super).
+///
+/// It composes the parts of its state and says in which order they work. Each part owns its state; the work that
+/// changes several of them is in contexts, which name these parts.
 pub struct Manager {
-    pub(super) settings: Settings,
-    pub(super) book: Book,
-    pub(super) judges: BTreeMap<Level, Box<dyn Judge>>,
-    pub(super) observation: u64,
-    /// Observations in a row without an answer.
-    pub(super) silent: BTreeMap<ResourceName, u32>,
-    /// The last reported counters of messages: by resource, orchestrator, and kind.
-    pub(super) counters: BTreeMap<(ResourceName, ResourceName, Counted), (Moment, u64)>,
-    /// The endpoints that the entry point names, as far as known.
-    pub(super) published: Option<Vec<Endpoint>>,
-    /// Orchestrators that it cannot name, and why.
-    pub(super) unnamed: BTreeMap<ResourceName, String>,
+    settings: Settings,
+    observation: u64,
+    pub(super) recorder: Recorder,
+    silences: Silences,
+    pub(super) rates: MessageRates,
+    endpoints: NamedEndpoints,
+    pub(super) decisions: Decisions,
+    refused: RefusedSteps,
     /// When the last adoption of a resource failed.
-    pub(super) not_adopted: BTreeMap<ResourceName, Moment>,
-    pub(super) tally: Tally,
-    pub(super) lead_times: BTreeMap<Level, Duration>,
-    pub(super) judged: BTreeMap<Level, Judged>,
-    /// How often the step under way has asked and was refused, by level.
-    pub(super) refusals: BTreeMap<Level, u32>,
+    failed_adoptions: BTreeMap<ResourceName, Moment>,
+    tally: Tally,
     /// Why the last action that failed did.
-    pub(super) last_failure: Option<String>,
-    /// Changes of the book that are not kept yet.
-    unkept: Vec<Record>,
-    commands: Vec<Command>,
-    /// The subjects of the requests.
-    asked: BTreeSet<String>,
+    last_failure: Option<String>,
 }
 
 impl std::fmt::Debug for Manager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Manager")
-            .field("book", &self.book)
+            .field("book", self.book())
             .field("observation", &self.observation)
             .finish_non_exhaustive()
     }
@@ -68,36 +60,29 @@ impl std::fmt::Debug for Manager {
 impl Manager {
     /// A manager with a book and one judge per level. Observations are numbered from `observation`.
     pub fn new(settings: Settings, judges: BTreeMap<Level, Box<dyn Judge>>, book: Book, observation: u64) -> Self {
-        let mut manager = Self {
+        Self {
             settings,
-            book,
-            judges,
             observation,
-            silent: BTreeMap::new(),
-            counters: BTreeMap::new(),
-            published: None,
-            unnamed: BTreeMap::new(),
-            not_adopted: BTreeMap::new(),
+            decisions: Decisions::new(judges, &book.ended),
+            recorder: Recorder::new(book),
+            silences: Silences::default(),
+            rates: MessageRates::default(),
+            endpoints: NamedEndpoints::default(),
+            refused: RefusedSteps::default(),
+            failed_adoptions: BTreeMap::new(),
             tally: Tally::default(),
-            lead_times: BTreeMap::new(),
-            judged: BTreeMap::new(),
-            refusals: BTreeMap::new(),
             last_failure: None,
-            unkept: Vec::new(),
-            commands: Vec::new(),
-            asked: BTreeSet::new(),
-        };
-        for (level, at) in manager.book.ended.clone() {
-            if let Some(judge) = manager.judges.get_mut(&level) {
-                judge.note_action(at);
-            }
         }
-        manager
     }
 
     /// Its saved state.
     pub fn book(&self) -> &Book {
-        &self.book
+        self.recorder.book()
+    }
+
+    /// Continues with another book, which is saved already.
+    pub(super) fn replace_book(&mut self, book: Book) {
+        self.recorder.replace_book(book);
     }
 
     /// Its settings.
@@ -110,185 +95,188 @@ impl Manager {
         self.last_failure.as_deref()
     }
 
+    /// The counters.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Counts an observation that began so late, and took so long with everything that followed from it at once.
+    pub fn count_observation(&mut self, late: Duration, took: Duration) {
+        self.tally.count_observation(self.settings.interval, late, took);
+    }
+
     /// The orchestrators that the entry point names.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.published.iter().flatten()
+        self.endpoints.named()
+    }
+
+    /// The entry point names these, but for some that it cannot name yet, each with the reason.
+    pub fn endpoints_set(&mut self, endpoints: &[Endpoint], unnamed: Vec<(ResourceName, String)>) {
+        self.endpoints.set(endpoints, unnamed);
     }
 
     /// Whether the first resources of both levels are there.
     pub fn is_started(&self) -> bool {
-        Level::ALL.iter().all(|level| self.book.started.contains(level))
+        Level::ALL.iter().all(|level| self.book().started.contains(level))
     }
 
     /// Whether an action in progress needs a look before the next observation.
     pub fn is_busy(&self) -> bool {
-        !self.book.actions.is_empty() || !self.book.adoptions.is_empty()
+        !self.book().actions.is_empty() || !self.book().adoptions.is_empty()
     }
 
     /// An observation: who is down is noted, actions come further, and each level without one is healed or decided
     /// about.
     pub fn observe(&mut self, now: Moment, sight: &Sight) -> Vec<Command> {
         self.observation += 1;
-        self.note_silence(sight);
+        self.silences.count(self.recorder.book(), sight);
         self.look(now, sight);
         for level in Level::ALL {
             self.observe_level(level, now, sight);
         }
         // The commands of new actions are requested at once.
         self.look(now, sight);
-        self.tell(Entry(explain::observation(self, now)));
-        self.finish()
+        self.recorder.tell(Entry(explain::observation(self.observation, &self.decisions, now)));
+        self.recorder.finish()
     }
 
     /// A look between observations: actions advance, without decisions.
     pub fn check(&mut self, now: Moment, sight: &Sight) -> Vec<Command> {
         self.look(now, sight);
-        self.finish()
+        self.recorder.finish()
     }
 
     /// A command failed. It is requested again at the next look; several failures fail its action.
     pub fn failed(&mut self, command: &Command, problem: &str) {
         if let Command::SetEndpoints(asked) = command {
-            self.endpoints_refused(asked, problem);
+            self.endpoints.refused(asked, problem);
         }
         let Some(subject) = command.subject() else { return };
-        if let Some(action) = self.book.adoptions.get_mut(subject) {
-            action.note(&format!("{}: {problem}", command.describe()));
-        }
-        let of = |action: &Action| action.targets.contains(subject) || action.old.contains(subject);
-        for (level, action) in &mut self.book.actions {
-            if of(action) {
-                action.note(&format!("{}: {problem}", command.describe()));
-                *self.refusals.entry(*level).or_default() += 1;
-            }
+        let note = format!("{}: {problem}", command.describe());
+        self.recorder.note_adoption(subject, &note);
+        for level in self.recorder.levels_of(subject) {
+            self.recorder.note(level, &note);
+            self.refused.count(level);
         }
     }
 
     fn look(&mut self, now: Moment, sight: &Sight) {
         for level in Level::ALL {
-            self.advance(level, now, sight);
-            self.advance_adoptions(level, now, sight);
+            self.advancing(now, sight).advance(level);
+            self.adopting(now, sight).advance(level);
         }
-        self.reconcile(sight);
-        self.ask_for_shares(sight);
-        self.set_endpoints(sight);
+        let fleet = self.fleet(now, sight);
+        let mut commands = fleet.reconcile();
+        commands.extend(fleet.requests_for_shares());
+        commands.extend(self.endpoints.change(fleet));
+        for command in commands {
+            self.recorder.command(command);
+        }
     }
 
     fn observe_level(&mut self, level: Level, now: Moment, sight: &Sight) {
         if sight.resources.is_some() {
-            self.adopt(level, now, sight);
+            self.adopting(now, sight).adopt(level);
         }
         let seen = self.seen(level, now, sight);
-        let Some(judge) = self.judges.get_mut(&level) else { return };
-        let verdict = judge.judge(&seen);
+        let Some(verdict) = self.decisions.judge(&seen) else { return };
         let did = match self.block_reason(level, sight) {
             Some(why) => why,
-            None => self.begin(level, &verdict, now, sight),
+            None => self.beginning(now, sight).begin(level, &verdict),
         };
-        self.judged.insert(level, Judged { seen, verdict, did });
+        self.decisions.keep(Judged { seen, verdict, did });
+    }
+
+    /// A level as it is.
+    pub(super) fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
+        let lead_time = self.decisions.lead_times.get(&level).copied();
+        let turn = turn(&self.settings, &self.silences, self.observation, now, sight);
+        self.rates.seen(level, turn.fleet(self.recorder.book()), lead_time)
     }
 
     /// Why no action can begin at a level.
-    fn block_reason(&mut self, level: Level, sight: &Sight) -> Option<String> {
+    fn block_reason(&self, level: Level, sight: &Sight) -> Option<String> {
         if sight.resources.is_none() {
             return Some("the provider does not answer: nothing is begun".to_owned());
         }
-        let action = self.book.actions.get(&level)?;
+        let action = self.book().actions.get(&level)?;
         Some(format!("action {} is under way", action.number))
     }
 
-    /// Counts who does not answer.
-    fn note_silence(&mut self, sight: &Sight) {
-        if sight.resources.is_none() {
-            return;
-        }
-        let members = &self.book.members;
-        self.silent.retain(|name, _| members.contains_key(name));
-        for (name, member) in members {
-            let answers = match member.wanted.level {
-                Level::Orchestrator => sight.answers(name),
-                Level::Broker => Self::answers(name, sight),
-            };
-            let silent = self.silent.entry(name.clone()).or_default();
-            *silent = if answers { 0 } else { silent.saturating_add(1) };
-        }
+    /// `levels`, `actions` and `totals` as JSON. `action` is the one under way that is oldest, `actions` are all.
+    pub fn status(&self, now: Moment, sight: &Sight) -> Value {
+        let (decisions, endpoints) = (&self.decisions, &self.endpoints);
+        StatusOf { fleet: self.fleet(now, sight), decisions, endpoints }.all()
     }
 
-    /// Whether a broker answers. Orchestrators are more reliable than a probe, which a busy broker may delay: a broker
-    /// is alive if one of them uses it, and dead if all of them have lost it.
-    fn answers(broker: &ResourceName, sight: &Sight) -> bool {
-        let views = sight.orchestrators.values().filter_map(|view| view.brokers.get(broker));
-        let states: Vec<BrokerState> = views.map(|view| view.state).collect();
-        let works = |state: &BrokerState| !matches!(state, BrokerState::Down | BrokerState::Connecting);
-        if states.iter().any(works) {
-            return true;
-        }
-        let lost = !states.is_empty() && states.iter().all(|state| *state == BrokerState::Down);
-        !lost && sight.is_online(broker)
+    /// The actions that the manager would begin now, with the reason against each.
+    pub fn plan(&self) -> Value {
+        explain::plan(self.observation, &self.decisions)
     }
 
-    /// Whether a member counts as dead: its end was seen, the provider does not have it, or it has been silent for too
-    /// long.
-    pub(super) fn is_dead(&self, name: &ResourceName, sight: &Sight) -> bool {
-        let ended = matches!(sight.condition(name), Some(Condition::Ended(_))) || sight.is_absent(name);
-        ended || self.silent.get(name).is_some_and(|silent| *silent >= self.settings.down_after)
+    /// The manager's metrics in the text format of Prometheus, without the entry point's.
+    pub fn metrics(&self, sight: &Sight) -> String {
+        metrics::page(self.book(), &self.silences, sight, &self.decisions, &self.endpoints, &self.tally)
     }
 
-    /// Whether a member existed before the fleet and is not the manager's.
-    pub(super) fn is_attached(&self, name: &ResourceName) -> bool {
-        self.book.members.get(name).is_some_and(|member| member.wanted.template == ATTACHED)
+    /// The numbers that an autoscaler outside can decide by.
+    pub(super) fn scaling_numbers(&self, sight: &Sight) -> ScalingNumbers {
+        ScalingNumbers::of(self.book(), &self.decisions, sight)
     }
 
-    /// Changes the book. The change is kept before the next command.
-    pub(super) fn record(&mut self, record: Record) {
-        self.unkept.push(record.clone());
-        self.book.apply(record);
+    /// The memory of the judges, and how long resources took to serve, by level.
+    pub fn memory(&self) -> Value {
+        self.decisions.memory()
     }
 
-    /// Requests a command, after all its changes of the book.
-    pub(super) fn command(&mut self, command: Command) {
-        if !self.unkept.is_empty() {
-            let records = std::mem::take(&mut self.unkept);
-            self.commands.push(Command::Keep(records));
-        }
-        // Asking twice in one look does no harm and no good.
-        if matches!(command, Command::Tell(_)) || self.asked.insert(command.describe()) {
-            self.commands.push(command);
+    /// Restores the memory of an earlier manager; returns descriptions of the parts that could not be restored.
+    pub fn recall(&mut self, memory: &Value) -> Vec<String> {
+        self.decisions.recall(memory)
+    }
+
+    fn fleet<'a>(&'a self, now: Moment, sight: &'a Sight) -> FleetSeen<'a> {
+        turn(&self.settings, &self.silences, self.observation, now, sight).fleet(self.recorder.book())
+    }
+
+    fn advancing<'a>(&'a mut self, now: Moment, sight: &'a Sight) -> Advancing<'a> {
+        Advancing {
+            turn: turn(&self.settings, &self.silences, self.observation, now, sight),
+            recorder: &mut self.recorder,
+            endpoints: &self.endpoints,
+            refused: &mut self.refused,
+            decisions: &mut self.decisions,
+            tally: &mut self.tally,
+            last_failure: &mut self.last_failure,
         }
     }
 
-    pub(super) fn tell(&mut self, entry: Entry) {
-        self.command(Command::Tell(entry));
-    }
-
-    fn finish(&mut self) -> Vec<Command> {
-        if !self.unkept.is_empty() {
-            let records = std::mem::take(&mut self.unkept);
-            self.commands.push(Command::Keep(records));
-        }
-        self.asked.clear();
-        std::mem::take(&mut self.commands)
-    }
-
-    /// Whether this fleet, or its provider for it, has given a resource this name at some time.
-    pub(super) fn has_named(&self, name: &ResourceName) -> bool {
-        self.book.has_named(name) || self.settings.is_stacked(name)
-    }
-
-    /// The next number of a name at a level.
-    pub(super) fn number(&mut self, level: Level) -> u64 {
-        let number = self.book.next(level);
-        self.record(Record::Numbers { level, next: number + 1 });
-        number
-    }
-
-    /// Sets the phase of a member.
-    pub(super) fn set_phase(&mut self, name: &ResourceName, phase: Phase, now: Moment) {
-        if let Some(member) = self.book.members.get(name)
-            && member.phase != phase
-        {
-            let member = member.in_phase(phase, now);
-            self.record(Record::Member(member));
+    fn adopting<'a>(&'a mut self, now: Moment, sight: &'a Sight) -> Adopting<'a> {
+        Adopting {
+            turn: turn(&self.settings, &self.silences, self.observation, now, sight),
+            recorder: &mut self.recorder,
+            endpoints: &self.endpoints,
+            refused: &self.refused,
+            tally: &mut self.tally,
+            failed: &mut self.failed_adoptions,
         }
     }
+
+    fn beginning<'a>(&'a mut self, now: Moment, sight: &'a Sight) -> Beginning<'a> {
+        Beginning {
+            turn: turn(&self.settings, &self.silences, self.observation, now, sight),
+            recorder: &mut self.recorder,
+            refused: &mut self.refused,
+            decisions: &mut self.decisions,
+        }
+    }
+}
+
+fn turn<'a>(
+    settings: &'a Settings,
+    silences: &'a Silences,
+    observation: u64,
+    now: Moment,
+    sight: &'a Sight,
+) -> Turn<'a> {
+    Turn { settings, silences, sight, observation, now }
 }

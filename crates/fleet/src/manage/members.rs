@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use super::action::{Action, Kind};
-use super::advance::Progress;
 use super::book::Phase;
 use super::command::Command;
-use super::machine::Manager;
+use super::progress::{Progress, said};
 use super::sight::{BrokerState, Sight};
+use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
 
@@ -31,7 +31,8 @@ pub struct ClusterView {
     pub partitions: BTreeMap<String, usize>,
     /// Moves that are under way in the whole cluster.
     pub moves: usize,
-    /// Moves of this member that are under way, or whose later messages it still forwards.
+    /// Moves of this member that are under way, or whose later messages it still forwards, and connections of dead members
+    /// to brokers that this member works off.
     pub own_moves: u64,
 }
 
@@ -48,60 +49,51 @@ impl Sight {
     }
 }
 
-impl Manager {
+impl FleetSeen<'_> {
     /// Asks orchestrators that serve all brokers to take a share of the partitions: new ones, and ones that were started
     /// again. One that another controller removes hands over its partitions.
-    pub(super) fn ask_for_shares(&mut self, sight: &Sight) {
-        for at in self.book.names(Level::Orchestrator, &[Phase::Joining, Phase::Serving]) {
-            if sight.condition(&at) == Some(&Condition::Stopping) {
-                continue;
-            }
-            let asked = sight.orchestrators.get(&at).and_then(|view| view.cluster.as_ref());
-            if asked.is_some_and(|cluster| !cluster.wants_share) && self.missing_broker(&at, sight).is_none() {
-                self.command(Command::SetShare { at, wanted: true });
-            }
-        }
+    pub(super) fn requests_for_shares(&self) -> Vec<Command> {
+        let mut members = self.book.names(Level::Orchestrator, &[Phase::Joining, Phase::Serving]);
+        members.retain(|at| {
+            let asked = self.sight.orchestrators.get(at).and_then(|view| view.cluster.as_ref());
+            self.sight.condition(at) != Some(&Condition::Stopping)
+                && asked.is_some_and(|cluster| !cluster.wants_share)
+                && self.missing_broker(at).is_none()
+        });
+        members.into_iter().map(|at| Command::SetShare { at, wanted: true }).collect()
     }
 
     /// Why an orchestrator does not serve all brokers yet.
-    pub(super) fn missing_broker(&self, at: &ResourceName, sight: &Sight) -> Option<String> {
-        let brokers = living_brokers(self, sight);
+    pub(super) fn missing_broker(&self, at: &ResourceName) -> Option<String> {
+        let brokers = self.living_brokers();
         if brokers.is_empty() {
             return Some("no broker serves yet".to_owned());
         }
-        let Some(view) = sight.orchestrators.get(at) else { return Some(format!("{at} does not answer")) };
+        let Some(view) = self.sight.orchestrators.get(at) else { return Some(format!("{at} does not answer")) };
         let serves =
             |broker: &ResourceName| view.brokers.get(broker).is_some_and(|known| known.state == BrokerState::Serving);
         let missing = brokers.iter().find(|broker| !serves(broker))?;
-        Some(super::advance::said(at, missing, view.brokers.get(missing)))
-    }
-
-    /// Asks orchestrators that leave to hand over their partitions, and does not ask again.
-    pub(super) fn hand_over(&mut self, action: &Action, sight: &Sight) {
-        for at in &action.targets {
-            let cluster = sight.orchestrators.get(at).and_then(|view| view.cluster.as_ref());
-            if cluster.is_some_and(|cluster| cluster.wants_share) {
-                self.command(Command::SetShare { at: at.clone(), wanted: false });
-            }
-        }
+        Some(said(at, missing, view.brokers.get(missing)))
     }
 
     /// True if another member serves, which takes over the partitions of a dead one.
-    pub(super) fn has_heirs(&self, sight: &Sight) -> bool {
-        let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
+    pub(super) fn has_heirs(&self) -> bool {
         let is_member = |name: &ResourceName| {
-            let cluster = sight.orchestrators.get(name).and_then(|view| view.cluster.as_ref());
+            let cluster = self.sight.orchestrators.get(name).and_then(|view| view.cluster.as_ref());
             cluster.is_some_and(|cluster| cluster.is_member)
         };
-        serving.iter().any(|name| is_member(name) && !self.is_dead(name, sight))
+        self.living_orchestrators().iter().any(is_member)
     }
 }
 
-/// The brokers that serve and are not known to be dead.
-pub(super) fn living_brokers(manager: &Manager, sight: &Sight) -> Vec<ResourceName> {
-    let mut brokers = manager.book.names(Level::Broker, &[Phase::Serving]);
-    brokers.retain(|broker| !manager.is_dead(broker, sight));
-    brokers
+/// Asks orchestrators that leave to hand over their partitions, and does not ask again.
+pub(super) fn requests_to_hand_over(action: &Action, sight: &Sight) -> Vec<Command> {
+    let wants_share = |at: &&ResourceName| {
+        let cluster = sight.orchestrators.get(*at).and_then(|view| view.cluster.as_ref());
+        cluster.is_some_and(|cluster| cluster.wants_share)
+    };
+    let asked = action.targets.iter().filter(wants_share);
+    asked.map(|at| Command::SetShare { at: at.clone(), wanted: false }).collect()
 }
 
 /// Why an orchestrator that serves all brokers is no member of the cluster yet.
@@ -121,17 +113,31 @@ pub(super) fn handed_over(action: &Action, sight: &Sight) -> Progress {
             return Progress::Wait(format!("{at} does not answer"));
         };
         let Some(cluster) = &view.cluster else { continue };
-        let is_alone = cluster.partitions.keys().all(|name| name == at.as_str());
-        if is_alone {
-            continue;
-        }
-        let own = cluster.partitions.get(at.as_str()).copied().unwrap_or_default();
-        if cluster.wants_share || own > 0 {
-            return Progress::Wait(format!("{at} still has {own} partitions"));
-        }
-        if cluster.own_moves > 0 {
-            return Progress::Wait(format!("{at} forwards messages of sessions that have moved"));
+        if let Some(why) = still_owns(at, cluster, sight) {
+            return Progress::Wait(why);
         }
     }
     Progress::Done
+}
+
+/// Why an orchestrator still has something to hand over, by its own view and by the newest table that any of them has read.
+fn still_owns(at: &ResourceName, own: &ClusterView, sight: &Sight) -> Option<String> {
+    let newest = sight.cluster().unwrap_or(own);
+    if newest.partitions.is_empty() {
+        return Some(format!("{at} has not read the table of the cluster of orchestrators yet"));
+    }
+    if newest.partitions.keys().all(|name| name == at.as_str()) {
+        // There is no other one.
+        return None;
+    }
+    let partitions = newest.partitions.get(at.as_str()).copied();
+    if partitions.is_some() && !(own.is_member && own.partitions.contains_key(at.as_str())) {
+        // Its process is new, and has not read its partitions yet.
+        return Some(format!("{at} is not a member of the cluster of orchestrators again yet"));
+    }
+    let partitions = partitions.unwrap_or_default();
+    if own.wants_share || partitions > 0 {
+        return Some(format!("{at} still has {partitions} partitions"));
+    }
+    (own.own_moves > 0).then(|| format!("{at} still forwards messages of brokers for sessions at other orchestrators"))
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::machine::Manager;
+use super::decisions::Decisions;
 use crate::level::Level;
 
-impl Manager {
+impl Decisions {
     /// The memory of the judges, and how long resources took to serve, by level.
-    pub fn memory(&self) -> Value {
+    pub(super) fn memory(&self) -> Value {
         let of = |level: &Level| {
             let lead_time = self.lead_times.get(level).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
             let judge = self.judges.get(level).and_then(|judge| judge.memory());
@@ -21,7 +21,7 @@ impl Manager {
     }
 
     /// Restores the memory of an earlier manager; returns descriptions of the parts that could not be restored.
-    pub fn recall(&mut self, memory: &Value) -> Vec<String> {
+    pub(super) fn recall(&mut self, memory: &Value) -> Vec<String> {
         let mut problems = Vec::new();
         for level in Level::ALL {
             let Some(of) = memory.get(level.name()) else { continue };

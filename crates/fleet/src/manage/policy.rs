@@ -65,7 +65,7 @@ impl Judge for PolicyJudge {
 
     fn memory(&self) -> Option<Value> {
         let memory = self.decider.memory();
-        memory.inspect_err(|error| tracing::warn!(%error, "the memory of a policy is not saved")).ok()
+        memory.inspect_err(|error| tracing::warn!(%error, "cannot save the state of a policy")).ok()
     }
 
     fn recall(&mut self, memory: &Value) -> Result<(), String> {

@@ -3,22 +3,25 @@
 
 use super::book::Phase;
 use super::command::Command;
-use super::machine::Manager;
-use super::sight::{BrokerState, OrchestratorView, Sight};
+use super::sight::{BrokerState, OrchestratorView};
+use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
 
-impl Manager {
-    pub(super) fn reconcile(&mut self, sight: &Sight) {
-        for (at, view) in &sight.orchestrators {
+impl FleetSeen<'_> {
+    /// The commands that bring the lists of all orchestrators in line with the book.
+    pub(super) fn reconcile(&self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for (at, view) in &self.sight.orchestrators {
             if !matches!(self.book.phase(at), None | Some(Phase::Leaving)) {
-                self.reconcile_members(at, view, sight);
-                self.reconcile_strangers(at, view, sight);
+                self.reconcile_members(at, view, &mut commands);
+                self.reconcile_strangers(at, view, &mut commands);
             }
         }
+        commands
     }
 
-    fn reconcile_members(&mut self, at: &ResourceName, view: &OrchestratorView, sight: &Sight) {
+    fn reconcile_members(&self, at: &ResourceName, view: &OrchestratorView, commands: &mut Vec<Command>) {
         let brokers: Vec<(ResourceName, Phase)> =
             self.book.level(Level::Broker).map(|member| (member.wanted.name.clone(), member.phase)).collect();
         for (broker, phase) in brokers {
@@ -26,24 +29,24 @@ impl Manager {
             let leaves = matches!(state, Some(BrokerState::Draining | BrokerState::Drained));
             let at = at.clone();
             if state.is_some() && self.is_to_be_forgotten(&broker) {
-                let ended = matches!(sight.condition(&broker), None | Some(Condition::Ended(_)));
+                let ended = matches!(self.sight.condition(&broker), None | Some(Condition::Ended(_)));
                 if leaves || ended {
                     // Pending messages for an ended broker go to others.
                     let force = ended && view.brokers.get(&broker).is_some_and(|known| known.owed > 0);
-                    self.command(Command::RemoveBroker { at, broker, force });
+                    commands.push(Command::RemoveBroker { at, broker, force });
                     continue;
                 }
             }
             match phase {
                 Phase::Joining | Phase::Serving if state.is_none() || leaves => {
-                    let there = sight.resource(&broker).map(|observed| &observed.condition);
+                    let there = self.sight.resource(&broker).map(|observed| &observed.condition);
                     if !matches!(there, None | Some(Condition::Ended(_) | Condition::Stopping)) {
                         let replaces = self.replaced_by(&broker);
-                        self.command(Command::AddBroker { at, broker, replaces });
+                        commands.push(Command::AddBroker { at, broker, replaces });
                     }
                 }
                 Phase::Draining | Phase::Leaving if state.is_some() && !leaves => {
-                    self.command(Command::DrainBroker { at, broker });
+                    commands.push(Command::DrainBroker { at, broker });
                 }
                 _ => {}
             }
@@ -58,12 +61,12 @@ impl Manager {
 
     /// Former brokers of this fleet. Pending messages for them go to others. Brokers that were never in this fleet
     /// belong to another and stay.
-    fn reconcile_strangers(&mut self, at: &ResourceName, view: &OrchestratorView, sight: &Sight) {
+    fn reconcile_strangers(&self, at: &ResourceName, view: &OrchestratorView, commands: &mut Vec<Command>) {
         for (broker, known) in &view.brokers {
-            let gone = self.book.phase(broker).is_none() && self.has_named(broker) && sight.is_absent(broker);
+            let gone = self.book.phase(broker).is_none() && self.has_named(broker) && self.sight.is_absent(broker);
             if gone {
                 let force = known.owed > 0;
-                self.command(Command::RemoveBroker { at: at.clone(), broker: broker.clone(), force });
+                commands.push(Command::RemoveBroker { at: at.clone(), broker: broker.clone(), force });
             }
         }
     }

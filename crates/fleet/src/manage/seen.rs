@@ -1,12 +1,12 @@
 //! The input of judges for a level.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::book::Phase;
 use super::judge::{LevelSeen, MemberSeen};
-use super::machine::Manager;
 use super::moment::Moment;
-use super::sight::Sight;
+use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::ResourceName;
 
@@ -19,41 +19,38 @@ pub(super) enum Counted {
     Dropped,
 }
 
-impl Manager {
+/// Owns the last reported counters of messages: by resource, orchestrator, and kind.
+#[derive(Debug, Default)]
+pub(super) struct MessageRates(BTreeMap<(ResourceName, ResourceName, Counted), (Moment, u64)>);
+
+impl MessageRates {
     /// A level as it is.
-    pub(super) fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
-        let all = self.book.names(level, &[Phase::Serving]);
+    pub(super) fn seen(&mut self, level: Level, fleet: FleetSeen<'_>, lead_time: Option<Duration>) -> LevelSeen {
+        let all = fleet.book.names(level, &[Phase::Serving]);
         // An attached dead resource cannot be replaced, and does no work.
         let (dead, serving): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|name| self.is_attached(name) && self.is_dead(name, sight));
-        let all_answered = self.all_answered(sight);
-        let members = &self.book.members;
-        self.counters.retain(|(of, by, _), _| members.contains_key(of) && members.contains_key(by));
+            all.into_iter().partition(|name| fleet.is_attached(name) && fleet.is_dead(name));
+        let all_answered = fleet.all_answered();
+        let members = &fleet.book.members;
+        self.0.retain(|(of, by, _), _| members.contains_key(of) && members.contains_key(by));
         let mut members: Vec<MemberSeen> =
-            serving.iter().map(|name| self.member_seen(level, name, all_answered, now, sight)).collect();
+            serving.iter().map(|name| self.member_seen(level, name, all_answered, fleet)).collect();
         if level == Level::Broker {
             share_drops(&mut members);
         }
-        let count = |names: &[Phase]| self.book.count(level, names);
-        let elsewhere = self.book.members.values().filter(|member| member.wanted.level != level).count();
+        let count = |names: &[Phase]| fleet.book.count(level, names);
+        let elsewhere = fleet.book.members.values().filter(|member| member.wanted.level != level).count();
         LevelSeen {
-            at: now,
+            at: fleet.now,
             level,
             serving: u32::try_from(serving.len()).unwrap_or(u32::MAX),
             pending: count(&[Phase::Pending, Phase::Joining]),
             leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost, Phase::Stopped])
                 .saturating_add(u32::try_from(dead.len()).unwrap_or(u32::MAX)),
             elsewhere: u32::try_from(elsewhere).unwrap_or(u32::MAX),
-            lead_time: self.lead_times.get(&level).copied(),
+            lead_time,
             members,
         }
-    }
-
-    /// Whether orchestrators serve, and each of them has answered: only all of them together know the work of brokers.
-    fn all_answered(&self, sight: &Sight) -> bool {
-        let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
-        let mut serving = serving.iter().filter(|name| !self.is_dead(name, sight)).peekable();
-        serving.peek().is_some() && serving.all(|name| sight.orchestrators.contains_key(name))
     }
 
     fn member_seen(
@@ -61,9 +58,9 @@ impl Manager {
         level: Level,
         name: &ResourceName,
         all_answered: bool,
-        now: Moment,
-        sight: &Sight,
+        fleet: FleetSeen<'_>,
     ) -> MemberSeen {
+        let (sight, now) = (fleet.sight, fleet.now);
         let view = sight.orchestrators.get(name);
         let (totals, queued): (Vec<(&ResourceName, u64)>, _) = match level {
             Level::Broker => {
@@ -88,7 +85,7 @@ impl Manager {
         MemberSeen {
             name: name.clone(),
             cpu: observed.and_then(|observed| observed.cpu),
-            cores: self.book.members.get(name).map_or(0.0, |member| member.wanted.cores),
+            cores: fleet.book.members.get(name).map_or(0.0, |member| member.wanted.cores),
             rate,
             queued,
             loop_lag_ms: view.and_then(|view| view.loop_lag_ms),
@@ -118,7 +115,7 @@ impl Manager {
         total: u64,
         now: Moment,
     ) -> Option<f64> {
-        let (before, counted) = self.counters.insert((of.clone(), by.clone(), what), (now, total))?;
+        let (before, counted) = self.0.insert((of.clone(), by.clone(), what), (now, total))?;
         let seconds = Duration::from_millis(now.since(before)).as_secs_f64();
         // A counter that is smaller than before was reset with its process.
         let counted = total.checked_sub(counted).unwrap_or(total);

@@ -2,12 +2,11 @@
 
 use super::action::{Action, Kind, Step};
 use super::book::{self, Phase};
-use super::machine::Manager;
-use super::sight::Sight;
+use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName, Stack};
 
-impl Manager {
+impl FleetSeen<'_> {
     /// The place of a member in the order in which members came.
     pub(super) fn order_of(&self, level: Level, name: &ResourceName) -> u64 {
         let stacked = self.settings.stack(level).and_then(|stack| stack.number(name));
@@ -16,9 +15,9 @@ impl Manager {
     }
 
     /// The name and order of the next resource of a stack: one above all that are there.
-    pub(super) fn next_of(&self, stack: &Stack, level: Level, sight: &Sight) -> Option<(ResourceName, u64)> {
+    pub(super) fn next_of(&self, stack: &Stack, level: Level) -> Option<(ResourceName, u64)> {
         let members = self.book.level(level).filter_map(|member| stack.number(&member.wanted.name));
-        let there = sight.resources.iter().flatten().filter(|(_, it)| it.condition != Condition::Stopping);
+        let there = self.sight.resources.iter().flatten().filter(|(_, it)| it.condition != Condition::Stopping);
         let there = there.filter_map(|(name, _)| stack.number(name));
         let number = members.chain(there).max().map_or(Some(stack.first), |last| last.checked_add(1))?;
         Some((stack.resource(number)?, number.saturating_add(1)))
@@ -35,7 +34,7 @@ impl Manager {
     }
 
     /// Why a scale in cannot be finished: another controller has added a resource above the one to be removed.
-    pub(super) fn is_no_longer_last(&self, action: &Action, step: Step, sight: &Sight) -> Option<String> {
+    pub(super) fn is_no_longer_last(&self, action: &Action, step: Step) -> Option<String> {
         let leaves = matches!(
             step,
             Step::Drain | Step::Forget | Step::Withdraw | Step::Ttl | Step::HandOver | Step::Evict | Step::Release
@@ -45,7 +44,7 @@ impl Manager {
         }
         let stack = self.settings.stack(action.level)?;
         let last = action.targets.iter().filter_map(|name| stack.number(name)).max()?;
-        let above = sight.resources.iter().flatten().find(|(name, it)| {
+        let above = self.sight.resources.iter().flatten().find(|(name, it)| {
             it.condition != Condition::Stopping && stack.number(name).is_some_and(|number| number > last)
         });
         above.map(|(name, _)| {

@@ -5,49 +5,55 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::book::{Member, Phase};
+use super::decisions::Decisions;
 use super::explain;
-use super::machine::Manager;
 use super::members::ClusterView;
-use super::moment::Moment;
+use super::named::NamedEndpoints;
 use super::sight::{OrchestratorView, Sight};
+use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, Observed, ResourceName};
 
-impl Manager {
+/// The parts that the state of a fleet is read from.
+#[derive(Clone, Copy)]
+pub(super) struct StatusOf<'a> {
+    pub(super) fleet: FleetSeen<'a>,
+    pub(super) decisions: &'a Decisions,
+    pub(super) endpoints: &'a NamedEndpoints,
+}
+
+impl StatusOf<'_> {
     /// `levels`, `actions` and `totals` as JSON. `action` is the one under way that is oldest, `actions` are all.
-    pub fn status(&self, now: Moment, sight: &Sight) -> Value {
+    pub(super) fn all(&self) -> Value {
+        let FleetSeen { settings, book, sight, now, observation, .. } = self.fleet;
         let levels: serde_json::Map<String, Value> =
-            Level::ALL.iter().map(|level| (level.name().to_owned(), self.level_status(*level, now, sight))).collect();
-        let mut actions: Vec<_> = self.book.actions.values().chain(self.book.adoptions.values()).collect();
+            Level::ALL.iter().map(|level| (level.name().to_owned(), self.level_status(*level))).collect();
+        let mut actions: Vec<_> = book.actions.values().chain(book.adoptions.values()).collect();
         actions.sort_by_key(|action| action.number);
         let actions: Vec<Value> = actions.into_iter().map(|action| explain::action(action, now)).collect();
-        let totals = self.book.totals;
+        let totals = book.totals;
         json!({
-            "fleet": self.settings.fleet,
+            "fleet": settings.fleet,
             "at_ms": now.0,
-            "interval_ms": u64::try_from(self.settings.interval.as_millis()).unwrap_or(u64::MAX),
-            "observation": self.observation,
-            "state": if self.book.started.len() < Level::ALL.len() { "starting" } else { "running" },
+            "interval_ms": u64::try_from(settings.interval.as_millis()).unwrap_or(u64::MAX),
+            "observation": observation,
+            "state": if book.started.len() < Level::ALL.len() { "starting" } else { "running" },
             "levels": levels,
             "action": actions.first(),
             "actions": actions,
             "cluster": sight.cluster().map(|cluster| cluster_status(cluster, sight)),
-            "endpoints": self.published.iter().flatten().map(|endpoint| &endpoint.address).collect::<Vec<_>>(),
+            "endpoints": self.endpoints.named().map(|endpoint| &endpoint.address).collect::<Vec<_>>(),
             "totals": {"actions": totals.actions, "healed": totals.healed, "failed": totals.failed, "given_up": totals.given_up},
         })
     }
 
-    /// The actions that the manager would begin now, with the reason against each.
-    pub fn plan(&self) -> Value {
-        explain::plan(self)
-    }
-
-    fn level_status(&self, level: Level, now: Moment, sight: &Sight) -> Value {
-        let count = |phases: &[Phase]| self.book.count(level, phases);
-        let settings = self.settings.level(level);
-        let judged = self.judged.get(&level);
-        let mut members: Vec<&Member> = self.book.level(level).collect();
+    fn level_status(&self, level: Level) -> Value {
+        let book = self.fleet.book;
+        let count = |phases: &[Phase]| book.count(level, phases);
+        let settings = self.fleet.settings.level(level);
+        let judged = self.decisions.of(level);
+        let mut members: Vec<&Member> = book.level(level).collect();
         members.sort_by_key(|member| member.order);
         json!({
             "serving": count(&[Phase::Serving]),
@@ -62,17 +68,18 @@ impl Manager {
             "reason": judged.map(|judged| &judged.verdict.reason),
             "resources": members
                 .into_iter()
-                .map(|member| self.member_status(member, now, sight))
-                .chain(self.not_yet_members(level, sight))
+                .map(|member| self.member_status(member))
+                .chain(self.not_yet_members(level))
                 .collect::<Vec<_>>(),
         })
     }
 
     /// Attached resources that have not answered yet, with the observed error.
-    fn not_yet_members(&self, level: Level, sight: &Sight) -> Vec<Value> {
+    fn not_yet_members(&self, level: Level) -> Vec<Value> {
+        let FleetSeen { book, sight, .. } = self.fleet;
         let unknown = sight.resources.iter().flat_map(BTreeMap::values).filter(|observed| {
             let resource = &observed.resource;
-            resource.level == level && resource.template == ATTACHED && self.book.phase(&resource.name).is_none()
+            resource.level == level && resource.template == ATTACHED && book.phase(&resource.name).is_none()
         });
         let shown = |observed: &Observed| {
             let resource = &observed.resource;
@@ -85,7 +92,8 @@ impl Manager {
         unknown.map(shown).collect()
     }
 
-    fn member_status(&self, member: &Member, now: Moment, sight: &Sight) -> Value {
+    fn member_status(&self, member: &Member) -> Value {
+        let FleetSeen { settings, sight, now, .. } = self.fleet;
         let name = &member.wanted.name;
         let observed = sight.resource(name);
         let view = sight.orchestrators.get(name);
@@ -117,7 +125,7 @@ impl Manager {
             "partitions": sight.partitions(name),
             "lost_since_ms": member.lost_since.map(|since| since.0),
             "failed_restarts": member.failed_restarts,
-            "restart_left_ms": super::give_up::restart_left(member, self.settings.restart_limit, now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            "restart_left_ms": super::give_up::restart_left(member, settings.restart_limit, now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             "note": observed.map(note),
         })
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::action::{Action, Outcome};
 use super::explain;
-use super::machine::Manager;
 use super::moment::Moment;
 use crate::level::Level;
 
@@ -33,17 +32,12 @@ pub struct Tally {
     pub observations: Observations,
 }
 
-impl Manager {
-    /// The counters.
-    pub fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
+impl Tally {
     /// Counts an observation that began so late, and took so long with everything that followed from it at once.
-    pub fn count_observation(&mut self, late: Duration, took: Duration) {
-        let observations = &mut self.tally.observations;
+    pub(super) fn count_observation(&mut self, interval: Duration, late: Duration, took: Duration) {
+        let observations = &mut self.observations;
         observations.all += 1;
-        observations.late += u64::from(late > self.settings.interval / 2);
+        observations.late += u64::from(late > interval / 2);
         observations.took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     }
 
@@ -51,15 +45,15 @@ impl Manager {
     pub(super) fn count_ended(&mut self, action: &Action, outcome: &Outcome, now: Moment) {
         let (level, kind) = (action.level, explain::kind(action.kind));
         let outcome_name = if *outcome == Outcome::Done { "done" } else { "failed" };
-        *self.tally.actions.entry((level, kind, outcome_name)).or_default() += 1;
+        *self.actions.entry((level, kind, outcome_name)).or_default() += 1;
         for record in &action.steps {
-            let (count, took) = self.tally.steps.entry((level, explain::step(record.step))).or_default();
+            let (count, took) = self.steps.entry((level, explain::step(record.step))).or_default();
             *count += 1;
             *took += record.ended.unwrap_or(now).since(record.started);
         }
         if *outcome == Outcome::Done {
             let healed = action.healed();
-            *self.tally.replaced.entry(level).or_default() += healed;
+            *self.replaced.entry(level).or_default() += healed;
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn start(config: &Config, node: &Node, courier: &Courier, member: &st
     let context = &config.context;
     let bell = Bell::default();
     let (handle, prefix) = (node.handle(), config.addresses.prefix.clone());
-    let records = handle.records(&bell.wake());
+    let records = handle.insiders().records(&bell.wake());
     let host = NodeApplications { node: handle, records, prefix };
     let shared = match context.delivery {
         // The nodes of a cluster reach each other's clients.

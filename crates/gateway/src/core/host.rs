@@ -54,7 +54,7 @@ impl NodeHost {
         status: Arc<BrokerStatus>,
         bell: &Bell,
     ) -> Self {
-        let (reports, pongs) = (node.reports(&bell.wake()), node.pongs(&bell.wake()));
+        let (reports, pongs) = (node.insiders().reports(&bell.wake()), node.insiders().pongs(&bell.wake()));
         let (contexts, advertisements, processors) = Default::default();
         let (prefix, bell) = (prefix.to_owned(), bell.clone());
         Self { node, status, prefix, topics, reports, contexts, advertisements, pongs, processors, bell }
@@ -106,7 +106,7 @@ impl Host for NodeHost {
     }
 
     fn nodes(&mut self, rtt: bool) -> Option<Vec<HostNode>> {
-        let links = self.node.client_links(rtt).ok()?.into_iter().filter(|link| link.tenant == TENANT);
+        let links = self.node.insiders().client_links(rtt).ok()?.into_iter().filter(|link| link.tenant == TENANT);
         Some(links.map(|link| HostNode { id: link.client_id, rtt_us: link.rtt_us }).collect())
     }
 
@@ -115,14 +115,14 @@ impl Host for NodeHost {
         let expires_at = self.node.now().monotonic.plus(window);
         let topic = |node: &str| format!("{}/to/node/{}/ping", self.prefix, level_of(node));
         let pings = nodes.iter().map(|node| (TENANT, node.to_string(), topic(node))).collect();
-        self.node.ping(pings, expires_at).unwrap_or_else(|error| {
+        self.node.insiders().ping(pings, expires_at).unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot ping nodes");
             vec![None; nodes.len()]
         })
     }
 
     fn forget_pings(&mut self) {
-        self.node.forget_pings();
+        self.node.insiders().forget_pings();
     }
 
     fn pong(&mut self) -> Option<(String, Instant)> {
@@ -146,7 +146,7 @@ impl Host for NodeHost {
 
     fn tell_list(&mut self, list: &[u8]) {
         // In a cluster all gateways have the list, and their clients are to see it once.
-        self.node.publish_at_home(InnerPublication {
+        self.node.insiders().publish_at_home(InnerPublication {
             tenant: TENANT,
             topic: format!("{}/gateways", self.prefix),
             qos: QoS::AtLeastOnce,
@@ -158,8 +158,8 @@ impl Host for NodeHost {
     }
 
     fn hand_over(&mut self, node: &str, address: &str) {
-        if let Err(error) = self.node.send_elsewhere(TENANT, node, address) {
-            tracing::warn!(%error, node, "a node was not handed over");
+        if let Err(error) = self.node.insiders().send_elsewhere(TENANT, node, address) {
+            tracing::warn!(%error, node, "a mobile node was not handed over");
         }
     }
 
@@ -171,10 +171,11 @@ impl Host for NodeHost {
             add: change.add,
             remove: change.remove,
         };
-        let outcomes = self.node.set_memberships(changes.into_iter().map(change).collect()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot change groups of nodes");
-            Vec::new()
-        });
+        let outcomes =
+            self.node.insiders().set_memberships(changes.into_iter().map(change).collect()).unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot change groups of nodes");
+                Vec::new()
+            });
         let is_refused = |outcome: &MembershipOutcome| matches!(outcome, MembershipOutcome::Refused(_));
         let refused = names.into_iter().zip(outcomes).filter(|(_, outcome)| is_refused(outcome));
         refused.map(|(name, _)| name).collect()

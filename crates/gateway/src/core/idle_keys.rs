@@ -30,7 +30,7 @@ pub(super) fn idle_keys(config: &Config, manages: bool) -> Vec<(&'static str, &'
     } else {
         idle.extend(MANAGER.map(|key| (key, "the manager of points of access does not run in this process")));
     }
-    idle.retain(|(key, _)| *config.source_of("context", key) != Source::Default);
+    idle.retain(|(key, _)| *config.origins.source_of("context", key) != Source::Default);
     idle
 }
 

@@ -164,7 +164,7 @@ fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &C
         if listened.is_none_or(|at| at.ip().is_unspecified()) {
             let todo = "set context.address to the HOST:PORT at which nodes reach this gateway";
             let told = listened.map(|at| at.to_string()).unwrap_or_default();
-            tracing::warn!(told, todo, "mobile nodes are told an address of this gateway that leads nowhere");
+            tracing::warn!(told, todo, "the address that this gateway announces to mobile nodes is not reachable");
         }
         listened.map(|at| at.to_string()).unwrap_or_default()
     });

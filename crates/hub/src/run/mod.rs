@@ -347,9 +347,7 @@ impl Hub {
         let left = || deadline.saturating_duration_since(Instant::now());
         let is_late = |pipeline: &Pipeline| pipeline.ended.recv_timeout(left()) == Err(RecvTimeoutError::Timeout);
         if ending.iter().any(is_late) {
-            tracing::warn!(
-                "not all pipelines have ended within the time for stopping; unacknowledged messages come again"
-            );
+            tracing::warn!("not all pipelines ended within the stop timeout; unacknowledged messages come again");
         }
         self.state().keep_deliveries(&ending);
     }

@@ -374,7 +374,7 @@ impl Unreadable<'_> {
     fn finish(self) -> io::Result<()> {
         let Some(file) = self.file else { return Ok(()) };
         let path = self.path.display();
-        tracing::warn!(%path, lines = self.lines, "lines that cannot be read are not in the Parquet file, but in this one");
+        tracing::warn!(%path, lines = self.lines, "unreadable lines were written to this file, not to the Parquet file");
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     }
 }

@@ -104,7 +104,7 @@ impl Views {
     }
 }
 
-/// What is no topic was refused before; if it comes here all the same, it is not allowed.
+/// An invalid topic was refused before; if it comes here all the same, it is not allowed.
 impl engine::Access for RuleAccess {
     fn may_publish(&self, subject: engine::Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool {
         TopicName::new(topic).is_ok_and(|topic| self.decide(subject, &Request::Publish { topic, qos, retain }).allowed)
@@ -113,7 +113,7 @@ impl engine::Access for RuleAccess {
     fn may_subscribe(&self, subject: engine::Subject<'_>, filter: &str, qos: QoS, shared: bool) -> bool {
         let Ok(filter) = TopicFilter::new(filter) else { return false };
         let decision = self.decide(subject, &Request::Subscribe { filter, qos });
-        // What a shared group deals is not asked for again, so all that its filter matches has to be allowed.
+        // Messages of a shared group are not checked again, so the whole filter has to be allowed.
         decision.allowed && !(shared && decision.filtered)
     }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_topic_is_not_allowed() {
+    fn an_invalid_topic_is_not_allowed() {
         let access = access("[[rule]]\nallow = true\ntopics = ['#']\n");
         assert!(!access.may_publish(client("c"), "a/#", QoS::AtMostOnce, false));
         assert!(!access.may_subscribe(client("c"), "a/#/b", QoS::AtMostOnce, false));

@@ -18,7 +18,7 @@ const WRITE_OF_OTHERS: u32 = 0o022;
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// A file cannot be read.
-    #[error("cannot read {key} {path}: {source}; without its rules nobody may do anything, so it is not left out")]
+    #[error("cannot read {key} {path}: {source}; without its rules no client may do anything, so it is not left out")]
     Read {
         /// The key that names it.
         key: &'static str,
@@ -30,7 +30,7 @@ pub enum AccessError {
     /// Its rules are wrong.
     #[error("{}", with_snippets(problem, text))]
     Rules {
-        /// What is wrong.
+        /// The fault.
         problem: LoadError,
         /// The file.
         text: Vec<u8>,
@@ -40,7 +40,7 @@ pub enum AccessError {
 /// Longest piece of a line that is shown, characters.
 const SNIPPET_LEN: usize = 160;
 
-/// What is wrong in a file of rules, each with the line that it is about.
+/// The faults in a file of rules, each with its line.
 fn with_snippets(problem: &LoadError, text: &[u8]) -> String {
     let LoadError::Wrong { problems } = problem else { return problem.to_string() };
     let text = String::from_utf8_lossy(text);
@@ -62,7 +62,7 @@ fn with_snippets(problem: &LoadError, text: &[u8]) -> String {
 pub fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
     let access = &config.access;
     let named = access.has_rules() || access.default == DefaultAccess::Deny;
-    // What a token or a service grants must be asked about, too.
+    // Grants of a token or a service must be checked, too.
     if !named && !config.auths.iter().any(Auth::brings_rules) {
         return Ok(None);
     }
@@ -97,7 +97,7 @@ fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
         tracing::warn!(
             key,
             path,
-            "others than its owner may write this file of rules, and so allow themselves everything"
+            "other users than its owner may write this rule file, and so grant themselves every right"
         );
     }
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;

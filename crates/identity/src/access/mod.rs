@@ -21,8 +21,8 @@ use tidegate_config::Config;
 use engine::RuleAccess;
 use tenants::TenantNames;
 
-/// Names that rules use for what engines know by a number. Listeners are those that the broker was started with, since
-/// their numbers change with a restart only.
+/// Names in rules for the numbers of engines. Listeners are those at the start of the broker, since their numbers
+/// change with a restart only.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     tenants: TenantNames,
@@ -30,7 +30,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those of a configuration.
+    /// The names of a configuration.
     pub fn of(config: &Config) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
         Self { tenants: TenantNames::of(config), listeners }

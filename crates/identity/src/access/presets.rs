@@ -1,4 +1,4 @@
-//! What is known of a client before its CONNECT, from its TLS session or from the node that relays it: its tenant and its
+//! Facts known of a client before its CONNECT, from its TLS session or from the node that relays it: its tenant and its
 //! client id.
 
 use tidegate_engine::{ListenerId, Preset, TenantId, Tenants};
@@ -12,7 +12,7 @@ use tidegate_config::orchestrator::RELAY_LISTENER;
 /// Longest client id that a packet can carry, bytes ([MQTT-1.5.4]).
 const CLIENT_ID_MAX: usize = u16::MAX as usize;
 
-/// Says what is known of a client.
+/// Finds the known facts of a client.
 pub fn presets(tenancy: Tenancy) -> Presets {
     let names = tenancy.clone();
     let find = move |listener: ListenerId, facts: &ConnectionFacts| {
@@ -44,8 +44,8 @@ fn of_relayed(tenancy: &Tenancy, relayed: RelayedTenant) -> Preset {
     if mark != 0 && mark != mark_of(tenancy, tenant) {
         tracing::warn!(
             tenant = tenant.0,
-            todo = "name the same [[tenant]] sections in the same order on all orchestrators",
-            "a client was relayed whose tenant has another number here; it is let into no tenant"
+            todo = "write the same [[tenant]] sections in the same order on all orchestrators",
+            "a relayed client was refused: its tenant has another number here"
         );
         return Preset { settled: Some(NOWHERE), ..Preset::default() };
     }
@@ -65,7 +65,7 @@ fn preset(tenants: &TenantMap, listener: &str, tls: &TlsFacts) -> Preset {
     let shown = Traits { listener, sni: tls.server_name.as_deref(), user_name, certificate_cn, ..Traits::default() };
     // Nothing is dictated yet, so that no tenant is unknown.
     let tenant = tenants.resolve(&shown).ok();
-    // Which user it is remains to be seen, unless the certificate says that as well, or leads to a tenant by itself.
+    // The user is unknown so far, unless the certificate names it as well, or determines a tenant alone.
     let settled = user_name.is_some() || certificate_cn.is_some_and(|name| tenants.knows_certificate(name));
     Preset {
         instead_of_listener: tenant.filter(|_| !settled),
@@ -74,7 +74,7 @@ fn preset(tenants: &TenantMap, listener: &str, tls: &TlsFacts) -> Preset {
     }
 }
 
-/// Whether a name can be a client id. With one that cannot, nobody comes in: see the checks behind CONNECT.
+/// True if a name can be a client id. With another one no client is let in: see the checks behind CONNECT.
 fn can_be_client_id(name: &str) -> bool {
     !name.is_empty() && name.len() <= CLIENT_ID_MAX && !name.contains('\0')
 }
@@ -143,14 +143,14 @@ default = 'allow'
     }
 
     #[test]
-    fn a_server_name_leaves_the_user_a_say_and_a_certificate_does_not() {
+    fn a_user_overrides_a_server_name_but_no_certificate() {
         for (sni, certificate, role, expected) in [
             (None, None, IdentityRole::None, instead(2)),
             (Some("acme.example"), None, IdentityRole::None, instead(1)),
-            (Some("acme.example"), Some("somebody"), IdentityRole::None, instead(1)),
+            (Some("acme.example"), Some("other"), IdentityRole::None, instead(1)),
             (Some("acme.example"), Some("bolt-1"), IdentityRole::None, settled(2)),
             (None, Some("acme-1"), IdentityRole::Username, settled(1)),
-            (None, Some("somebody"), IdentityRole::Username, settled(2)),
+            (None, Some("other"), IdentityRole::Username, settled(2)),
             (Some("acme.example"), Some("bolt-1"), IdentityRole::Username, settled(2)),
         ] {
             assert_eq!(preset(&map(), "door", &facts(sni, certificate, role)), expected, "{sni:?} {certificate:?}");
@@ -171,7 +171,7 @@ default = 'allow'
     }
 
     #[test]
-    fn the_client_id_is_that_of_the_certificate_where_the_listener_says_so() {
+    fn a_listener_may_take_the_client_id_from_the_certificate() {
         let client_id = |name: &str, role| preset(&map(), "door", &facts(None, Some(name), role)).client_id;
         assert_eq!(client_id("device", IdentityRole::ClientId).as_deref(), Some("device"));
         assert_eq!(client_id("device", IdentityRole::Username), None);

@@ -1,5 +1,5 @@
-//! The tenants in force: who belongs to which, what they are called, and how much they have. A reload replaces the
-//! first two and changes the quotas; who is connected stays where it is.
+//! The tenants in force: their clients, names and quotas. A reload replaces clients and names and changes the quotas;
+//! connected clients stay in their tenants.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,6 +10,7 @@ use tidegate_node::{TenantCounts, TenantHoldings};
 
 use crate::tenant_numbers::{self, Agree};
 use tidegate_config::Config;
+use tidegate_config::engine_settings::tenant_quotas;
 
 use super::tenant_table::TenantTable;
 use super::tenants::{TenantMap, Traits};
@@ -49,7 +50,7 @@ impl std::fmt::Debug for Agreement {
     }
 }
 
-/// What a configuration says of tenants.
+/// The tenants of a configuration.
 #[derive(Debug)]
 struct InForce {
     map: TenantMap,
@@ -72,12 +73,12 @@ impl InForce {
 }
 
 impl Tenancy {
-    /// Those of a configuration whose tenants stand in the order of their numbers.
+    /// The tenants of a configuration that lists them in the order of their numbers.
     pub fn of(config: &Config) -> Self {
         let listeners: Arc<[String]> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
         let in_force = InForce::of(config, &listeners);
         let counts = Arc::new(TenantCounts::default());
-        counts.set_quotas(&config.tenant_quotas());
+        counts.set_quotas(&tenant_quotas(&config.tenants));
         let names = Arc::new(TenantTable::default());
         names.add_all(config.tenants.iter().map(|tenant| &*tenant.name));
         let in_force = Arc::new(RwLock::new(Arc::new(in_force)));
@@ -96,12 +97,12 @@ impl Tenancy {
         Self { mirror: mirror.map(KeptOnBus), ..self }
     }
 
-    /// Puts those of another configuration in force, for clients that come from now on.
+    /// Puts the tenants of another configuration in force, for new clients.
     pub fn put_in_force(&self, config: &Config) {
         let in_force = Arc::new(InForce::of(config, &self.listeners));
         self.names.add_all(config.tenants.iter().map(|tenant| &*tenant.name));
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
-        self.counts.set_quotas(&config.tenant_quotas());
+        self.counts.set_quotas(&tenant_quotas(&config.tenants));
     }
 
     /// A configuration with its tenants in the order of the numbers that they have, and new ones behind.
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(tenancy.of_user(TenantId(2), "u"), Some(TenantId(3)));
         tenancy.put_in_force(&tenancy.numbered(&config("")).unwrap());
         assert_eq!(tenancy.of_listener(ListenerId(0)), Some(TenantId::DEFAULT));
-        assert_eq!(tenancy.name(TenantId(1)), "a", "what is stored of it is still its own");
+        assert_eq!(tenancy.name(TenantId(1)), "a", "its stored records are still its own");
     }
 
     #[test]

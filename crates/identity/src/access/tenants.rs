@@ -9,14 +9,14 @@ use tidegate_node::proxy_protocol::RelayedTenant;
 use tidegate_config::Config;
 use tidegate_config::hub::hub_listener;
 
-/// What is known of a client when its tenant is looked for.
+/// The known facts of a client when its tenant is looked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traits<'a> {
     /// The name of the listener.
     pub listener: &'a str,
     /// The server name that a TLS client asked for.
     pub sni: Option<&'a str>,
-    /// The user name under which the client was let in; one that was only claimed is none.
+    /// The user name that was authenticated; a claimed one does not count.
     pub user_name: Option<&'a str>,
     /// The common name of a certificate that was checked.
     pub certificate_cn: Option<&'a str>,
@@ -87,9 +87,9 @@ impl TenantMap {
         map
     }
 
-    /// The tenant of a client: what authentication dictates, else what its certificate, its user name, the server name
-    /// it asked for and its listener say, in this order; else the default one. For a relayed client the other node's answer
-    /// takes the place of those that only that node knows.
+    /// The tenant of a client: the tenant that authentication dictates, else that of its certificate, its user name,
+    /// its requested server name and its listener, in this order; else the default one. For a relayed client the other
+    /// node's answer replaces the facts that only that node knows.
     ///
     /// # Errors
     /// When authentication dictates a tenant that does not exist: then the client belongs nowhere.
@@ -126,7 +126,7 @@ impl Tenants for TenantMap {
 }
 
 impl Patterns {
-    /// Adds values; `partial` gives the part to compare of one that stands for several.
+    /// Adds values; `partial` gives the part to compare of a pattern.
     fn add(&mut self, values: &[String], tenant: TenantId, partial: fn(&str) -> Option<&str>) {
         for value in values {
             match partial(value) {
@@ -197,33 +197,33 @@ default = 'allow'
         TenantMap::of(&config(TENANTS).unwrap()).resolve(client).unwrap()
     }
 
-    const NOBODY: Traits<'_> =
+    const PLAIN: Traits<'_> =
         Traits { listener: "other", sni: None, user_name: None, certificate_cn: None, dictated: None, relayed: None };
     const ACME: TenantId = TenantId(1);
     const BOLT: TenantId = TenantId(2);
 
     #[test]
     fn a_client_is_found_by_each_of_its_traits() {
-        assert_eq!(resolve(&NOBODY), TenantId::DEFAULT);
-        assert_eq!(resolve(&Traits { listener: "acme-tcp", ..NOBODY }), ACME);
-        assert_eq!(resolve(&Traits { sni: Some("MQTT.acme.example"), ..NOBODY }), ACME);
-        assert_eq!(resolve(&Traits { sni: Some("a.bolt.example"), ..NOBODY }), BOLT);
-        assert_eq!(resolve(&Traits { user_name: Some("acme-7"), ..NOBODY }), ACME);
-        assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway"), ..NOBODY }), ACME);
-        assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..NOBODY }), BOLT);
+        assert_eq!(resolve(&PLAIN), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { listener: "acme-tcp", ..PLAIN }), ACME);
+        assert_eq!(resolve(&Traits { sni: Some("MQTT.acme.example"), ..PLAIN }), ACME);
+        assert_eq!(resolve(&Traits { sni: Some("a.bolt.example"), ..PLAIN }), BOLT);
+        assert_eq!(resolve(&Traits { user_name: Some("acme-7"), ..PLAIN }), ACME);
+        assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway"), ..PLAIN }), ACME);
+        assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..PLAIN }), BOLT);
         let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled, mark: 0 });
-        assert_eq!(resolve(&Traits { relayed: relayed(false), ..NOBODY }), BOLT);
-        assert_eq!(resolve(&Traits { relayed: relayed(false), user_name: Some("acme-7"), ..NOBODY }), ACME);
-        assert_eq!(resolve(&Traits { relayed: relayed(true), user_name: Some("acme-7"), ..NOBODY }), BOLT);
+        assert_eq!(resolve(&Traits { relayed: relayed(false), ..PLAIN }), BOLT);
+        assert_eq!(resolve(&Traits { relayed: relayed(false), user_name: Some("acme-7"), ..PLAIN }), ACME);
+        assert_eq!(resolve(&Traits { relayed: relayed(true), user_name: Some("acme-7"), ..PLAIN }), BOLT);
     }
 
     #[test]
     fn an_ending_of_a_host_or_the_whole_beginning_is_not_enough() {
-        assert_eq!(resolve(&Traits { sni: Some("bolt.example"), ..NOBODY }), TenantId::DEFAULT);
-        assert_eq!(resolve(&Traits { sni: Some("xbolt.example"), ..NOBODY }), TenantId::DEFAULT);
-        assert_eq!(resolve(&Traits { sni: Some(".bolt.example"), ..NOBODY }), TenantId::DEFAULT);
-        assert_eq!(resolve(&Traits { user_name: Some("acme-"), ..NOBODY }), TenantId::DEFAULT);
-        assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway 2"), ..NOBODY }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { sni: Some("bolt.example"), ..PLAIN }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { sni: Some("xbolt.example"), ..PLAIN }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { sni: Some(".bolt.example"), ..PLAIN }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { user_name: Some("acme-"), ..PLAIN }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway 2"), ..PLAIN }), TenantId::DEFAULT);
     }
 
     #[test]
@@ -239,15 +239,15 @@ default = 'allow'
         assert_eq!(resolve(&all), ACME);
         assert_eq!(resolve(&Traits { certificate_cn: None, ..all }), BOLT);
         assert_eq!(resolve(&Traits { certificate_cn: None, user_name: None, ..all }), BOLT);
-        assert_eq!(resolve(&Traits { user_name: Some("acme-guest"), ..NOBODY }), BOLT);
+        assert_eq!(resolve(&Traits { user_name: Some("acme-guest"), ..PLAIN }), BOLT);
         assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..all }), BOLT);
     }
 
     #[test]
     fn a_dictated_tenant_that_does_not_exist_is_no_tenant() {
         let map = TenantMap::of(&config(TENANTS).unwrap());
-        let client = Traits { dictated: Some("nobody"), listener: "acme-tcp", ..NOBODY };
-        assert_eq!(map.resolve(&client), Err(UnknownTenant("nobody".to_owned())));
+        let client = Traits { dictated: Some("unknown"), listener: "acme-tcp", ..PLAIN };
+        assert_eq!(map.resolve(&client), Err(UnknownTenant("unknown".to_owned())));
     }
 
     #[test]

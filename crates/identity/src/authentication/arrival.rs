@@ -1,4 +1,4 @@
-//! A client at the door: what is known of it, and what becomes of it.
+//! A client at its CONNECT: the known facts, and the outcome.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -117,8 +117,8 @@ fn certificate(tls: &TlsFacts) -> Option<ClientCertificate> {
     })
 }
 
-/// Tells the log why, and the client what. The user name is left out: it may be a token. The log's other line about the
-/// same refusal, which says neither who nor why, is for `debug` ([`is_told`]).
+/// Logs the refusal, and answers the client. The user name is left out: it may be a token. The log's other line about
+/// the same refusal, which names neither client nor cause, is for `debug` ([`is_logged`]).
 pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, refusal: &Refusal) -> Verdict {
     let (provider, why) = (refusal.provider.as_str(), refusal.why.as_str());
     let reason = match refusal.kind {
@@ -129,12 +129,12 @@ pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, 
         RefusalKind::BadMethod => Reason::BadAuthenticationMethod,
     };
     let peer = peer.map(tracing::field::display);
-    tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client not let in");
+    tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client refused");
     Verdict::Refuse(reason)
 }
 
 /// Whether a refusal with this reason is logged where clients are authenticated, and not again.
-pub fn is_told(reason: Reason) -> bool {
+pub fn is_logged(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::BadCredentials

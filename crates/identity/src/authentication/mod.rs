@@ -1,4 +1,4 @@
-//! Who comes in: between what a node asks and the chain of providers that answers.
+//! Authentication: between the requests of a node and the answers of the chain of providers.
 
 mod arrival;
 mod exchanges;
@@ -26,12 +26,12 @@ use tidegate_config::authentication::settings::{self, TokenError};
 use arrival::Arrival;
 use exchanges::Exchanges;
 
-pub use arrival::is_told;
+pub use arrival::is_logged;
 pub use fleet::asker;
 pub use reloadable::Providers;
 pub use visitors::{Visitor, Visitors};
 
-/// A connection, named so that the answer to a challenge finds what it is an answer to.
+/// A connection, by which the answer to a challenge is matched.
 pub type Place = (ShardId, ConnectionKey);
 
 /// Why the providers of a configuration cannot be made.
@@ -54,7 +54,7 @@ pub struct Authentication {
     exchanges: Exchanges,
 }
 
-/// What is decided without asking a provider.
+/// The decisions without a provider.
 #[derive(Debug)]
 struct Policy {
     /// By the numbers of listeners.
@@ -64,7 +64,7 @@ struct Policy {
     providers: bool,
 }
 
-/// What a reload has found right.
+/// The checked parts of a reload.
 struct Next {
     providers: Prepared,
     policy: Policy,
@@ -89,8 +89,8 @@ impl Policy {
         Self { gates: gates.collect(), tenants, providers: config.has_providers() }
     }
 
-    /// The listeners are those that the broker was started with, since their numbers are; what may change about one is
-    /// found by its name.
+    /// The listeners are those at the start of the broker, since their numbers are; a changed listener is found by its
+    /// name.
     fn after_reload(&self, config: &Config) -> Self {
         let gate = |gate: &Gate| {
             let new = config.listeners.iter().find(|listener| listener.name == gate.name);
@@ -109,7 +109,7 @@ impl Policy {
 /// # Errors
 /// When one of them cannot be made.
 pub fn check_files(config: &Config) -> Result<(), ProvidersError> {
-    // Nobody is asked: there is no fleet yet.
+    // No fleet is asked: it does not exist yet.
     let asker = asker(&config.orchestrator.name, Brokers::default());
     let settings = settings::chain(config, &asker)?;
     Ok(Chain::check(settings)?)
@@ -127,7 +127,7 @@ impl Authentication {
         Ok(Self { chain, asker, policy, exchanges: Exchanges::default() })
     }
 
-    /// Makes the providers of another configuration, with all their files read anew, and changes nothing.
+    /// Makes the providers of another configuration, with all their files read again, and changes nothing.
     ///
     /// # Errors
     /// When anything of it is wrong.
@@ -144,12 +144,12 @@ impl Authentication {
         differences
     }
 
-    /// What has been counted.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         self.chain.counters()
     }
 
-    /// Decides about a CONNECT, or about a client that proves anew who it is. The verdict is given at once or later, on
+    /// Decides about a CONNECT, or about a client that re-authenticates. The verdict is given at once or later, on
     /// another thread.
     pub fn decide(
         &self,
@@ -233,7 +233,7 @@ impl Authentication {
     }
 }
 
-/// What is clear without a provider: names from certificates, and who may come in without a name.
+/// Decisions without a provider: names from certificates, and anonymous clients.
 fn without_providers(policy: &Policy, gate: &Gate, arrival: &Arrival) -> Option<Decision> {
     let accept = |user_name: Option<String>| Some(Decision::Allow(Identity { user_name, ..Identity::default() }));
     let refuse = |why: &str| Some(Decision::Deny(Refusal::new(RefusalKind::NotAuthorized, "", why)));
@@ -242,7 +242,7 @@ fn without_providers(policy: &Policy, gate: &Gate, arrival: &Arrival) -> Option<
         (IdentityRole::ClientId, Some(name)) if *name != arrival.request.client_id => {
             return refuse("the client id is not what the certificate says");
         }
-        // The certificate says which client it is; whoever names a user besides is still asked to prove that.
+        // The certificate names the client; a client that also names a user still has to prove that.
         (IdentityRole::ClientId, Some(_)) if !policy.providers || arrival.says_no_name() => return accept(None),
         _ => {}
     }
@@ -251,14 +251,14 @@ fn without_providers(policy: &Policy, gate: &Gate, arrival: &Arrival) -> Option<
         return if gate.allow_anonymous && nothing_to_ask_about { accept(None) } else { None };
     }
     if gate.certificate == IdentityRole::None || gate.allow_anonymous {
-        // A name that nobody can prove is none.
+        // A name that cannot be proved does not count.
         accept(None)
     } else {
         refuse("the client shows no certificate with a name")
     }
 }
 
-/// Somebody whom no provider knows and who may come in without a name does so.
+/// Lets in a client without a name that no provider knows, if anonymous clients are allowed.
 fn or_anonymous(decision: Decision) -> Decision {
     match decision {
         Decision::Deny(refusal) if refusal.provider.is_empty() && refusal.kind == RefusalKind::BadCredentials => {
@@ -268,7 +268,7 @@ fn or_anonymous(decision: Decision) -> Decision {
     }
 }
 
-/// What the engine is told.
+/// The verdict for the engine.
 fn judge(policy: &Policy, arrival: &Arrival, decision: Decision, data: Option<Vec<u8>>) -> Verdict {
     let refusal = match decision {
         Decision::Allow(identity) => match policy.tenants.ask(|tenants| arrival.admit(tenants, identity)) {

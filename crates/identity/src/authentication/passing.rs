@@ -20,11 +20,11 @@ pub fn decide(
 ) {
     let client_id = request.client_id.clone();
     if request.enhanced.is_some() {
-        tracing::info!(client_id, "client not let in: what it proves itself with cannot be shown to brokers");
+        tracing::info!(client_id, "client refused: its credentials cannot be forwarded to brokers");
         return answer.give(Verdict::Refuse(Reason::BadAuthenticationMethod));
     }
     let Some(user_name) = request.user_name.clone() else {
-        tracing::info!(client_id, "client not let in: it has no user name that could be shown to brokers");
+        tracing::info!(client_id, "client refused: it has no user name to forward to brokers");
         return answer.give(Verdict::Refuse(Reason::NotAuthorized));
     };
     let password = request.password.clone().map(Zeroizing::new);
@@ -38,7 +38,7 @@ pub fn decide(
                 answer.pass_to(door, accepted);
             }
             Err(error) => {
-                tracing::warn!(client_id, "client not let in: {error}");
+                tracing::warn!(client_id, "client refused: {error}");
                 answer.give(Verdict::Refuse(Reason::AuthenticationUnavailable));
             }
         };

@@ -62,11 +62,11 @@ impl Prepared for NewProviders {
             return told;
         }
         // After the new providers are in force, so that who comes back at once is asked by them.
-        match self.node.disconnect_users(differences.users_ended, Reason::AdministrativeAction) {
+        match self.node.clients().disconnect_users(differences.users_ended, Reason::AdministrativeAction) {
             Ok(closed) => {
                 told.push(format!("connections closed of users that are gone or have another password: {closed}"));
             }
-            Err(error) => tracing::warn!(%error, "connections of users that are gone are closed there later"),
+            Err(error) => tracing::warn!(%error, "connections of removed users are closed on that shard later"),
         }
         told
     }

@@ -133,7 +133,7 @@ fn certificate(value: &str, role: IdentityRole) -> ConnectionFacts {
 }
 
 #[test]
-fn users_come_in_with_their_passwords_and_nobody_else() {
+fn only_users_with_their_passwords_are_let_in() {
     let folder = Folder::new("users");
     let door = start(&with_users("", &folder.users(&["ann"])));
     assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), named("ann"));
@@ -170,7 +170,7 @@ fn with_role(role: IdentityRole, text: &str) -> Authentication {
 }
 
 #[test]
-fn a_certificate_says_who_the_user_is_and_no_password_is_asked_for() {
+fn a_certificate_names_the_user_without_a_password() {
     let folder = Folder::new("certificate");
     let role = IdentityRole::Username;
     for text in [with_users("", &folder.users(&["ann"])), OPEN_RULES.to_owned()] {
@@ -185,7 +185,7 @@ fn a_certificate_says_who_the_user_is_and_no_password_is_asked_for() {
 }
 
 #[test]
-fn a_certificate_says_which_client_it_is_and_no_other_comes_in_with_it() {
+fn a_certificate_names_the_client_and_admits_no_other() {
     let folder = Folder::new("client-id");
     let role = IdentityRole::ClientId;
     let door = with_role(role, &with_users("", &folder.users(&["ann"])));
@@ -199,7 +199,7 @@ fn a_certificate_says_which_client_it_is_and_no_other_comes_in_with_it() {
 }
 
 #[test]
-fn a_name_that_nobody_can_prove_is_none() {
+fn a_name_without_a_provider_does_not_count() {
     let door = start(OPEN_RULES);
     assert_eq!(user(&decide(&door, Some("admin"), Some("x"))), Comes::WithoutName);
 }
@@ -232,7 +232,7 @@ fn a_client_that_its_provider_calls_otherwise_does_not_come_in() {
 }
 
 #[test]
-fn several_steps_lead_in_and_a_connection_that_is_not_known_leads_nowhere() {
+fn enhanced_steps_authenticate_a_known_connection_only() {
     let folder = Folder::new("scram");
     let text = with_users("", &folder.users(&["ann"])).replace("[[auth]]", "[[auth]]\nkind = 'scram'");
     let door = start(&text);
@@ -277,7 +277,7 @@ fn who_may_come_in_without_a_name_changes_with_a_reload() {
 }
 
 #[test]
-fn cve_2018_12550_without_its_file_of_users_the_broker_does_not_start() {
+fn cve_2018_12550_a_missing_file_of_users_stops_the_start() {
     let folder = Folder::new("missing");
     let text = with_users("", &folder.0.join("nothing"));
     let config = load(&text).unwrap();
@@ -286,7 +286,7 @@ fn cve_2018_12550_without_its_file_of_users_the_broker_does_not_start() {
 }
 
 #[test]
-fn a_listener_that_others_reach_needs_no_word_where_clients_are_asked() {
+fn a_reachable_listener_needs_no_consent_with_authentication() {
     let outside = "address = '0.0.0.0:1883'";
     assert!(load(&format!("{OPEN_RULES}[[listener]]\n{outside}\n")).unwrap_err().contains("without a password"));
     let config = load(&with_users(outside, Path::new("users"))).unwrap();

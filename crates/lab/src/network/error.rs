@@ -6,10 +6,10 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// Only root may make namespaces and devices.
-    #[error("a network of its own for the broker needs root; run the lab as root, or take [network] and --board away")]
+    #[error("a separate network for the broker needs root; run the lab as root, or remove [network] and --board")]
     NotRoot,
     /// A program that is not there.
-    #[error("`{0}` is not installed, which a network of its own needs; install iproute2 and util-linux")]
+    #[error("`{0}` is not installed; a separate network needs it. Install iproute2 and util-linux")]
     Missing(&'static str),
     /// Values that are none.
     #[error("[network] {0}")]

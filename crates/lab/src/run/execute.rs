@@ -48,7 +48,7 @@ pub(super) enum ExecuteError {
     Load(#[from] LoadError),
     #[error("the network of the case cannot be made: {0}")]
     Network(#[from] NetworkError),
-    #[error("the limits of the case cannot be kept here: {0}")]
+    #[error("cannot apply the limits of the case here: {0}")]
     Limits(String),
     #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
     NotOurs(String),

@@ -192,7 +192,7 @@ mod tests {
     fn only_a_broker_that_ended_is_too_small() {
         let ended = "tidegate did not get ready: it ended with signal 9";
         assert_eq!(without_run(&missing(ended, true)), (Some(false), ended.to_owned()));
-        for why in ["the limits of the case cannot be kept here: no cgroup", "the system gives no thread", "stopped"] {
+        for why in ["cannot apply the limits of the case here: no cgroup", "the system gives no thread", "stopped"] {
             assert_eq!(without_run(&missing(why, false)), (None, why.to_owned()));
         }
     }

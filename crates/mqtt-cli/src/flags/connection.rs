@@ -118,7 +118,7 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'd', long, help_heading = heading::OTHER)]
     debug: bool,
 
-    /// Print no errors, save those of the command line
+    /// Print no errors, except errors of the command line
     #[arg(long, help_heading = heading::OTHER)]
     quiet: bool,
 
@@ -140,7 +140,7 @@ pub(crate) struct Plan {
     pub properties: Properties,
     /// The topic of the URL.
     pub url_topic: Option<String>,
-    /// After so many messages the client goes on from another port.
+    /// After so many messages the client continues from another port.
     pub rebind_after: Option<u64>,
     pub quiet: bool,
 }
@@ -230,7 +230,7 @@ impl ConnectionFlags {
             (Some(id), _) => id.clone(),
             (None, Some(prefix)) => format!("{prefix}{}", std::process::id()),
             (None, None) if version == Version::V5 => String::new(),
-            // 23 characters, which is what MQTT 3.1 allows.
+            // 23 characters, as MQTT 3.1 allows.
             (None, None) => format!("tidegate-{:014x}", random() >> 8),
         }
     }

@@ -11,7 +11,7 @@ use tidegate_client::MAX_PACKET_SIZE;
 
 use super::{UsageError, heading};
 
-/// Flags that say what is published.
+/// Flags for the source of the payload.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct MessageSourceFlags {
     /// Publish this text

@@ -8,8 +8,8 @@ use clap::{Args, Command};
 
 use super::{Tool, UsageError};
 
-/// The flags of `tool` again, with those of its options file before them: `-o FILE`, or else the default file if there
-/// is one. `given` are the flags of the command line as they were read the first time.
+/// The flags of `tool` again, with the flags of its options file before them: `-o FILE`, or else the default file if it
+/// exists. `given` are the flags of the command line as they were read the first time.
 ///
 /// # Errors
 /// When the file cannot be read, or has a flag that does not exist.
@@ -55,7 +55,7 @@ fn merge<A: Args>(
         UsageError::new(format!("in the options file '{}': {problem}", path.display()))
     };
     let from_file: Vec<OsString> = text.lines().flat_map(flags_of_line).map(OsString::from).collect();
-    // What is wrong with the file alone is the file's fault; what is wrong only together is told without it.
+    // A fault of the file alone names the file; a fault of both together does not.
     let name = OsStr::new("tidegate").to_owned();
     let alone = std::iter::once(name.clone()).chain(from_file.iter().cloned());
     command::<A>(tool).try_get_matches_from(alone).map_err(wrong)?;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_file_names_it() {
+    fn a_fault_in_the_file_names_it() {
         let result = merge::<subscribe::Args>(Tool::Subscribe, Path::new("f"), "--bogus", std::iter::empty());
         let text = result.unwrap_err().to_string();
         assert!(text.contains("in the options file 'f'") && text.contains("--bogus"), "{text}");

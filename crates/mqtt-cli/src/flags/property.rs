@@ -17,7 +17,7 @@ pub(crate) struct PropertyFlags {
     groups: Vec<Vec<String>>,
 }
 
-// By hand, since each `-D` takes three or four values and the derived code would run those of several together.
+// By hand, since each `-D` takes three or four values and the derived code would join the values of several.
 impl Args for PropertyFlags {
     fn augment_args(command: Command) -> Command {
         command.arg(

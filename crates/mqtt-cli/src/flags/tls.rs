@@ -1,4 +1,4 @@
-//! TLS: whom to trust, and what to show.
+//! TLS: the trusted authorities, and the client's certificate.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(super) const TLS_PORT: u16 = 8883;
 /// Flags of TLS. Any of them asks for it, and so do the port 8883 and a URL that begins with `mqtts` or `wss`.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct TlsFlags {
-    /// Speak TLS, and trust the authorities in this file (PEM) [default: those of the system]
+    /// Speak TLS, and trust the authorities in this file (PEM) [default: the system's]
     #[arg(long, value_name = "FILE", help_heading = heading::TLS)]
     cafile: Option<PathBuf>,
 
@@ -29,7 +29,7 @@ pub(super) struct TlsFlags {
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = heading::TLS)]
     key: Option<PathBuf>,
 
-    /// Take a certificate that is valid for another host; whoever is trusted can then pass for this one
+    /// Take a certificate that is valid for another host; any trusted server can then pass for this one
     #[arg(long, help_heading = heading::TLS)]
     insecure: bool,
 
@@ -85,7 +85,7 @@ impl TlsFlags {
                 Err(UsageError::new(format!("{flag} and --no-tls contradict each other")))
             }
             (None, Some(true)) if self.no_tls => Err(UsageError::new("the URL asks for TLS, and --no-tls for none")),
-            // A password must not travel in the clear where somebody took care that it does not.
+            // A password must not travel in the clear against a flag for TLS.
             (Some(flag), Some(false)) => {
                 Err(UsageError::new(format!("{flag} asks for TLS, and the URL for none: write mqtts:// or wss://")))
             }
@@ -112,8 +112,8 @@ impl TlsFlags {
         self.given().map_or(Ok(()), |flag| Err(UsageError::new(format!("{flag}: TLS is not spoken over {what}"))))
     }
 
-    /// What connections over QUIC are made with. Where nobody is named to be trusted, and a broker on this machine has
-    /// made a certificate for development, that is.
+    /// The connector for QUIC. If no authority is named, and a broker on this machine has made a certificate for
+    /// development, that is trusted.
     ///
     /// # Errors
     /// When a file cannot be used.

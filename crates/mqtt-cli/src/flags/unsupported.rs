@@ -1,13 +1,12 @@
-//! Flags of mosquitto's clients for what these clients cannot do yet. They are known, so that nobody takes a connection
-//! for safer than it is.
+//! Unsupported flags of mosquitto's clients. They are known, so that no user takes a connection for safer than it is.
 
 use clap::Args;
 
 use super::UsageError;
 
-/// What is said about kinds of TLS that are not spoken.
+/// The hints for unsupported kinds of TLS.
 const PEM: &str = "keys and certificates are PEM files without a passphrase: --cert and --key";
-const MODERN: &str = "TLS 1.2 and 1.3 choose among safe ciphers by themselves; leave the flag out";
+const MODERN: &str = "TLS 1.2 and 1.3 choose among safe ciphers automatically; leave the flag out";
 const PSK: &str = "TLS with pre-shared keys is not supported; use certificates: --cafile, --cert, --key";
 const KEYLOG: &str = "keys of connections are not written to files; look at packets with --debug";
 

@@ -1,6 +1,6 @@
 //! `-L`: a server, who to be there, and a topic, in one.
 
-/// What a URL such as `mqtt://user:password@host:1883/topic` says.
+/// The parts of a URL such as `mqtt://user:password@host:1883/topic`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Url {
     /// MQTT over WebSocket.
@@ -13,7 +13,7 @@ pub(super) struct Url {
     pub(super) password: Option<String>,
     pub(super) host: String,
     pub(super) port: Option<u16>,
-    /// What follows the host, without the first slash.
+    /// The text after the host, without the first slash.
     pub(super) topic: String,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none() {
+    fn invalid_urls_are_refused() {
         for text in ["", "host/topic", "http://h/t", "mqtt:///t", "mqtt://h:x/t", "mqtt://a%zz@h/t", "mqtt://a%@h/t"] {
             assert!(Url::parse(text).is_err(), "{text}");
         }

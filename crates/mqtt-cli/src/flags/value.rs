@@ -1,10 +1,10 @@
-//! Values of flags, and what is wrong with them.
+//! Values of flags, and their faults.
 
 use std::time::Duration;
 
 use tidegate_client::{QoS, RetainHandling, Version};
 
-/// What is wrong with the flags as a whole; clap reports what is wrong with a single one.
+/// The fault of the flags as a whole; clap reports the fault of a single one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(String);

@@ -29,7 +29,7 @@ pub(super) struct WillFlags {
 
 impl WillFlags {
     /// # Errors
-    /// When the topic is invalid, or something is said of a will and there is none.
+    /// When the topic is invalid, or a flag for a will comes without a topic.
     pub(super) fn will(&self, properties: &WillProperties) -> Result<Option<Will>, UsageError> {
         let Some(topic) = &self.topic else {
             let said = self.payload.is_some() || self.qos.is_some() || self.retain;

@@ -16,7 +16,7 @@ const MAX_INDENTED_LEVELS: usize = 32;
 /// How the payload appears in the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
-    /// As a string; what is not UTF-8 is replaced.
+    /// As a string; invalid UTF-8 is replaced.
     Text,
     /// As the JSON value that it is.
     Value,

@@ -153,7 +153,7 @@ fn time(letter: char) -> Result<Piece, FormatError> {
         return Ok(Piece::Literal("@".to_owned()));
     }
     let conversion = match letter {
-        // As in the C locale, which is what scripts can rely on.
+        // As in the C locale, as scripts can rely on.
         'c' => "%a %b %e %H:%M:%S %Y".to_owned(),
         'x' => "%m/%d/%y".to_owned(),
         letter if letter.is_ascii_alphabetic() => format!("%{letter}"),

@@ -11,7 +11,7 @@ pub(super) const MAX_WIDTH: usize = 10_000;
 /// Characters that may stand between the bytes of `%x` and `%X`.
 const SEPARATORS: &str = ":,_/ ";
 
-/// What stands between `%` and the letter of a field: `[-][0][WIDTH][.PRECISION][SEPARATOR]`.
+/// The part between `%` and the letter of a field: `[-][0][WIDTH][.PRECISION][SEPARATOR]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Fill up on the right, with blanks.
@@ -22,7 +22,7 @@ pub(super) struct Shape {
     width: usize,
     /// The most characters of text, the most bytes of a payload, the decimals of a number.
     pub(super) precision: Option<usize>,
-    /// What stands between the bytes of a hexadecimal payload.
+    /// The separator between the bytes of a hexadecimal payload.
     pub(super) separator: Option<char>,
 }
 

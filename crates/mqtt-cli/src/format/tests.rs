@@ -82,7 +82,7 @@ fn every_field() {
 }
 
 #[test]
-fn what_is_absent_is_empty_or_blank() {
+fn absent_values_are_empty_or_blank() {
     let empty = message("");
     for field in ["A", "C", "D", "E", "F", "P", "p", "R", "S", "x"] {
         assert_eq!(render(&format!("[%{field}]"), &empty), "[]", "{field}");

@@ -21,7 +21,7 @@ fn the_request_names_the_response_topic_in_mqtt_5_only() {
 }
 
 #[test]
-fn what_is_missing_or_too_much() {
+fn missing_and_superfluous_flags_are_refused() {
     for flags in [
         &["-t", "ask", "-m", "x"][..],
         &["-e", "answer", "-m", "x"],

@@ -107,7 +107,7 @@ impl AdmissionCalls<'_> {
         );
         if let Some(times) = self.shard.refusing.note(self.shard.now.monotonic) {
             let address = address.map(tracing::field::display);
-            tracing::warn!(times, reason = reason.label(), address, "new connections are closed at once");
+            tracing::warn!(times, reason = reason.label(), address, "new connections are closed immediately");
         }
     }
 
@@ -134,7 +134,7 @@ impl AdmissionCalls<'_> {
             tracing::warn!(
                 limit,
                 times,
-                "the limit of connections is reached: those without a CONNECT are closed, the oldest first, then new ones"
+                "the connection limit is reached: connections without CONNECT are closed first, the oldest first, then new ones"
             );
         }
     }

@@ -384,7 +384,7 @@ impl Admission {
         }
         let ban = bans::decode(now, key, value)?;
         if let Err(error) = self.with_bans(|bans| bans.restore(now, ban)) {
-            tracing::warn!(%error, "a stored ban is left out");
+            tracing::warn!(%error, "a stored ban was skipped");
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ pub struct Network {
 
 /// A text names no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no address or network: write one such as 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32")]
+#[error("{text:?} is not an address or network: write one such as 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32")]
 pub struct NetworkError {
     /// The text.
     pub text: String,

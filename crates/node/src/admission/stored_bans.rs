@@ -144,7 +144,7 @@ impl State {
         let bytes = weight(&key, value.as_ref());
         if self.waiting_bytes + bytes > UNKEPT_BAN_BYTES {
             if self.lost <= self.submitted {
-                tracing::error!("too many changes of bans wait for the store; further ones do not outlive the process");
+                tracing::error!("too many ban changes wait for the store; further changes end with the process");
             }
             self.lost = self.changes;
             return;
@@ -166,13 +166,13 @@ impl State {
                 None => operation::delete(&mut batch, &key),
             };
             if let Err(error) = added {
-                tracing::error!(%error, "a ban does not fit into the store and does not outlive the process");
+                tracing::error!(%error, "a ban is not stored: the store is full. It ends with the process");
             }
         }
         self.waiting_bytes = 0;
         self.submitted = self.changes;
         if let Err(error) = writer.submit(self.submitted, batch) {
-            tracing::error!(%error, "changes of bans do not outlive the process");
+            tracing::error!(%error, "changes of bans are not stored; they end with the process");
         }
     }
 }

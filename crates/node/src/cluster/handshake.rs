@@ -62,17 +62,17 @@ pub(super) enum HandshakeError {
     Secret,
     #[error("{0} is in no view of the cluster, or not yet")]
     Unknown(NodeName),
-    #[error("{name} answers with the incarnation {said}, and the cluster knows it with {known}")]
+    #[error("{name} answers with the incarnation {said}; the cluster expects {known}")]
     Incarnation { name: NodeName, said: u64, known: u64 },
     #[error("{0} answers there, which is another node")]
     Another(NodeName),
     #[error("{name} takes this node for {meant}")]
     NotMeant { name: NodeName, meant: NodeName },
-    #[error("{0} connects although it is this node that has to: the one with the smaller name does")]
+    #[error("{0} connected, although the node with the smaller name must connect: this one")]
     OutOfTurn(NodeName),
     #[error("{name} has {shards} shards, and there are {left} numbers for those of others; use fewer shards or nodes")]
     Shards { name: NodeName, shards: u16, left: u16 },
-    #[error("it says something that has no place in a handshake")]
+    #[error("it sent a message that is not part of the handshake")]
     OutOfPlace,
 }
 

@@ -12,10 +12,10 @@ use super::wire::{FrameError, Refusal};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Loss {
     /// The other node leaves.
-    #[error("it has said goodbye")]
+    #[error("it said goodbye")]
     Goodbye,
     /// It has closed the connection after this node has said goodbye.
-    #[error("this node has said goodbye")]
+    #[error("this node said goodbye")]
     Left,
     /// The view has it no longer, or in another life.
     #[error("it is no longer in the view of the cluster, or in another life")]
@@ -26,13 +26,13 @@ pub(super) enum Loss {
     #[error("it has closed the connection")]
     Closed,
     /// The node that carried its bytes is linked no longer.
-    #[error("the link to node {0}, which carried it, has ended")]
+    #[error("the relaying link to node {0} ended")]
     Carrier(NodeName),
     /// The node that was asked to carry its bytes has no link to it.
     #[error("node {0} has no link to it either")]
     Unreachable(NodeName),
     /// Too many carried bytes waited at the node that carried it.
-    #[error("node {0}, which carried it, had no room for it")]
+    #[error("the relaying node {0} had no space for it")]
     NoRoom(NodeName),
     /// The session that the connection was to continue is over.
     #[error("the session that it was to continue has ended")]
@@ -44,9 +44,9 @@ pub(super) enum Loss {
     Io(#[from] io::Error),
     #[error("{}", tls_text(.0))]
     Tls(#[from] rustls::Error),
-    #[error("nothing has come from it for {0} ms")]
+    #[error("it sent nothing for {0} ms")]
     Silent(u128),
-    #[error("it has taken nothing of what waits for it for {0} ms")]
+    #[error("it read none of its waiting data for {0} ms")]
     Stalled(u128),
     #[error("more waits for it than the {0} bytes that may")]
     Overflow(u64),
@@ -60,7 +60,7 @@ pub(super) enum Loss {
     Records(WireError),
     #[error("it speaks of a shard that there is not")]
     Shard,
-    #[error("it sends what has no place in a session")]
+    #[error("it sent a message that is not part of a session")]
     OutOfPlace,
     #[error("there are no numbers left for its {0} shards; a process has 64 for those of all nodes")]
     Numbers(u16),

@@ -130,7 +130,7 @@ impl Links {
         }
         if who.skew.unsigned_abs() > SKEW_MS {
             let skew_ms = who.skew;
-            tracing::warn!(%node, skew_ms, "the clocks of the nodes differ: what is kept until some time may end early or late");
+            tracing::warn!(%node, skew_ms, "the clocks of the nodes differ: expiry times may be early or late");
         }
         self.questions.note_linked(&who.name);
         self.tell(FlightKind::NodeLinked, session, &format!("node {node}, incarnation {incarnation}{way}"));

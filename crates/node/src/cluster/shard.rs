@@ -159,7 +159,7 @@ impl PeerCalls<'_> {
 
     /// A node has sent what cannot be read: its session ends.
     fn break_link(&self, links: &LinksSender, from: ShardId, error: WireError) {
-        tracing::error!(shard = self.shard.place.shard.0, %error, "another node has sent records that cannot be read");
+        tracing::error!(shard = self.shard.place.shard.0, %error, "another node sent unreadable records");
         links.send(ToLinks::Broken { slot: from, error });
     }
 

@@ -30,13 +30,13 @@ pub enum DurableError {
     #[error("the store cannot be read: {0}; `tidegate store check` says where")]
     Read(#[from] MergeError),
     /// Its content is inconsistent.
-    #[error("what the store holds cannot be taken in: {0}; `tidegate store export` shows what there is")]
+    #[error("cannot load the store: {0}; `tidegate store export` shows its entries")]
     Restore(#[from] RestoreError),
     /// A ban cannot be read.
     #[error("{0}; `tidegate store export` shows it")]
     Ban(#[from] RecordError),
     /// A shard ended while it was taking it in.
-    #[error("{0} ended while it was taking in what the store holds")]
+    #[error("{0} ended while it loaded the store")]
     ShardEnded(ShardId),
     /// The store's threads could not be started.
     #[error("the store's threads cannot be started: {0}")]
@@ -294,7 +294,7 @@ fn tell_full(status: &Status) {
     let (pending, error) = (status.pending_bytes(), status.last_error());
     if status.is_fenced() {
         // Another process owns it now. This one ends, and its exit reports the reason and the remedy.
-        tracing::info!(pending, "the store takes no more, since it is another's now");
+        tracing::info!(pending, "the store rejects writes: another process owns it");
     } else if status.is_full() {
         let (min_free, max) = (status.min_free_bytes(), status.max_bytes());
         tracing::error!(
@@ -307,7 +307,7 @@ fn tell_full(status: &Status) {
             "the store takes no more: new messages and sessions are refused"
         );
     } else {
-        tracing::info!(used, free, pending, "the store takes new messages and sessions again");
+        tracing::info!(used, free, pending, "the store accepts new messages and sessions again");
     }
 }
 
@@ -354,7 +354,7 @@ impl StoreCalls<'_> {
                 self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Busy);
             }
             Err(error) => {
-                tracing::error!(client_id, %error, "a part of a queue cannot be read and is lost; `tidegate store check` says where");
+                tracing::error!(client_id, %error, "cannot read a part of a queue; its messages are lost. `tidegate store check` shows where");
                 self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Lost);
             }
         }

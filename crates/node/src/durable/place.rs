@@ -24,7 +24,7 @@ pub enum PlaceError {
     #[error(transparent)]
     Image(#[from] MoveError),
     /// Queues were left in the store.
-    #[error("queues are too long to be taken in as a whole; start a node with this store")]
+    #[error("queues are too long to be loaded at once; start a node with this store")]
     TooLong,
 }
 

@@ -19,7 +19,7 @@ impl Identities {
     pub(crate) fn set_broker(&self, broker: &BrokerSettings) {
         for (user, entry) in &self.state().users {
             if let Some(running) = entry.running() {
-                running.node.handle().tell_broker(shown(broker.clone(), user, running.password.as_ref()));
+                running.node.handle().fleet().tell_broker(shown(broker.clone(), user, running.password.as_ref()));
             }
         }
     }
@@ -27,7 +27,7 @@ impl Identities {
     /// Drains a broker on all nodes of users: it gets no more messages. Nodes that do not know the broker ignore it.
     pub(crate) fn drain_broker(&self, name: &str) {
         for (_, node) in self.handles() {
-            drop(node.drain_broker(name));
+            drop(node.fleet().drain_broker(name));
         }
     }
 
@@ -35,7 +35,7 @@ impl Identities {
     /// broker ignore it.
     pub(crate) fn remove_broker(&self, name: &str) {
         for (_, node) in self.handles() {
-            drop(node.remove_broker(name, true));
+            drop(node.fleet().remove_broker(name, true));
         }
     }
 
@@ -48,7 +48,7 @@ impl Identities {
 
     fn reports(&self) -> Vec<FleetReport> {
         // A node that ends meanwhile is skipped.
-        self.handles().iter().filter_map(|(_, node)| node.fleet().ok()).collect()
+        self.handles().iter().filter_map(|(_, node)| node.fleet().report().ok()).collect()
     }
 
     /// Adds the users' connections to brokers to the report of a fleet.

@@ -39,7 +39,7 @@ impl Running {
     }
 
     fn owes(&self) -> bool {
-        self.node.handle().fleet().is_ok_and(|fleet| fleet.owed() > 0)
+        self.node.handle().fleet().report().is_ok_and(|fleet| fleet.owed() > 0)
     }
 
     /// Whether it is to end now.
@@ -82,7 +82,7 @@ impl Identities {
                 state.users.remove(&name)
             };
             if let Some(running) = ended.and_then(Entry::into_running) {
-                tracing::info!(owed = running.owes(), "the connections of a user are unused and end");
+                tracing::info!(owed = running.owes(), "unused connections of a user are closed");
                 running.node.stop(LOOK);
             }
         }

@@ -161,7 +161,7 @@ impl Identities {
                 if running.password.as_deref().map(Vec::as_slice) != password {
                     running.password = password.map(|password| Zeroizing::new(password.to_vec()));
                     for known in self.settings.brokers.list() {
-                        running.node.handle().tell_broker(shown(known.broker, user, running.password.as_ref()));
+                        running.node.handle().fleet().tell_broker(shown(known.broker, user, running.password.as_ref()));
                     }
                 }
                 drop(state);
@@ -208,7 +208,7 @@ impl Identities {
         let mut named = BTreeSet::new();
         for known in self.settings.brokers.list().into_iter().filter(|known| !known.draining) {
             named.insert(known.broker.name.clone());
-            handle.set_broker(shown(known.broker, user, password)).map_err(|error| failed(&error))?;
+            handle.fleet().set_broker(shown(known.broker, user, password)).map_err(|error| failed(&error))?;
         }
         contacts.wait(named, FIRST_CONTACT);
         Ok(node)
@@ -225,7 +225,7 @@ impl Identities {
             let door = Door::new(&inbox, &pass);
             for known in self.settings.brokers.list().into_iter().filter(|known| !known.draining) {
                 // A broker may have been added meanwhile; the others ignore the repetition.
-                node.handle().tell_broker(shown(known.broker, user, password.as_ref()));
+                node.handle().fleet().tell_broker(shown(known.broker, user, password.as_ref()));
             }
             // They may have changed since its settings were read.
             inbox.send(ToShard::Admin(Admin::SetAccess { access: state.access.clone(), done: channel().0 }));

@@ -44,7 +44,7 @@ impl AcceptCalls<'_> {
                     if let Some(times) = self.shard.unfit.note(self.shard.now.monotonic) {
                         tracing::warn!(
                             times,
-                            "too many TLS handshakes are under way: new connections are closed at once"
+                            "too many TLS handshakes are in progress: new connections are closed immediately"
                         );
                     }
                     continue;

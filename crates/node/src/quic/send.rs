@@ -90,7 +90,7 @@ impl QuicCalls<'_> {
             endpoint.route(id.handle, Some(home));
         } else {
             // Only the shard that has accepted a connection hands it over, and that is the one of the socket.
-            tracing::error!(endpoint = Arc::strong_count(&quic.endpoint), "a connection is handed over twice");
+            tracing::error!(endpoint = Arc::strong_count(&quic.endpoint), "a connection was handed over twice");
         }
     }
 
@@ -109,7 +109,7 @@ impl QuicCalls<'_> {
         };
         match outcome {
             Ok(()) => self.shard.quic.waited_for.push(endpoint),
-            Err(error) => tracing::error!(%error, "a UDP socket cannot be waited for"),
+            Err(error) => tracing::error!(%error, "cannot register a UDP socket for events"),
         }
     }
 
@@ -124,7 +124,7 @@ impl QuicCalls<'_> {
             self.shard.poll.registry().deregister(&mut SourceFd(&fd))
         };
         if let Err(error) = outcome {
-            tracing::error!(%error, "a UDP socket is reported in vain");
+            tracing::error!(%error, "a UDP socket reports events without data");
         }
         for id in std::mem::take(&mut self.shard.quic.stuck) {
             if id.endpoint == number {

@@ -122,9 +122,9 @@ impl RelayCalls<'_> {
     fn fail_relay(&mut self, client: ConnectionKey, why: &str) {
         self.shard.counters.relays_failed += 1;
         if let Some(times) = self.shard.relays.unreachable.note(self.shard.now.monotonic) {
-            tracing::warn!(times, "the home of a client cannot be reached: {why}");
+            tracing::warn!(times, "cannot reach the orchestrator of a client: {why}");
         }
-        self.shard.engine.homes().fail_relay(self.shard.now, client, "the home of the client cannot be reached");
+        self.shard.engine.homes().fail_relay(self.shard.now, client, "cannot reach the orchestrator of the client");
     }
 
     /// Handles readiness of one end of a relay; returns whether the token is one.

@@ -4,7 +4,8 @@ use std::sync::mpsc::channel;
 
 use tidegate_engine::{MembershipChange, MembershipOutcome, Place, ShardId, TenantId, partition_of};
 
-use crate::handle::{NoAnswer, NodeHandle, wait};
+use super::NodeInsiders;
+use crate::handle::{NoAnswer, wait};
 use crate::shard::inbox::{Admin, ToShard};
 
 /// Changes that one call may bring: each shard makes its part of them in one turn, a few milliseconds for all.
@@ -24,7 +25,7 @@ pub enum ChangesError {
     NoAnswer(#[from] NoAnswer),
 }
 
-impl NodeHandle {
+impl NodeInsiders<'_> {
     /// Changes the groups of a mobile node. When this returns, messages to these groups that enter at the node's own
     /// shard reach it or do not, as was said; other shards have been told, and know when they next answer anything.
     ///
@@ -52,7 +53,7 @@ impl NodeHandle {
         if changes.len() > MAX_MEMBERSHIP_CHANGES {
             return Err(ChangesError::TooMany { changes: changes.len() });
         }
-        let place = Place { shard: ShardId(0), shards: self.shards() };
+        let place = Place { shard: ShardId(0), shards: self.node.shards() };
         let mut outcomes = vec![MembershipOutcome::NoSuchNode; changes.len()];
         let mut by_shard: Vec<(Vec<usize>, Vec<MembershipChange>)> =
             vec![Default::default(); usize::from(place.shards)];
@@ -69,7 +70,7 @@ impl NodeHandle {
                 continue;
             }
             let (answer, answers) = channel();
-            self.tell(shard, ToShard::Admin(Admin::Membership { changes: part, answer }));
+            self.node.tell(shard, ToShard::Admin(Admin::Membership { changes: part, answer }));
             asked.push((shard, places, answers));
         }
         for (shard, places, answers) in asked {

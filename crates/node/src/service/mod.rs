@@ -125,13 +125,26 @@ impl Pongs {
     }
 }
 
+/// Parts of the process that publish or receive without an MQTT session: principals, observers, services.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeInsiders<'n> {
+    pub(super) node: &'n NodeHandle,
+}
+
 impl NodeHandle {
     pub(crate) fn home(&self, tenant: TenantId, name: &str) -> ShardId {
         Place { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
     }
 
-    fn tell_services(&self, shard: ShardId, order: ServiceOrder) {
-        self.tell(shard, ToShard::Admin(Admin::Service(order)));
+    /// The calls for parts of the process without an MQTT session.
+    pub const fn insiders(&self) -> NodeInsiders<'_> {
+        NodeInsiders { node: self }
+    }
+}
+
+impl NodeInsiders<'_> {
+    pub(super) fn tell_services(&self, shard: ShardId, order: ServiceOrder) {
+        self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
     }
 
     /// Publishes a message of the broker's own. It is on its way; a topic that is none is logged and dropped.
@@ -146,7 +159,7 @@ impl NodeHandle {
     }
 
     fn order_publish(&self, message: InnerPublication, at_home: bool) {
-        let shard = self.home(message.tenant, &message.topic);
+        let shard = self.node.home(message.tenant, &message.topic);
         self.tell_services(shard, ServiceOrder::Publish { message: Box::new(message), at_home });
     }
 
@@ -156,20 +169,20 @@ impl NodeHandle {
     /// # Errors
     /// When a shard does not answer.
     pub fn client_links(&self, rtt: bool) -> Result<Vec<ClientLink>, NoAnswer> {
-        let all = self.ask_all(|answer| Admin::Service(ServiceOrder::Links { rtt, answer }))?;
+        let all = self.node.ask_all(|answer| Admin::Service(ServiceOrder::Links { rtt, answer }))?;
         Ok(all.into_iter().flatten().collect())
     }
 
     /// Tells pongs from now on; whoever asked before is told no more. Up to 65,536 wait.
     pub fn pongs(&self, wake: &ServiceWake) -> Pongs {
         let (sender, pongs) = sync_channel(WAITING_PONGS);
-        self.tell_all(|| Admin::Service(ServiceOrder::Pongs(sender.clone(), Arc::clone(wake))));
+        self.node.tell_all(|| Admin::Service(ServiceOrder::Pongs(sender.clone(), Arc::clone(wake))));
         Pongs(pongs)
     }
 
     /// Begins a new round of pings: acknowledgements of earlier ones are told no more.
     pub fn forget_pings(&self) {
-        self.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
+        self.node.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
     }
 
     /// Publishes to each of these clients at QoS 1 on a topic of its own, for a pong. Who is away, or has something to
@@ -180,9 +193,9 @@ impl NodeHandle {
     /// When a shard does not answer.
     pub fn ping(&self, pings: Vec<Ping>, expires_at: Millis) -> Result<Vec<Option<Instant>>, NoAnswer> {
         let mut sent = vec![None; pings.len()];
-        let mut by_shard: Vec<(Vec<usize>, Vec<Ping>)> = vec![Default::default(); usize::from(self.shards())];
+        let mut by_shard: Vec<(Vec<usize>, Vec<Ping>)> = vec![Default::default(); usize::from(self.node.shards())];
         for (at, ping) in pings.into_iter().enumerate() {
-            let home = self.home(ping.0, &ping.1);
+            let home = self.node.home(ping.0, &ping.1);
             if let Some((places, part)) = by_shard.get_mut(usize::from(home.0)) {
                 places.push(at);
                 part.push(ping);
@@ -209,7 +222,7 @@ impl NodeHandle {
     /// # Errors
     /// When its shard does not answer.
     pub fn send_elsewhere(&self, tenant: TenantId, client_id: &str, reference: &str) -> Result<bool, NoAnswer> {
-        let shard = self.home(tenant, client_id);
+        let shard = self.node.home(tenant, client_id);
         let (answer, answers) = channel();
         let (client_id, reference) = (client_id.to_owned(), reference.to_owned());
         self.tell_services(shard, ServiceOrder::SendElsewhere { tenant, client_id, reference, answer });
@@ -230,7 +243,7 @@ impl OrderCalls<'_> {
                 if !engine.insiders().publish_inner(now, &message)
                     && let Some(times) = services.misnamed.note(now.monotonic)
                 {
-                    tracing::warn!(topic = %message.topic, times, "a service published to what is no topic of its own");
+                    tracing::warn!(topic = %message.topic, times, "a service published to a topic that it does not own");
                 }
             }
             ServiceOrder::Links { rtt, answer } => {

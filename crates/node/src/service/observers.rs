@@ -10,6 +10,7 @@ use tidegate_engine::{
     Engine, Now, ObservedMessage, Observer, ObserverAnswer, ObserverError, ObserverId, ObserverWindow, ShardId,
 };
 
+use super::NodeInsiders;
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::service::ServiceOrder;
 use crate::shard::inbox::{Admin, ToShard};
@@ -117,7 +118,7 @@ fn part_of(window: ObserverWindow, shards: u16) -> ObserverWindow {
     ObserverWindow { messages: window.messages.div_ceil(shards), bytes: window.bytes.div_ceil(shards) }
 }
 
-impl NodeHandle {
+impl NodeInsiders<'_> {
     /// Has the messages of some topics delivered to a service from now on. When this returns, every message that enters
     /// is.
     ///
@@ -126,14 +127,14 @@ impl NodeHandle {
     pub fn observe(&self, observer: Observer, deliver: &Deliver) -> Result<NodeObserver, ObserveError> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // If a shard refuses it, it ends at the others.
-        let guard = NodeObserver { node: self.clone(), number };
-        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone() };
-        let observer = Observer { window: part_of(observer.window, self.shards()), ..observer };
-        for shard in (0..self.shards()).map(ShardId) {
+        let guard = NodeObserver { node: self.node.clone(), number };
+        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.node.clone() };
+        let observer = Observer { window: part_of(observer.window, self.node.shards()), ..observer };
+        for shard in (0..self.node.shards()).map(ShardId) {
             let (answer, answers) = channel();
             let (observer, sink) = (Box::new(observer.clone()), sink.clone());
             let order = ServiceOrder::Observe { number, observer, sink, answer };
-            self.tell(shard, ToShard::Admin(Admin::Service(order)));
+            self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
             wait(shard, &answers)??;
         }
         Ok(guard)
@@ -141,9 +142,9 @@ impl NodeHandle {
 
     /// Has the messages of an observer of the settings delivered from now on; an earlier service is told no more.
     pub(crate) fn attach_observer(&self, observer: ObserverId, window: ObserverWindow, deliver: &Deliver) {
-        let window = part_of(window, self.shards());
-        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone() };
-        self.tell_all(|| Admin::Service(ServiceOrder::AttachObserver { observer, window, sink: sink.clone() }));
+        let window = part_of(window, self.node.shards());
+        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.node.clone() };
+        self.node.tell_all(|| Admin::Service(ServiceOrder::AttachObserver { observer, window, sink: sink.clone() }));
     }
 }
 

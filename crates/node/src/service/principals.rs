@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tidegate_engine::{Engine, InnerPublication, Now, Principal, PrincipalId, Reason, RetainedValue, ShardId};
 use tidegate_mqtt::ReasonCode;
 
+use super::NodeInsiders;
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::service::ServiceOrder;
 use crate::service::inside::Inlet;
@@ -56,17 +57,17 @@ struct Waiting {
     gone: bool,
 }
 
-impl NodeHandle {
+impl NodeInsiders<'_> {
     /// Registers a principal. `answered` hears of each message once; no more than `max_unanswered` wait for that.
     pub fn principal(&self, principal: Principal, max_unanswered: usize, answered: &Answered) -> NodePrincipal {
-        let shard = self.home(principal.tenant, &principal.name);
+        let shard = self.node.home(principal.tenant, &principal.name);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let unanswered = Arc::new(AtomicUsize::new(0));
         let (waiting, answered) = (Arc::clone(&unanswered), Arc::clone(answered));
         let boxed = Box::new(principal.clone());
         let order = ServiceOrder::AddPrincipal { number, principal: boxed, answered, unanswered: waiting };
-        self.tell(shard, ToShard::Admin(Admin::Service(order)));
-        NodePrincipal { node: self.clone(), shard, number, principal, unanswered, max_unanswered }
+        self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
+        NodePrincipal { node: self.node.clone(), shard, number, principal, unanswered, max_unanswered }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tidegate_engine::{InnerPublication, ObserverId, ObserverWindow, Principal, PrincipalKind, Reason, TenantId};
 
+use super::NodeInsiders;
 use crate::handle::NodeHandle;
 use crate::service::observers::{Deliver, Observation};
 use crate::service::principals::PublishOutcome;
@@ -91,13 +92,13 @@ impl Records {
     }
 }
 
-impl NodeHandle {
+impl NodeInsiders<'_> {
     /// Has what clients publish for applications told from now on, where the settings say that there is a bus for it.
     /// Until then, and when this is dropped, it is refused.
     pub fn records(&self, wake: &ServiceWake) -> Records {
         let (sender, news) = channel();
         let sink = TakenSink { news: sender.clone(), wake: Arc::clone(wake) };
-        self.tell_all(|| Admin::Service(ServiceOrder::TellTaken(Box::new(sink.clone()))));
+        self.node.tell_all(|| Admin::Service(ServiceOrder::TellTaken(Box::new(sink.clone()))));
         let wake = Arc::clone(wake);
         let deliver: Deliver = Arc::new(move |message| {
             // If the receiver is gone, the message comes back and is refused when it is dropped.
@@ -105,7 +106,7 @@ impl NodeHandle {
             wake();
         });
         self.attach_observer(ObserverId::APPLICATIONS, WINDOW, &deliver);
-        Records { news, node: self.clone() }
+        Records { news, node: self.node.clone() }
     }
 
     /// Delivers what mobile nodes say of themselves from now on, to this service instead of an earlier one. Until then, and

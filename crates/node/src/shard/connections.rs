@@ -145,7 +145,7 @@ impl SocketCalls<'_> {
         match transport.register(self.shard.poll.registry(), token_of(key)) {
             Ok(()) => flags.set(Flags::REGISTERED),
             Err(error) => {
-                tracing::error!(%error, "a socket could not be registered");
+                tracing::error!(%error, "cannot register a socket");
                 self.lose(key);
             }
         }

@@ -171,7 +171,7 @@ impl<T> InboxSender<T> {
         if self.gate.notify()
             && let Err(error) = self.waker.wake()
         {
-            tracing::error!(%error, "a thread could not be woken");
+            tracing::error!(%error, "cannot wake a thread");
         }
     }
 }

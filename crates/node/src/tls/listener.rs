@@ -52,9 +52,9 @@ impl Current {
         for list in outdated {
             let (file, since_s) = (list.file.display(), now - list.next_update);
             if self.settings.crl_outdated == OutdatedLists::Refuse {
-                tracing::error!(%file, since_s, "this list of revoked certificates is outdated: clients of its authority are refused until there is a newer one");
+                tracing::error!(%file, since_s, "this certificate revocation list is outdated: clients of its authority are refused until a newer list is provided");
             } else {
-                tracing::warn!(%file, since_s, "this list of revoked certificates is outdated: who was revoked since then still gets in; bring a newer one");
+                tracing::warn!(%file, since_s, "this certificate revocation list is outdated: certificates revoked since then are accepted; provide a newer list");
             }
         }
     }

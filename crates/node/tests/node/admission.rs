@@ -23,7 +23,7 @@ fn ban(target: BanTarget) -> Ban {
 
 /// The kinds of all that is remembered about a client.
 fn story(node: &Node, name: &str) -> Vec<(FlightKind, Option<Reason>)> {
-    let answer = node.handle().why(&FlightSubject::Client(name.into())).unwrap();
+    let answer = node.handle().clients().why(&FlightSubject::Client(name.into())).unwrap();
     answer.events.iter().map(|event| (event.kind, event.reason)).collect()
 }
 
@@ -52,7 +52,7 @@ fn an_address_keeps_its_limit_in_all_states_of_connections() {
         }
         assert_eq!(refused(&node, Reason::TooManyFromAddress), 20);
         let subject = FlightSubject::Address("127.0.0.0/8".parse().unwrap());
-        let answer = node.handle().why(&subject).unwrap();
+        let answer = node.handle().clients().why(&subject).unwrap();
         assert!(answer.events.iter().any(|event| event.reason == Some(Reason::TooManyFromAddress)));
     }
 }
@@ -100,10 +100,10 @@ fn a_ban_refuses_a_client_and_closes_a_connected_one() {
         worse.send(&connect_v5("worse"));
         let length = usize::from(worse.receive(2)[1]);
         worse.receive(length);
-        assert_eq!(node.handle().ban(ban(client("worse"))), Ok(1));
+        assert_eq!(node.handle().clients().ban(ban(client("worse"))), Ok(1));
         let rest = worse.rest();
         assert_eq!((rest[0], rest[2]), (0xe0, 0x98), "{rest:02x?}");
-        assert_eq!(node.handle().unban(&client("worse")), Ok(true));
+        assert_eq!(node.handle().clients().unban(&client("worse")), Ok(true));
         Client::connect(&tcp, "worse");
         assert_eq!(
             story(&node, "worse")[..2],
@@ -119,13 +119,13 @@ fn a_ban_refuses_an_address_and_closes_its_connections() {
     let [tcp, unix, web, ..] = addresses(&node);
     let clients = [Client::connect(&tcp, "a"), Client::connect(&web, "b")];
     let here = BanTarget::Address("127.0.0.0/8".parse().unwrap());
-    assert_eq!(node.handle().ban(ban(here.clone())), Ok(2));
+    assert_eq!(node.handle().clients().ban(ban(here.clone())), Ok(2));
     for client in clients {
         assert_eq!(client.rest(), b"");
     }
     assert_eq!(Client::dial(&tcp).rest(), b"");
     Client::connect(&unix, "not from there");
-    assert_eq!(node.handle().unban(&here), Ok(true));
+    assert_eq!(node.handle().clients().unban(&here), Ok(true));
     Client::connect(&tcp, "a");
     assert_eq!(refused(&node, Reason::Banned), 1);
 }
@@ -211,7 +211,7 @@ fn a_user_has_its_limit_and_a_takeover_is_no_second_connection() {
         let mut three = connect("three", "u");
         three.expect(&CONNACK);
         assert_eq!(connect("four", "u").rest(), [0x20, 2, 0, 3]);
-        assert_eq!(node.handle().ban(ban(BanTarget::User(TenantId::DEFAULT, "u".into()))), Ok(2));
+        assert_eq!(node.handle().clients().ban(ban(BanTarget::User(TenantId::DEFAULT, "u".into()))), Ok(2));
     }
 }
 
@@ -285,7 +285,7 @@ fn an_overloaded_shard_slows_its_busiest_clients() {
         flood.expect(&PINGRESP);
         sent += 101;
     }
-    let answer = node.handle().why(&FlightSubject::Client("flood".into())).unwrap();
+    let answer = node.handle().clients().why(&FlightSubject::Client("flood".into())).unwrap();
     let delayed = answer.events.iter().find(|event| event.kind == FlightKind::Delayed).unwrap();
     assert!(delayed.detail.contains("the turns of the shard take too long"), "{}", delayed.detail);
     assert!(story(&node, "heavy").iter().all(|(kind, _)| *kind != FlightKind::Delayed));

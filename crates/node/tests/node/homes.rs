@@ -55,7 +55,7 @@ fn an_operator_closes_a_client_by_name_on_any_shard() {
     let [tcp, ..] = addresses(&node);
     for shard in [0, 1] {
         let id = id_at(shard, "unwanted");
-        let disconnect = || handle.disconnect_client(TenantId::DEFAULT, &id, Reason::AdministrativeAction);
+        let disconnect = || handle.clients().disconnect_client(TenantId::DEFAULT, &id, Reason::AdministrativeAction);
         assert_eq!(disconnect(), Ok(false));
         let client = Client::connect(&tcp, &id);
         assert_eq!(disconnect(), Ok(true));

@@ -21,7 +21,7 @@ fn groups_of_nodes_on_all_shards_change_in_one_call() {
     let changes = (0..9).map(|number| change(format!("n{number}"))).collect();
     let mut wanted = vec![MembershipOutcome::Done; 8];
     wanted.push(MembershipOutcome::NoSuchNode);
-    assert_eq!(handle.set_memberships(changes), Ok(wanted));
+    assert_eq!(handle.insiders().set_memberships(changes), Ok(wanted));
     let sent = publish("ctx/to/group/17/x", b"now");
     // Each shard had notified the other before it answered, and reports after that.
     handle.report().unwrap();
@@ -30,11 +30,14 @@ fn groups_of_nodes_on_all_shards_change_in_one_call() {
         client.expect(&sent);
     }
     let remove = ["17".to_owned()];
-    assert_eq!(handle.set_membership(TenantId::DEFAULT, "n0", &[], &remove), Ok(MembershipOutcome::Done));
+    assert_eq!(handle.insiders().set_membership(TenantId::DEFAULT, "n0", &[], &remove), Ok(MembershipOutcome::Done));
     clients[1].send(&sent);
     clients[1].expect(&sent);
     clients[0].send(&PINGREQ);
     clients[0].expect(&PINGRESP);
     let too_many = vec![change("n1".to_owned()); MAX_MEMBERSHIP_CHANGES + 1];
-    assert_eq!(handle.set_memberships(too_many), Err(ChangesError::TooMany { changes: MAX_MEMBERSHIP_CHANGES + 1 }));
+    assert_eq!(
+        handle.insiders().set_memberships(too_many),
+        Err(ChangesError::TooMany { changes: MAX_MEMBERSHIP_CHANGES + 1 })
+    );
 }

@@ -134,7 +134,7 @@ fn a_replacement_delivers_the_pending_messages() {
     let arrived = OrchestratorMoves::of(&second.handle()).arrive(partitions, Some(had), 1).unwrap();
     let sessions: u64 = arrived.owed.iter().map(|(_, owed)| owed.sessions).sum();
     assert_eq!(sessions, 2);
-    second.handle().release_partitions(all()).unwrap();
+    second.handle().moves().release_partitions(all()).unwrap();
 
     let mut device = connected(&second, "device", true);
     device.expect(&[0x62, 2, id[0], id[1]]);

@@ -132,7 +132,7 @@ fn an_end_of_either_side_is_the_end_of_the_other() {
     // The answer of the home reaches the client.
     let id = id_at(1, "unwanted");
     let client = Client::connect(&tcp_of(&edge), &id);
-    let ended = home.handle().disconnect_client(TenantId::DEFAULT, &id, Reason::AdministrativeAction);
+    let ended = home.handle().clients().disconnect_client(TenantId::DEFAULT, &id, Reason::AdministrativeAction);
     assert_eq!(ended, Ok(true));
     assert_eq!(client.rest(), b"");
     watcher.send(&PINGREQ);

@@ -19,16 +19,16 @@ fn clients_are_known_pinged_and_sent_elsewhere() {
         let [tcp, ..] = addresses(&node);
         let mut client = Client::connect(&tcp, "client");
         let handle = node.handle();
-        let links = handle.client_links(true).unwrap();
+        let links = handle.insiders().client_links(true).unwrap();
         assert_eq!(links.iter().map(|link| link.client_id.as_str()).collect::<Vec<_>>(), ["client"]);
         if cfg!(target_os = "linux") {
             assert!(links[0].rtt_us.is_some_and(|rtt| rtt > 0), "{links:?}");
         }
         let wake: ServiceWake = Arc::new(|| {});
-        let pongs = handle.pongs(&wake);
+        let pongs = handle.insiders().pongs(&wake);
         let before = Instant::now();
         let asked = |client_id: &str| (TenantId::DEFAULT, client_id.to_owned(), "p".to_owned());
-        let sent = handle.ping(vec![asked("nobody"), asked("client")], Millis::NEVER).unwrap();
+        let sent = handle.insiders().ping(vec![asked("nobody"), asked("client")], Millis::NEVER).unwrap();
         assert!(sent[0].is_none() && sent[1].is_some_and(|at| at >= before));
         let publish = client.receive(7);
         assert_eq!(publish[..5], [0x32, 5, 0, 1, b'p']);
@@ -41,8 +41,8 @@ fn clients_are_known_pinged_and_sent_elsewhere() {
             std::thread::yield_now();
         };
         assert!(pong.client_id == "client" && Some(pong.at) >= sent[1]);
-        assert!(handle.send_elsewhere(TenantId::DEFAULT, "client", "other:1883").unwrap());
-        assert!(!handle.send_elsewhere(TenantId::DEFAULT, "client", "other:1883").unwrap());
+        assert!(handle.insiders().send_elsewhere(TenantId::DEFAULT, "client", "other:1883").unwrap());
+        assert!(!handle.insiders().send_elsewhere(TenantId::DEFAULT, "client", "other:1883").unwrap());
     }
 }
 
@@ -62,7 +62,7 @@ fn a_service_publishes_to_clients() {
         payload: b"told".to_vec(),
         expires_at: Millis::NEVER,
     };
-    node.handle().publish_inner(message);
+    node.handle().insiders().publish_inner(message);
     client.expect(&publish("list", b"told"));
 }
 
@@ -86,7 +86,7 @@ fn a_principal_is_answered_on_every_shard() {
             max_held_bytes: 10_000,
             unobserved_by: Vec::new(),
         };
-        let principal = node.handle().principal(principal, 1, &answered);
+        let principal = node.handle().insiders().principal(principal, 1, &answered);
         let message = InnerPublication {
             tenant: TenantId::DEFAULT,
             topic: "list".into(),
@@ -122,8 +122,8 @@ fn an_observer_hears_of_every_shard_and_holds_acknowledgements() {
         policy: ObserverPolicy::Hold,
         refusal: Reason::ObserverRefused,
     };
-    assert!(handle.observe(sink("a/#/b"), &deliver).is_err());
-    let observing = handle.observe(sink("list"), &deliver).unwrap();
+    assert!(handle.insiders().observe(sink("a/#/b"), &deliver).is_err());
+    let observing = handle.insiders().observe(sink("list"), &deliver).unwrap();
     for name in ["a", "b", "c", "d"] {
         let mut client = Client::connect(&tcp, name);
         // QoS 1, packet identifier 7.

@@ -7,7 +7,7 @@ use crate::wire::*;
 use crate::{addresses, settings};
 
 fn why(node: &Node, subject: &FlightSubject) -> FlightAnswer {
-    node.handle().why(subject).unwrap()
+    node.handle().clients().why(subject).unwrap()
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_dropped_message_is_found_by_its_client_and_by_its_topic() {
         let of_topic = why(&node, &FlightSubject::Topic("t/0".into()));
         let clients: Vec<_> = of_topic.events.iter().map(|event| event.client_id.as_deref()).collect();
         assert_eq!(clients, [Some("reader")]);
-        assert_eq!(node.handle().slow_sessions(10).unwrap(), []);
+        assert_eq!(node.handle().clients().slow_sessions(10).unwrap(), []);
     }
 }
 
@@ -69,11 +69,11 @@ fn every_shard_names_its_clients_with_full_queues() {
         while node.handle().report().unwrap().slow_sessions < 3 {
             std::thread::yield_now();
         }
-        let mut slow = node.handle().slow_sessions(10).unwrap();
+        let mut slow = node.handle().clients().slow_sessions(10).unwrap();
         slow.sort_by(|a, b| a.client_id.cmp(&b.client_id));
         let named: Vec<_> = slow.iter().map(|slow| (slow.client_id.as_str(), slow.queued_messages)).collect();
         assert_eq!(named, [("one", 2), ("three", 2), ("two", 2)]);
-        assert_eq!(node.handle().slow_sessions(1).unwrap().len(), 1);
+        assert_eq!(node.handle().clients().slow_sessions(1).unwrap().len(), 1);
     }
 }
 

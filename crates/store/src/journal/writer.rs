@@ -166,7 +166,7 @@ impl JournalWriter {
         let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME);
         if holds && let Err(error) = self.begin_segment() {
             // Nobody waits for it, so the store is not called full or failing for that.
-            tracing::warn!(%error, "cannot create a journal file to merge the current one");
+            tracing::warn!(%error, "cannot create a journal file, which the merge needs");
             return Step::Retry;
         }
         self.shared.work.ask(|wanted| wanted.merge = true);
@@ -183,7 +183,7 @@ impl JournalWriter {
             && may_close
             && let Err(error) = self.begin_segment()
         {
-            tracing::warn!(%error, "cannot create a journal file to merge the current one for room");
+            tracing::warn!(%error, "cannot create a journal file, which the merge that frees space needs");
         }
         let is_wanted = self.shared.catalog().closed_bytes() > 0;
         if is_wanted {
@@ -426,7 +426,7 @@ impl JournalWriter {
         }
         match &state {
             State::Ok => tracing::info!("the store accepts writes again"),
-            State::Full => tracing::error!("the store is full: acknowledgements wait until there is room"),
+            State::Full => tracing::error!("the store is full; acknowledgements wait until there is space"),
             State::Failing(text) => tracing::error!(error = %text, "the store fails; acknowledgements wait"),
             State::Fenced(text) => {
                 // The disk has notified its creator, who reports the cause.

@@ -6,14 +6,18 @@ use clap::CommandFactory;
 use tidegate_terminal::help::flowing;
 use tidegate_terminal::{Exit, print_and_exit};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, ManualSubject};
 
 /// Columns of the help texts, independent of the terminal.
 const WIDTH: usize = 100;
 
-/// Prints the help texts of all commands. The site and the manual pages of packages are made of them.
-pub(crate) fn run() -> Exit {
-    print_and_exit(&page(), Exit::Ok)
+/// Prints a reference. The site contains each; the manual pages of packages are made of the help texts.
+pub(crate) fn run(subject: Option<ManualSubject>) -> Exit {
+    let text = match subject {
+        None => page(),
+        Some(ManualSubject::Metrics) => tidegate_console::metrics::page(),
+    };
+    print_and_exit(&text, Exit::Ok)
 }
 
 /// The help texts of all commands as Markdown, with a heading for each.

@@ -57,6 +57,6 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Reload(args)) => reload::run(&args).into(),
         Some(Command::Config(command)) => tidegate_config_cli::command::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
-        Some(Command::Manual) => manual::run().into(),
+        Some(Command::Manual { subject }) => manual::run(subject).into(),
     }
 }

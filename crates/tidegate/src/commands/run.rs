@@ -27,6 +27,7 @@ use tidegate_config::Config;
 use tidegate_config::hub::is_hub_listener;
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
+use tidegate_config::tls_settings;
 use tidegate_config_cli::args::ConfigArgs;
 use tidegate_connectors::bridges::Bridges;
 use tidegate_connectors::hub::{Door, Pipelines};
@@ -240,7 +241,7 @@ fn wait_for_the_end(
         }
     };
     if mirrored.is_some_and(Mirrored::is_lost) {
-        tracing::info!("stopping, since nothing can be kept any more");
+        tracing::info!("stopping: the store can keep nothing more");
         End::Lost
     } else if cluster.and_then(ClusterNode::astray).is_some() {
         tracing::info!("stopping: the node cannot work in its cluster");
@@ -280,7 +281,7 @@ fn start_node(
     store: Option<tidegate_store::Store>,
     status: &BrokerStatus,
 ) -> Result<Node, StartError> {
-    if config.needs_development_certificate() {
+    if tls_settings::needs_development_certificate(&config.listeners) {
         tidegate_certificates::development::prepare()?;
     }
     let node = match store {
@@ -330,7 +331,7 @@ fn stop(
         console.running.stop();
     }
     if !stopped.drained && !leaves_wills {
-        tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
+        tracing::warn!("not all output was written within the stop timeout; the rest is lost");
     }
     tracing::info!("stopped");
     if let Some(lost) = closing.and_then(Closing::end) {
@@ -375,7 +376,7 @@ fn warn_of_open_listeners(config: &Config) {
     let open = config.listeners.iter().filter(|listener| !listener.address.is_local() && !config.asks_who(listener));
     for listener in open {
         let (name, address) = (&listener.name, &listener.address);
-        tracing::warn!(listener = %name, %address, "everybody who reaches this listener gets in, without a password");
+        tracing::warn!(listener = %name, %address, "this listener accepts clients without a password");
     }
 }
 
@@ -383,7 +384,7 @@ fn warn_of_open_listeners(config: &Config) {
 fn tell_of_guarded_addresses(config: &Config, has_rules: bool) {
     if config.addresses.enabled && config.addresses.guarded && !has_rules {
         tracing::info!(
-            "no client may publish to groups of nodes or to all of them: write access rules that allow it, or set addresses.guarded = false"
+            "no client may publish to groups of nodes or to all nodes: add access rules that allow it, or set addresses.guarded = false"
         );
     }
 }
@@ -395,15 +396,15 @@ fn node_settings(
     (authentication, door, visitors): (Option<Arc<Authentication>>, Option<Door>, Visitors),
     brokers: Brokers,
 ) -> NodeSettings {
-    let shards = config.shards();
+    let shards = config.node.shards();
     let mut engine = config.engine_settings(shards);
     engine.tenants = Some(Arc::new(tenancy.clone()));
     engine.tenant_ledger = Some(Arc::clone(tenancy.counts()) as _);
     let mut settings = NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
-        tls: config.tls_settings(),
-        proxies: config.proxies(),
+        tls: tls_settings::of_listeners(&config.listeners),
+        proxies: tls_settings::proxies(&config.listeners),
         tls_check: config.node.certificate_check,
         engine,
         access,
@@ -411,7 +412,7 @@ fn node_settings(
         max_connections: config.limits.max_connections,
         homes: None,
         admission: config.admission_settings(),
-        flight: config.flight_settings(),
+        flight: config.flight.settings(),
         seed: None,
         identities: None,
         brokers,

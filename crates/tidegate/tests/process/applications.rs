@@ -166,7 +166,7 @@ fn reach_each_other(bus: &str) {
     broker.signal("TERM");
     let said = broker.wait().err;
     assert_eq!(
-        said.matches("a record is no message for nodes").count(),
+        said.matches("a record is not a message for nodes").count(),
         1,
         "the log hears of it once a minute: {said}"
     );

@@ -164,6 +164,18 @@ fn the_reference_of_keys_is_printed() {
 }
 
 #[test]
+fn the_keys_of_another_broker_are_printed() {
+    for (broker, name, key) in
+        [("mosquitto", "Mosquitto", "allow_anonymous"), ("vernemq", "VerneMQ", "allow_anonymous")]
+    {
+        let keys = run(&["config", "keys", broker]);
+        assert_eq!(keys.code, Some(0), "{}", keys.err);
+        assert!(keys.out.contains(&format!("\n## Keys of {name}\n")), "{}", keys.out);
+        assert!(keys.out.contains(&format!("\n| `{key}` | ")), "{}", keys.out);
+    }
+}
+
+#[test]
 fn what_would_not_start_is_not_called_right() {
     let folder = Folder::new();
     let file = folder.write("file", "");

@@ -109,7 +109,7 @@ fn a_broker_that_waits_for_the_bus_of_its_store_ends_when_it_is_told_to() {
         .spawn()
         .unwrap();
     let mut log = BufReader::new(broker.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(log.any(|line| line.contains("taking the files of the store")));
+    assert!(log.any(|line| line.contains("fetching the files of the store")));
     let told = Command::new("sh").args(["-c", "kill -s TERM \"$0\"", &broker.id().to_string()]).status().unwrap();
     assert!(told.success());
     let rest: Vec<String> = log.collect();

@@ -41,7 +41,7 @@ fn a_panic_of_any_thread_ends_every_command_that_serves() {
     ] {
         let ended = panicking(arguments);
         assert_eq!(ended.code, Some(101), "{arguments:?}: {}", ended.err);
-        let line = ended.err.lines().find(|line| line.contains("a thread has panicked, and the process ends"));
+        let line = ended.err.lines().find(|line| line.contains("a thread panicked; the process ends"));
         let line = line.unwrap_or_else(|| panic!("{arguments:?}: {}", ended.err));
         let parts = [" ERROR ", " thread=of-a-test ", " place=crates/logging/src/", " said=\"a test asked for it\""];
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");

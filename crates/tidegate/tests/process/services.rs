@@ -37,7 +37,7 @@ fn services_are_ready_when_they_have_their_bus_and_say_until_then_what_they_wait
     let (tell, said) = channel();
     let lines = BufReader::new(core.stdout.take().unwrap()).lines();
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
-    until_it_says(&admin, "503", &["starting: points, groups-city wait for the bus nats://127", "nobody listens"]);
+    until_it_says(&admin, "503", &["starting: points, groups-city wait for the bus nats://127", "nothing listens"]);
     assert_eq!(said.try_recv(), Err(TryRecvError::Empty), "nobody is told that it is ready");
     nats.resume();
     let ready = said.recv_timeout(PATIENCE).unwrap();

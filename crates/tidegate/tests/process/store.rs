@@ -400,7 +400,7 @@ fn a_directory_and_files_that_others_may_write_are_warned_of() {
         broker.wait().err
     };
     let open = warned(0o777);
-    for part in ["may change what is in the data directory", "may write this file of rules"] {
+    for part in ["may change the data directory", "may write this rule file"] {
         assert!(open.contains(part), "{part}: {open}");
     }
     let closed = warned(0o700);

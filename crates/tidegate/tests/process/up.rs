@@ -35,7 +35,7 @@ fn shared(fleet: &Fleet) -> serde_json::Value {
     fleet.status_when("two homes", |status| {
         let orchestrators = status["levels"]["orchestrator"]["resources"].as_array().unwrap();
         let homes: Vec<u64> = orchestrators.iter().filter_map(|it| it["partitions"].as_u64()).collect();
-        homes.len() == 2 && homes.iter().sum::<u64>() == 64 && homes.iter().all(|share| *share > 16)
+        homes.len() == 2 && homes.iter().sum::<u64>() == 1_024 && homes.iter().all(|share| *share > 256)
     })
 }
 
@@ -299,7 +299,7 @@ fn a_client_has_one_home_in_a_fleet_of_two_orchestrators() {
     let left = fleet.sized(1, 1);
     assert_eq!(
         (&left["levels"]["orchestrator"]["resources"][0]["partitions"], &left["totals"]["failed"]),
-        (&64.into(), &0.into())
+        (&1_024.into(), &0.into())
     );
     let stays = port(left["endpoints"][0].as_str().unwrap());
     let out = run(&[&["sub", "-p", &stays][..], &subscribe[1..], &["-C", "1", "-W", "120"]].concat());

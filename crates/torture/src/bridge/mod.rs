@@ -38,7 +38,7 @@ pub(crate) struct BridgeArguments {
     )]
     near: String,
     /// The command that starts the other broker, as for --broker. One whose name begins with `mosquitto` is not killed:
-    /// it would lose what it has acknowledged.
+    /// it would lose acknowledged messages.
     #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data} --log warn")]
     far: String,
     /// Carries each topic both ways, instead of from the side of its publisher to the other one.
@@ -181,7 +181,7 @@ impl BridgeRun {
         self.strike(strike, away)?;
         let after = Duration::from_millis(self.rng.within(load / 10..load + 1));
         self.load(after)?;
-        let goes_on = if self.rng.chance(60) { self.look()? } else { true };
+        let continues = if self.rng.chance(60) { self.look()? } else { true };
         if self.settings.verbose {
             let findings = &self.world.ledger.findings;
             eprintln!(
@@ -194,7 +194,7 @@ impl BridgeRun {
                 findings.total()
             );
         }
-        Ok(goes_on)
+        Ok(continues)
     }
 
     fn strike(&mut self, strike: BridgeStrike, away: Duration) -> Result<(), Failure> {

@@ -81,7 +81,7 @@ struct Rounds {
     round: u64,
 }
 
-/// Plays all rounds and gives what was found.
+/// Plays all rounds and returns the findings.
 pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut Ports) -> Result<Findings, Failure> {
     let lease = Duration::from_secs(arguments.lease);
     let mut nodes = Nodes::new(
@@ -128,7 +128,7 @@ impl Rounds {
         self.strike(strike)?;
         let after = Duration::from_millis(self.rng.within(load / 10..load + 1));
         self.load(after, Mood::Load)?;
-        let goes_on = if self.rng.chance(60) { self.look()? } else { true };
+        let continues = if self.rng.chance(60) { self.look()? } else { true };
         if self.settings.verbose {
             let findings = &self.world.ledger.findings;
             eprintln!(
@@ -140,7 +140,7 @@ impl Rounds {
                 findings.total()
             );
         }
-        Ok(goes_on)
+        Ok(continues)
     }
 
     fn strike(&mut self, strike: Strike) -> Result<(), Failure> {

@@ -102,7 +102,7 @@ impl Nodes {
         self.members.iter_mut().try_for_each(|node| node.tend(now))
     }
 
-    /// True if every process is started and goes on.
+    /// True if every process is started and still running.
     pub(super) fn are_running(&self) -> bool {
         let is_server_running = match &self.bus {
             NodesBus::Server(server) => server.is_running(),

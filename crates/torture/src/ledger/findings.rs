@@ -1,11 +1,11 @@
-//! What was found: counts per check, and the first cases of each in full.
+//! The findings: counts per check, and the first cases of each in full.
 
 use serde_json::{Value, json};
 
 /// Cases of each check that are kept with their trace.
 const KEPT: usize = 5;
 
-/// What is checked. Each has its own row in the report.
+/// The checks. Each has its own row in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The broker did not come up again within its limit.
@@ -36,9 +36,9 @@ pub(crate) enum Finding {
     Session,
     /// Messages of one publisher on one topic arrived in another order than published.
     Order,
-    /// A request got no answer on a connection that was alive, or what came was not MQTT.
+    /// A request got no answer on a living connection, or the answer was not MQTT.
     Unanswered,
-    /// Damage on the disk changed what clients see, and nobody was told.
+    /// Damage on the disk changed the clients' view without a report.
     Silent,
     /// `/readyz` of a node said 200 before and after a client waited in vain at that node.
     Unserved,
@@ -89,7 +89,7 @@ pub(crate) struct Totals {
     pub(crate) after_release: u64,
     /// Declared lost and received afterwards: patience was too short, or the broker very slow.
     pub(crate) late: u64,
-    /// Came after a later message where nobody has promised an order.
+    /// Came after a later message where no order is promised.
     pub(crate) reordered: u64,
     /// Deliveries that a receiver of QoS 2 had to ignore since their packet id was in use by another message.
     pub(crate) swallowed: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Totals {
     pub(crate) sessions_checked: u64,
     /// Connections that a living broker closed.
     pub(crate) closed_by_broker: u64,
-    /// Times the broker ended by itself, such as for a failing disk.
+    /// Times the broker ended without a request, such as for a failing disk.
     pub(crate) gave_up: u64,
     /// File operations that power losses have undone.
     pub(crate) undone: u64,
@@ -202,7 +202,7 @@ impl Totals {
             ("subscriptions checked", self.subscriptions_checked),
             ("sessions checked", self.sessions_checked),
             ("connections closed by the broker", self.closed_by_broker),
-            ("broker gave up by itself", self.gave_up),
+            ("broker gave up on its own", self.gave_up),
             ("file operations undone", self.undone),
             ("damage refused", self.damage_refused),
             ("damage reported", self.damage_reported),

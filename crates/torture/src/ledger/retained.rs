@@ -1,10 +1,10 @@
-//! What a retained topic may hold: the last confirmed value, or one that was sent after it.
+//! The allowed values of a retained topic: the last confirmed one, or one that was sent after it.
 
 use std::collections::VecDeque;
 
 use super::MessageId;
 
-/// What a retained message does.
+/// The operation of a retained message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetainedOperation {
     /// Sets the value.
@@ -51,7 +51,7 @@ impl RetainedTopic {
         self.confirmed.as_ref().is_some_and(sets) && self.later.iter().all(sets)
     }
 
-    /// Why what a subscriber saw cannot be; `None` when all is well.
+    /// Why a subscriber's value is impossible; `None` when all is well.
     pub(super) fn judge(&self, seen: Option<MessageId>) -> Option<String> {
         let Some(seen) = seen else {
             return self.must_have().then(|| {
@@ -70,7 +70,7 @@ impl RetainedTopic {
             Some((id, RetainedOperation::Remove)) => {
                 format!("the value is {}, but its removal by {} was acknowledged", seen.number, id.number)
             }
-            None => format!("the value is {}, which nobody has sent", seen.number),
+            None => format!("the value is {}, which was never sent", seen.number),
         })
     }
 }

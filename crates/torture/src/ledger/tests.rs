@@ -25,7 +25,7 @@ fn settle(ledger: &mut Ledger) {
 }
 
 #[test]
-fn only_what_was_acknowledged_can_be_lost_and_counts_once() {
+fn only_acknowledged_messages_are_lost_and_counted_once() {
     let mut ledger = with_messages(2, QoS::AtLeastOnce);
     ledger.completed(MESSAGE);
     assert_eq!(ledger.outstanding(|_| true), 1);
@@ -104,7 +104,7 @@ fn a_retained_value_is_the_last_confirmed_one_or_later() {
         ledger.check_retained(&[seen], |_| "r/0/0".to_owned());
         ledger.findings.count(Finding::Retained) == before
     };
-    assert!(!verdict(&mut ledger, Some(id(0))), "older than what was acknowledged");
+    assert!(!verdict(&mut ledger, Some(id(0))), "older than the acknowledged value");
     assert!(verdict(&mut ledger, Some(id(1))) && verdict(&mut ledger, Some(id(2))));
     assert!(verdict(&mut ledger, None), "the removal is under way");
     ledger.completed(id(3));

@@ -17,7 +17,7 @@ struct Event {
     who: String,
 }
 
-/// A bounded ring of events per topic, and one of what concerns all topics.
+/// A bounded ring of events per topic, and one for events of all topics.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     topics: HashMap<u32, VecDeque<Event>>,

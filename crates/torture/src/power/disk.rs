@@ -1,8 +1,8 @@
-//! What a disk may hold after the power has failed.
+//! The possible contents of a disk after the power has failed.
 //!
 //! A file's bytes are safe once a sync of the file has ended that began after they were written. A name (a file
-//! created, renamed, removed) is safe once a sync of its folder has ended that began after it was given. Of everything
-//! else the disk may have kept nothing, all up to some moment, or any part; writes may be torn between sectors.
+//! created, renamed, removed) is safe once a sync of its folder has ended that began after it was given. Of other
+//! changes the disk may have kept none, all up to some moment, or any part; writes may be torn between sectors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::log::{Event, Record};
 use crate::failure::Failure;
 use crate::rng::Rng;
 
-/// What a disk writes in one piece, in bytes.
+/// The unit of a write of a disk, in bytes.
 const SECTOR: usize = 512;
 
 /// A change of a file's content.
@@ -47,7 +47,7 @@ enum Naming {
     RemoveDir { path: PathBuf },
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Dir(u32),
@@ -90,7 +90,7 @@ impl Disk {
         Self { nodes, base, seen, namings, dirs_safe_until: HashMap::new(), files: HashMap::new(), end: 0 }
     }
 
-    /// Does what a record says.
+    /// Replays a record.
     pub(crate) fn replay(&mut self, record: &Record<'_>) -> Result<(), Failure> {
         let at = record.at;
         self.end = at + 1;
@@ -98,7 +98,7 @@ impl Disk {
             Event::Hello { .. } => {}
             Event::Opened { file, path } => {
                 let Some(Target::File(node)) = self.seen.get(path) else {
-                    return Err(Failure::Log { at: at as usize, what: "a file was opened that is not there" });
+                    return Err(Failure::Log { at: at as usize, what: "a missing file was opened" });
                 };
                 self.files.insert(*file, *node);
             }
@@ -162,7 +162,7 @@ impl Disk {
                     Item::File { mode: node.mode, bytes: content(node) }
                 }
             };
-            // A folder whose own name did not survive takes with it what it held.
+            // A folder whose own name did not survive is lost with its content.
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             if parent.is_none_or(|parent| matches!(items.get(parent), Some(Item::Dir { .. }))) {
                 items.insert(path.clone(), item);
@@ -171,7 +171,7 @@ impl Disk {
         Snapshot { items }
     }
 
-    /// What the disk holds after the power has failed, chosen at random from what is possible.
+    /// The content of the disk after the power has failed, chosen at random among the possible ones.
     pub(crate) fn after_outage(&self, rng: &mut Rng) -> (Snapshot, Outage) {
         let style = match rng.within(0..4) {
             0 => Style::Nothing,
@@ -212,8 +212,7 @@ impl Disk {
 
     fn surviving_names(&self, style: Style, outage: &mut Outage, rng: &mut Rng) -> Names {
         let mut names = self.base.clone();
-        // What a folder has forgotten, it has forgotten with all that came later in it: journals of file systems keep
-        // the order.
+        // A folder that has lost a name has lost all later names as well: journals of file systems keep the order.
         let mut forgetful: Vec<&Path> = Vec::new();
         for (at, naming) in &self.namings {
             let dirs = naming.dirs();
@@ -238,7 +237,7 @@ impl Disk {
     }
 }
 
-/// How the disk treats what is not safe.
+/// The treatment of unsafe changes by the disk.
 #[derive(Clone, Copy, Debug)]
 enum Style {
     /// It keeps nothing of it.

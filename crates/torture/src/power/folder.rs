@@ -54,7 +54,7 @@ impl Snapshot {
                 if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             removed.map_err(Failure::file("removing", &path))?;
         }
-        // Parents sort before what they hold.
+        // Parents sort before their content.
         for (relative, item) in &self.items {
             let path = folder.join(relative);
             let mode = match item {

@@ -26,7 +26,7 @@ pub(crate) enum Event<'a> {
     Truncated { file: u64, length: u64 },
     /// Everything of this file before this place in the log is safe.
     Synced { file: u64, until: u64 },
-    /// Syncing failed: what was not safe before this place never will be.
+    /// Syncing failed: unsafe bytes before this place never become safe.
     SyncFailed { file: u64, until: u64 },
     /// A name was given to what another name stood for.
     Renamed { from: PathBuf, to: PathBuf },

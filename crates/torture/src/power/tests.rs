@@ -90,7 +90,7 @@ impl Drop for Scene {
 }
 
 #[test]
-fn what_was_synced_survives_and_all_else_may_not() {
+fn synced_data_survives_and_other_data_may_not() {
     let mut scene = scene("power");
     let before = Snapshot::take(&scene.power.data).unwrap();
     let (mut kept_more, mut lost_names, mut kept_names) = (0, 0, 0);
@@ -126,5 +126,8 @@ fn faults_come_as_asked_for() {
     scene.run("faults", Some("seed=5 short=2000"));
     scene.run("faults", Some("seed=5 enospc_after=500 enospc_for=7"));
     let pid = scene.run("write", None);
-    assert!(scene.power.fail(pid + 1, &mut Rng::new(1)).is_err(), "a program that did not load the library is told");
+    assert!(
+        scene.power.fail(pid + 1, &mut Rng::new(1)).is_err(),
+        "a program that did not load the library is reported"
+    );
 }

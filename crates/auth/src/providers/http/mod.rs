@@ -86,13 +86,13 @@ impl Http {
             Err(AnswerError::Unclear(why)) => {
                 // The server is reachable, but its answer is invalid: the client is refused.
                 attempt.succeeded();
-                tracing::warn!(provider = self.name, why, "the answer of the server is not understood");
+                tracing::warn!(provider = self.name, why, "cannot parse the server's answer");
                 Decision::Deny(Refusal::new(RefusalKind::Unavailable, &self.name, why))
             }
             Err(AnswerError::Failed(why)) => {
                 if attempt.failed(now_ms) {
                     let pause_ms = self.settings.breaker_pause.as_millis();
-                    tracing::warn!(provider = self.name, why, %pause_ms, "the server is left alone for a while");
+                    tracing::warn!(provider = self.name, why, %pause_ms, "the server gets no requests for a while");
                 }
                 self.unreachable(&why)
             }

@@ -48,7 +48,7 @@ pub enum KeyProblem {
     #[error("there are more than 64 keys")]
     TooMany,
     /// A key is not public.
-    #[error("there is a private key; only the public one belongs here")]
+    #[error("the file has a private key; give the public key only")]
     Private,
     /// A key is broken.
     #[error("key {0} cannot be read")]

@@ -128,7 +128,7 @@ impl Remote {
                 tracing::debug!(provider, keys = keys.len(), "keys of tokens were fetched");
                 fetched.keys = Some(keys.into());
             }
-            Err(why) => tracing::warn!(provider, why, "keys of tokens could not be fetched"),
+            Err(why) => tracing::warn!(provider, why, "cannot fetch the keys of tokens"),
         }
     }
 

@@ -285,7 +285,7 @@ impl Session {
                 reading.feed.wake();
             }
             Tell::Live { id, dropped, messages } => self.live(id, dropped, messages),
-            Tell::Refused { why } => tracing::warn!(why, "the process that serves the bus has refused this one"),
+            Tell::Refused { why } => tracing::warn!(why, "the process that serves the bus refused this process"),
             Tell::Welcome { .. } | Tell::Pong => {}
         }
     }

@@ -1,8 +1,7 @@
-//! A transaction that stays open. What a record waits for is that all replicas have it, not the end of a transaction,
-//! which takes the coordinator several writes and the client some pauses. That only the newest producer of an id can
-//! write does not depend on the end: a newer one has the coordinator end the transaction, and its claim carries an
-//! epoch behind which the partition takes none of an older. Readers of such a log take what is stored, however its
-//! transaction ended.
+//! A transaction that stays open. A record waits until all replicas have it, not for the end of a transaction, which
+//! takes the coordinator several writes and the client some pauses. Fencing does not depend on the end: a newer
+//! producer has the coordinator end the transaction, and its claim carries a newer epoch, after which the partition
+//! takes no records of an older one. Readers of such a log take all stored records, however their transaction ended.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +23,7 @@ const END_WITHIN: Duration = Duration::from_millis(200);
 const IDLE: Duration = Duration::from_secs(1);
 /// Which part of its timeout a transaction is open for at most, as long as the brokers answer.
 const PART_OF_TIMEOUT: u32 = 4;
-/// After which part of its timeout Kafka may have ended it by itself: its clock is not ours.
+/// The part of its timeout after which Kafka may have ended it: its clock is not ours.
 const EXPIRED_AFTER: u32 = 2;
 
 /// A transaction that stays open.
@@ -39,7 +38,7 @@ pub(super) struct Open {
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// What was sent and is not confirmed.
+/// Unconfirmed records.
 #[derive(Default)]
 struct Waiting {
     /// Until when each may wait, in their order.
@@ -51,15 +50,15 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The brokers take nothing of this producer any more. That is so when another owner has begun; but to a producer
-    /// whose transaction has outlived its timeout, since the brokers were away, Kafka says the same, and nobody else
-    /// has the partition.
+    /// The brokers take no more records of this producer. That happens when another owner has begun. Kafka says the
+    /// same to a producer whose transaction has outlived its timeout during an outage, although no other owner has the
+    /// partition.
     fn shut_out(&mut self, now: Instant) {
         self.is_fenced |= self.expires.is_none_or(|expires| now < expires);
     }
 }
 
-/// What is to be done about it.
+/// The next step.
 pub(super) enum Turn {
     /// Nothing.
     Goes,
@@ -98,7 +97,7 @@ impl Open {
         self.waiting().failed.is_some()
     }
 
-    /// Whether it ended without anybody else, and nobody waits who would be told that.
+    /// True if it ended without another owner, and no waiter gets that outcome.
     pub(super) fn is_over_unsaid(&self) -> bool {
         let waiting = self.waiting();
         !waiting.is_fenced && waiting.failed.is_none() && waiting.deadlines.is_empty()
@@ -134,7 +133,7 @@ impl Open {
         Ok(())
     }
 
-    /// What a record is to tell, and whether it was since another owner has begun.
+    /// The report of a record, with true if another owner has begun.
     pub(super) fn report(
         &self,
         deadline: Instant,
@@ -173,7 +172,7 @@ impl Open {
             return Turn::Failed(reason.clone());
         }
         if waiting.deadlines.front().is_some_and(|deadline| *deadline <= now) {
-            return Turn::Failed("the brokers do not confirm what was sent".to_owned());
+            return Turn::Failed("the brokers do not confirm the sent records".to_owned());
         }
         let Some(since) = self.since.filter(|_| is_up) else { return Turn::Goes };
         let is_idle = waiting.deadlines.is_empty() && now.duration_since(self.last) >= IDLE;
@@ -181,8 +180,8 @@ impl Open {
         if self.ends || is_idle || is_old { Turn::Due } else { Turn::Goes }
     }
 
-    /// Ends it, or goes on with that; the next record begins another one. The brokers may be away without anybody
-    /// knowing yet: so it is waited for their answer only for a moment.
+    /// Ends it, or continues to; the next record begins another one. The brokers may be away without notice, so it
+    /// waits for their answer only for a moment.
     pub(super) fn end(&mut self, producer: &Producer) -> Result<(), KafkaError> {
         self.ends = true;
         match producer.commit_transaction(END_WITHIN) {
@@ -191,8 +190,8 @@ impl Open {
                 self.set(None);
             }
             Err(KafkaError::Transaction(error)) if error.is_retriable() => {}
-            // What was sent is still on its way, as while a partition gets another leader. It has its own time; nothing
-            // is sent behind it.
+            // Records are still on their way, as while a partition gets another leader. They have their own time;
+            // nothing is sent after them.
             Err(KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut)) => {}
             Err(error) => {
                 self.is_fenced_by(&error);
@@ -224,8 +223,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_shut_out_of_a_transaction_that_outlived_its_timeout_was_not_replaced() {
-        // While the brokers answer it is ended after a quarter: so somebody else has begun.
+    fn an_expired_transaction_is_not_taken_for_a_new_owner() {
+        // While the brokers answer it is ended after a quarter: so another owner has begun.
         assert!(shut_out_after(TIMEOUT / PART_OF_TIMEOUT));
         assert!(!shut_out_after(TIMEOUT / EXPIRED_AFTER));
         assert!(!shut_out_after(TIMEOUT * 2));
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_by_what_became_of_its_record() {
+    fn a_waiting_append_gets_the_outcome_of_its_record() {
         let mut open = Open::new(TIMEOUT);
         let began = Instant::now();
         open.set(Some(began));

@@ -22,7 +22,7 @@ fn client_of(double: &MockCluster<'_, impl rdkafka::client::ClientContext>, sett
 }
 
 #[test]
-fn a_partition_is_found_at_its_next_leader_while_the_one_before_is_dead() {
+fn a_partition_is_found_at_its_next_leader() {
     let double = MockCluster::new(3).unwrap();
     double.create_topic("double.state", 1, 3).unwrap();
     double.partition_leader("double.state", 0, Some(1)).unwrap();
@@ -38,7 +38,7 @@ fn a_partition_is_found_at_its_next_leader_while_the_one_before_is_dead() {
 }
 
 #[test]
-fn an_owner_whose_records_are_late_when_its_transaction_is_due_stays_the_owner() {
+fn an_owner_with_late_records_at_its_transactions_end_stays() {
     let double = MockCluster::new(1).unwrap();
     double.create_topic("double.state", 1, 1).unwrap();
     // The shortest transactions there are: they are due after 2.5 s.
@@ -57,7 +57,7 @@ fn an_owner_whose_records_are_late_when_its_transaction_is_due_stays_the_owner()
 }
 
 #[test]
-fn an_owner_of_a_log_that_keeps_all_waits_for_no_end_of_a_transaction() {
+fn an_owner_of_a_log_that_keeps_all_awaits_no_transaction() {
     let double = MockCluster::new(1).unwrap();
     double.create_topic("double.state", 1, 1).unwrap();
     double.request_errors(RDKafkaApiKey::EndTxn, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_TXN_STATE; REFUSED]);

@@ -12,12 +12,12 @@ use rcgen::{CertificateParams, KeyPair};
 use tidegate_bus::{Address, Bus, BusError, Sasl, Settings};
 
 #[cfg(feature = "kafka-tls")]
-pub(super) use self::tls::what_is_said_over_tls_is_said_to_those_who_know_the_password;
+pub(super) use self::tls::tls_with_the_right_password_connects;
 use super::Broker;
 use crate::client::PATIENCE;
 use crate::settings;
 
-/// What the tool that formats a broker's storage is told.
+/// The users for the tool that formats a broker's storage.
 pub(super) const USERS: [&str; 2] = ["--add-scram", "SCRAM-SHA-512=[name=node,password=known]"];
 
 /// Adds the listener that wants TLS and a password, with a certificate of its own.
@@ -46,7 +46,7 @@ fn open(broker: &Broker, password: &str, settings: Settings) -> Result<(Bus, boo
         let _ = tell.send(connection);
     });
     let bus = Bus::open(&address, settings, observer)?;
-    // Nobody is told when a password is refused: it is tried again, since it may be right later.
+    // A refused password is not reported: it is tried again, since it may be right later.
     let patience = if password == "known" { PATIENCE } else { std::time::Duration::from_secs(2) };
     let connected = told.recv_timeout(patience).is_ok_and(tidegate_bus::Connection::is_connected);
     Ok((bus, connected))
@@ -58,7 +58,7 @@ fn safe(broker: &Broker, sasl: Sasl) -> Settings {
 }
 
 #[cfg(not(feature = "kafka-tls"))]
-pub(super) fn what_is_said_over_tls_is_said_to_those_who_know_the_password(broker: &Broker) {
+pub(super) fn tls_with_the_right_password_connects(broker: &Broker) {
     for settings in [safe(broker, Sasl::Plain), Settings { sasl: Sasl::ScramSha512, ..settings() }] {
         assert_eq!(open(broker, "known", settings).err(), Some(BusError::NoKafkaTls));
     }

@@ -1,4 +1,4 @@
-//! Brokers that are not there: what is said of them.
+//! Unreachable brokers: the reported cause.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -23,12 +23,12 @@ pub(super) fn until_said(bus: &Bus, words: &[&str]) {
 }
 
 #[test]
-fn a_broker_that_cannot_be_reached_is_named_with_the_cause_and_what_to_do() {
+fn an_unreachable_broker_is_named_with_cause_and_advice() {
     let open = |address: &str| Client(Bus::open(&address.parse().unwrap(), settings(), Arc::new(|_| {})).unwrap());
-    let nobody = open("kafka://127.0.0.1:1");
-    until_said(&nobody.0, &["127.0.0.1:1", "Connection refused", "start Kafka there"]);
-    let unknown = open("kafka://nobody.invalid");
-    until_said(&unknown.0, &["nobody.invalid:9092", "Failed to resolve", "check the name"]);
+    let closed = open("kafka://127.0.0.1:1");
+    until_said(&closed.0, &["127.0.0.1:1", "Connection refused", "start Kafka there"]);
+    let unknown = open("kafka://unknown.invalid");
+    until_said(&unknown.0, &["unknown.invalid:9092", "Failed to resolve", "check the name"]);
     // Who wants TLS ends a connection that begins without.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -9,7 +9,7 @@ use super::Nats;
 use crate::client::{Client, log, place};
 use crate::{Deployment, settings};
 
-/// How many consumers the server has made for a stream; those that nobody asks any more stay for a minute.
+/// The number of consumers that the server has made for a stream; an unused one stays for a minute.
 fn consumers(nats: &Nats, stream: &str) -> u64 {
     let mut socket = TcpStream::connect(("127.0.0.1", nats.port)).unwrap();
     let asked = format!("PUB $JS.API.STREAM.INFO.{stream} answers 0\r\n\r\n");
@@ -20,8 +20,8 @@ fn consumers(nats: &Nats, stream: &str) -> u64 {
     rest.split([',', '}']).next().unwrap().trim().parse().unwrap()
 }
 
-/// The server ends a request when the next record is more than what is left of its bytes. A reader that took that for
-/// an error began anew, with a pause, for each few of them.
+/// The server ends a request when the next record exceeds the rest of its bytes. A reader that took that for an error
+/// started again, with a pause, for each few of them.
 #[test]
 fn a_reader_of_large_records_keeps_its_consumer() {
     let nats = Nats::start();

@@ -13,7 +13,7 @@ use crate::Outages;
 use crate::client::{Client, log, place};
 use crate::settings;
 
-/// An authority, and what it has issued to a server and to a client, in files of a directory.
+/// An authority, and certificates for a server and a client, in files of a directory.
 fn issue(directory: &Path) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -47,7 +47,7 @@ fn safe() -> Nats {
     })
 }
 
-/// What is refused is tried again, since it may be right later: after as long as somebody is known to get in.
+/// A refused client is tried again, since it may be right later: the test waits as long as a right client needs.
 fn is_let_in(nats: &Nats, user: &str, settings: Settings) -> Result<Client, String> {
     let client = Client(nats.bus_as(user, settings, Arc::new(|_| {})));
     match client.create(LogSpec::fenced(log("state"), 1)) {
@@ -68,7 +68,7 @@ fn failure(client: &Client) -> String {
 }
 
 #[test]
-fn what_is_said_over_tls_is_said_to_those_who_know_the_password_and_show_a_certificate() {
+fn tls_with_password_and_certificate_connects() {
     let nats = safe();
     let file = |name: &str| -> PathBuf { nats.directory.join(name) };
     let right = Settings {
@@ -93,13 +93,13 @@ fn what_is_said_over_tls_is_said_to_those_who_know_the_password_and_show_a_certi
     let why = refused("node:kn%40wn@", &Settings { tls_identity: None, ..short.clone() });
     assert!(why.contains("wants a certificate; set `bus_certificate`"), "{why}");
     let why = refused("node:kn%40wn@", &Settings { tls_ca: None, ..short.clone() });
-    assert!(why.contains("see whether `bus_ca`"), "nobody vouches for it: {why}");
+    assert!(why.contains("see whether `bus_ca`"), "no authority vouches for it: {why}");
     let why = refused("node:kn%40wn@", &Settings { tls: false, tls_ca: None, tls_identity: None, ..short });
     assert!(why.contains("wants TLS; set `bus_tls`"), "{why}");
 }
 
 #[test]
-fn a_server_without_jetstream_is_told_from_one_that_is_away() {
+fn a_server_without_jetstream_is_distinguished_from_none() {
     let nats = Nats::start_with(|_| Vec::new());
     let client = Client(nats.bus_with(settings(), Arc::new(|_| {})));
     let refused = client.create(LogSpec::shared(log("state"), 1)).unwrap_err();
@@ -107,20 +107,20 @@ fn a_server_without_jetstream_is_told_from_one_that_is_away() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_named_with_the_cause_and_what_to_do() {
+fn an_unreachable_server_is_named_with_cause_and_advice() {
     let why = |address: &str| {
         let bus = Bus::open(&address.parse().unwrap(), settings(), Arc::new(|_| {})).unwrap();
         failure(&Client(bus))
     };
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port();
-    // Somebody answers there, but not as NATS: a Kafka, say, which waits to be spoken to.
+    // Another program than NATS answers there: a Kafka, say, which waits for a request.
     let said = why(&format!("nats://127.0.0.1:{port}"));
     assert!(said.contains(&format!("127.0.0.1:{port} answers, but not as NATS does; correct the port")), "{said}");
     let said = why("nats://127.0.0.1:1");
-    assert!(said.contains("nobody listens at 127.0.0.1:1 ") && said.contains("-js`"), "{said}");
-    let said = why("nats://nobody.invalid");
-    assert!(said.contains("the name of nobody.invalid:4222 is not resolved") && said.contains("check"), "{said}");
+    assert!(said.contains("nothing listens at 127.0.0.1:1 ") && said.contains("-js`"), "{said}");
+    let said = why("nats://unknown.invalid");
+    assert!(said.contains("the name of unknown.invalid:4222 is not resolved") && said.contains("check"), "{said}");
     let nats = Nats::start();
     let client = Client(nats.bus_as("", Settings { tls: true, ..settings() }, Arc::new(|_| {})));
     let said = failure(&client);

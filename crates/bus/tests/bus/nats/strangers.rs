@@ -15,7 +15,7 @@ fn put(nats: &Nats, subject: &str, headers: &[u8], payload: &str) {
     let sizes = format!("{} {}", headers.len(), headers.len() + payload.len());
     let begin = format!("CONNECT {{\"verbose\":false,\"headers\":true}}\r\nHPUB {subject} {sizes}\r\n");
     stream.write_all(&[begin.as_bytes(), headers, payload.as_bytes(), b"\r\nPING\r\n"].concat()).unwrap();
-    // It has taken what stands before the ping.
+    // It has taken the text before the ping.
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     assert!(lines.any(|line| line == "PONG"));
 }
@@ -23,7 +23,7 @@ fn put(nats: &Nats, subject: &str, headers: &[u8], payload: &str) {
 /// The client would take such a message for a word of the server to itself, and says nothing of it. Servers of late
 /// (2.15) store it without the status; 2.11 keeps it as it is.
 #[test]
-fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
+fn a_record_with_status_like_headers_is_read() {
     let nats = Nats::start();
     let client = Client(nats.bus());
     client.create(LogSpec::shared(log("open"), 1)).unwrap();
@@ -34,8 +34,8 @@ fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
         (b"NATS/1.0 404 No Messages\r\n\r\n", "nothing there"),
         (b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 1\r\n\r\n", "too late"),
         (b"NATS/1.0 409 Consumer Deleted\r\n\r\n", "gone"),
-        (b"NATS/1.0 503\r\n\r\n", "nobody answers"),
-        (b"NATS/1.0 503 No Responders\r\n\r\n", "nobody, at length"),
+        (b"NATS/1.0 503\r\n\r\n", "no answer"),
+        (b"NATS/1.0 503 No Responders\r\n\r\n", "no answer, with text"),
     ] {
         put(&nats, "tidegate.log.open.0.record", headers, payload);
         let records = reader.take(1).unwrap();
@@ -46,7 +46,7 @@ fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
 
 /// The client of NATS gives up its connection when it meets such headers, and would do so for ever.
 #[test]
-fn what_nobody_can_read_stops_nobody() {
+fn an_unreadable_record_stops_no_reader() {
     heard::listen();
     let nats = Nats::start();
     let client = Client(nats.bus());
@@ -61,7 +61,7 @@ fn what_nobody_can_read_stops_nobody() {
         (b"NATS/1.0 404 No Messages\r\n\r\n", "a word of the server"),
     ] {
         put(&nats, subject, headers, payload);
-        // A position may be told when a repetition of the append was stored: what counts is that it is there.
+        // A position may come when a repetition of the append was stored: only its presence counts.
         let _ = client.append(&open, Append::new("well").with_header("h", "1"));
     }
     let mut reader = client.reader(&open, Position::START);
@@ -71,13 +71,13 @@ fn what_nobody_can_read_stops_nobody() {
     assert_eq!(texts, wanted);
     let with: Vec<usize> = records.iter().map(|record| record.headers.len()).collect();
     assert_eq!(with, [0, 0, 1, 0, 1, 0, 1, 0, 1]);
-    let told = heard::lines(&["the headers of a record are none", "headless/0"]);
+    let told = heard::lines(&["a record has invalid NATS headers", "headless/0"]);
     assert_eq!(told.len(), 1, "of three the log hears once a minute: {told:?}");
 }
 
 /// The members go on, and each tells the log once.
 #[test]
-fn what_is_no_table_of_a_group_is_told_now_and_then() {
+fn invalid_tables_of_a_group_are_logged_rarely() {
     heard::listen();
     let nats = Nats::start();
     let (one, two) = (Client(nats.bus()), Client(nats.bus()));
@@ -89,6 +89,6 @@ fn what_is_no_table_of_a_group_is_told_now_and_then() {
     // Its changes are behind all of that.
     let b = two.join("strange", "b", 1);
     until(&a.1, "the other member", || (a.0.members().len() == 2 && b.0.members().len() == 2).then_some(()));
-    let told = heard::lines(&["no table of a group", "group-strange"]);
+    let told = heard::lines(&["not a table of a group", "group-strange"]);
     assert!((1..=2).contains(&told.len()), "once by each: {told:?}");
 }

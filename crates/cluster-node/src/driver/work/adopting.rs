@@ -156,11 +156,7 @@ impl Worker {
                 return self.complain(&error, what);
             }
         };
-        tracing::info!(
-            node = of,
-            broker,
-            "working off the messages that a dead orchestrator and a broker had for each other"
-        );
+        tracing::info!(node = of, broker, "exchanging the remaining messages of a dead orchestrator and its broker");
         self.adopted.all.push(Adopted {
             of,
             broker,
@@ -232,7 +228,7 @@ impl Worker {
 
 /// Removes a connection. Returns whether the fleet has no connection of this name any more.
 fn is_removed(node: &NodeHandle, name: &str, force: bool) -> bool {
-    matches!(node.remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
+    matches!(node.fleet().remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
 }
 
 fn numbers(partitions: Partitions) -> Vec<u16> {

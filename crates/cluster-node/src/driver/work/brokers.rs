@@ -79,7 +79,7 @@ impl Worker {
         } else {
             tracing::warn!(
                 limit_s = HELD_LIMIT.as_secs(),
-                "other members do not say that they have worked off the connections of this one's last life; it connects to all brokers"
+                "other members did not confirm that they drained the broker connections of this member's previous life; connecting to all brokers"
             );
             BTreeSet::new()
         };

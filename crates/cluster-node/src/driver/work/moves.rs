@@ -92,7 +92,7 @@ impl Worker {
             self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
         }
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(partitions = named.len(), bytes, ms, "partitions are on their way to another node");
+        tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
     }
 
@@ -114,13 +114,13 @@ impl Worker {
     /// Says whether it was sent.
     fn send_rest(&self, id: u64) -> Result<bool, PartitionMoveError> {
         let Some(departing) = self.departing.get(&id) else { return Ok(false) };
-        if !self.node.is_cut(id)? {
+        if !self.node.moves().is_cut(id)? {
             if departing.since.elapsed() > CUT_TIMEOUT {
                 return Err(PartitionMoveError::NotCut);
             }
             return Ok(false);
         }
-        let pieces = self.node.take_transfer_rest(id)?;
+        let pieces = self.node.moves().take_transfer_rest(id)?;
         let bytes =
             send_parcel(&self.logs, id, Kind::Rest, &Parcel { head: json!({ "from": self.members.name }), pieces })?;
         self.shared.counters.note_out(departing.partitions.iter().count());
@@ -150,7 +150,7 @@ impl Worker {
             (Ok(()), _) => drop(self.events.send(Event::Arrived(id))),
             (Err(error), _) => {
                 self.shared.counters.note_failed();
-                tracing::warn!(why = %error, "partitions that came were not taken in; they stay where they were");
+                tracing::warn!(why = %error, "arriving partitions were not imported; they stay at their node");
                 self.end_receiving_of(expected);
                 self.forget(expected);
                 let _ = self.events.send(Event::Refused(id));
@@ -185,7 +185,7 @@ impl Worker {
             self.receiving.begin(id, expected, from, self.members.lives.get(from).copied().unwrap_or_default());
             OrchestratorMoves::of(&self.node).arrive(images.collect(), had, id)?
         } else {
-            self.node.arrive_from_node(images.collect(), id)?
+            self.node.moves().arrive_from_node(images.collect(), id)?
         };
         for (partition, owed) in arrived.owed {
             let (before, after) = (owed_before.get(&partition), without_retained(owed));
@@ -223,7 +223,7 @@ fn images(
         let images = if is_orchestrator {
             OrchestratorMoves::of(node).snapshot(partitions, max_bytes, id)
         } else {
-            node.snapshot_for_node(partitions, max_bytes, id)
+            node.moves().snapshot_for_node(partitions, max_bytes, id)
         };
         if let Some(images) = images? {
             return Ok(images);
@@ -238,7 +238,7 @@ fn images(
 /// Delivers the messages that the old home has received since the images.
 fn complete(node: &NodeHandle, id: u64, parcel: &[u8]) -> Result<(), PartitionMoveError> {
     let parcel = read_parcel(parcel)?;
-    let messages = node.finish_transfer(id, parcel.pieces)?;
+    let messages = node.moves().finish_transfer(id, parcel.pieces)?;
     tracing::debug!(messages, "the messages that came meanwhile were delivered");
     Ok(())
 }

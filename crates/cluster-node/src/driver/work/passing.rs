@@ -108,7 +108,7 @@ impl Stage {
             return Ok(false);
         }
         let left = match std::mem::replace(self, Self::Unknown) {
-            Self::Settling(settling) => node.settle(settling)?,
+            Self::Settling(settling) => node.moves().settle(settling)?,
             Self::Unknown | Self::Ending => Some(OrchestratorMoves::of(node).begin_settling()?),
         };
         let is_settled = left.is_none();
@@ -121,7 +121,7 @@ impl Stage {
 
 /// Whether all brokers hold all filters. A process that has been named no broker yet does not know that.
 pub(super) fn brokers_know(node: &NodeHandle) -> bool {
-    node.fleet().is_ok_and(|fleet| {
+    node.fleet().report().is_ok_and(|fleet| {
         let brokers = fleet.brokers.iter().map(|broker| (broker.uplink.state, broker.uplink.filters_pending));
         all_hold_filters(brokers)
     })
@@ -225,7 +225,7 @@ impl Worker {
             self.complain(&error, "messages of brokers are still collected for partitions that have moved");
         }
         self.forget(passing.partitions);
-        if let Err(error) = self.node.release_partitions(passing.partitions) {
+        if let Err(error) = self.node.moves().release_partitions(passing.partitions) {
             self.complain(&error, "partitions that have moved are still held here");
         }
         self.note_passing();

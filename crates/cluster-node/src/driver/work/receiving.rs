@@ -216,7 +216,7 @@ impl Receiving {
                 Ok(true) => assembly.note_stored(part),
                 Ok(false) => return PartVerdict::Again,
                 Err(error) => {
-                    tracing::error!(%error, from, "messages for partitions that have moved here could not be taken in");
+                    tracing::error!(%error, from, "cannot import messages for partitions that moved here");
                     return PartVerdict::Again;
                 }
             },

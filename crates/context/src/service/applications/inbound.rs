@@ -44,7 +44,7 @@ pub(super) struct Inbound {
     positions: Positions,
     in_flight: HashMap<u64, (Stream, Option<Delivery>)>,
     next_number: u64,
-    /// What the broker is given again, and from when on. Not more than what is under way.
+    /// Records to give to the broker again, with their times. Bounded by the records under way.
     again: VecDeque<(Instant, u64)>,
     /// Records that are done without the broker: rejected, expired, or not for this reader.
     aside: Receiver<u64>,
@@ -111,7 +111,7 @@ impl Inbound {
         }
     }
 
-    /// The place among those that share the records; what is under way is delivered by others, too.
+    /// The membership among the gateways that share the records; records under way are delivered by others, too.
     pub(super) fn into_membership(self) -> Option<Membership> {
         self.membership
     }
@@ -125,7 +125,7 @@ impl Inbound {
         }
     }
 
-    /// Gives the broker again what it could not answer for, when it is time; says when it is for the next.
+    /// Gives due records to the broker again that it could not confirm; returns the time of the next one.
     fn give_again(&mut self, courier: &Courier, host: &mut dyn ApplicationHost) -> Option<Instant> {
         while let Some((at, number)) = self.again.front().copied() {
             if at > Instant::now() {
@@ -161,8 +161,7 @@ impl Inbound {
         }
     }
 
-    /// Takes what is here to be delivered, and gives it to the broker; says when it has to be called again at the
-    /// latest.
+    /// Takes deliverable records and gives them to the broker; returns the latest time of the next call.
     pub(super) fn turn(
         &mut self,
         courier: &Courier,
@@ -218,7 +217,7 @@ impl Inbound {
                     }
                 }
                 MembershipEvent::Lost(Partition(number)) => {
-                    // What is under way is delivered by whoever has the partition now, too.
+                    // Records under way are delivered by the present owner of the partition, too.
                     self.parts.remove(&number);
                     self.in_flight.retain(|_, ((_, partition), _)| *partition != number);
                 }
@@ -282,7 +281,7 @@ impl Inbound {
         bell.ring();
     }
 
-    /// Puts a record that is no message where it can be looked at, and goes on behind it.
+    /// Stores a record that is no message for inspection, and continues after it.
     fn reject(
         &self,
         courier: &Courier,
@@ -299,7 +298,7 @@ impl Inbound {
         if let Some(times) = courier.told().rejected.note() {
             tracing::warn!(
                 topic = topic.name(), partition, position = record.position.0, reason = %rejected, times,
-                "a record is no message for nodes; it was put into RejectedRecords"
+                "a record is not a message for nodes; it was moved to RejectedRecords"
             );
         }
         let reason: String = rejected.0.chars().map(|c| if c.is_control() { ' ' } else { c }).take(512).collect();
@@ -315,7 +314,7 @@ impl Inbound {
             if let Err(error) = outcome
                 && let Some(times) = told.not_aside.note()
             {
-                tracing::warn!(%error, times, "a record that is no message could not be put aside; it is left out all the same");
+                tracing::warn!(%error, times, "an invalid record was skipped, and could not be copied to RejectedRecords");
             }
             // The service may have ended.
             let _ = aside.send(number);
@@ -328,7 +327,7 @@ impl Inbound {
     }
 }
 
-/// What is left of a message's time; nothing when it is over.
+/// Reduces a message to the rest of its time; `None` when it is over.
 fn in_time(mut delivery: Delivery) -> Option<Delivery> {
     if let Some(at) = delivery.expires_at_ms {
         let left = at.checked_sub(wall_ms()).filter(|left| *left > 0)?;
@@ -349,8 +348,7 @@ impl Part {
         Some(Self::from(courier.bounds(Topic::DeliveryPositions, 0, course)?.next))
     }
 
-    /// Begins to read. Who shares records begins with the first of all; a gateway for itself with what comes from now
-    /// on.
+    /// Begins to read. A gateway that shares records begins with the first of all; a gateway for itself with new ones.
     fn begin(
         &mut self,
         courier: &Courier,
@@ -366,7 +364,7 @@ impl Part {
                 None if shared => Position::START,
                 None => {
                     let next = courier.bounds(lane.topic, number, course)?.next;
-                    // What comes while this gateway is away is for it from now on.
+                    // Records that come while this gateway is away are for it from now on.
                     positions.advance((lane.topic, number), next);
                     next
                 }

@@ -22,7 +22,7 @@ use crate::register::Topic;
 
 /// Events of the broker that are taken at once.
 const TAKEN_AT_ONCE: usize = 1_024;
-/// How long the service sleeps when nobody wakes it.
+/// How long the service sleeps without a wake-up.
 const SLEEP: Duration = Duration::from_secs(60);
 /// The group in which gateways share the records of applications.
 const GROUP: &str = "deliveries";
@@ -38,7 +38,7 @@ pub enum ApplicationEvent {
         /// Who waits for it.
         answer: Answer,
     },
-    /// The broker answers for what it was given under this number, or (not `taken`) has to be given it again.
+    /// The broker confirms the record of this number, or (not `taken`) has to get it again.
     Taken {
         /// As it was given.
         number: u64,
@@ -70,7 +70,7 @@ pub enum Sharing {
 pub struct ApplicationSettings {
     /// The name of the gateway.
     pub gateway: String,
-    /// How messages are packed in records, and those of applications that do not say.
+    /// How messages are packed in records, including messages of applications that do not say.
     pub packing: Packing,
     /// Which records are delivered here.
     pub sharing: Sharing,
@@ -79,7 +79,7 @@ pub struct ApplicationSettings {
 /// Starts the thread of the service.
 ///
 /// # Errors
-/// When the thread cannot be started, or the name of the member is none.
+/// When the thread cannot be started, or the name of the member is invalid.
 pub fn start_applications(
     courier: Courier,
     settings: ApplicationSettings,

@@ -35,7 +35,7 @@ pub(super) struct Outbound {
     bell: Bell,
     failed: Receiver<Waiting>,
     fail: Sender<Waiting>,
-    /// To be tried again, in order, with what came after it.
+    /// Messages to send again, in order, with the later ones.
     again: VecDeque<Waiting>,
     retry_at: Option<Instant>,
 }
@@ -56,7 +56,7 @@ impl Outbound {
         }
     }
 
-    /// Puts a message on the bus, behind those that wait to be tried again.
+    /// Puts a message on the bus, behind messages that wait for another try.
     pub(super) fn send(&mut self, courier: &Courier, message: &NodeMessage, answer: Answer) {
         self.next += 1;
         let id = format!("{}-{}", self.life, self.next);
@@ -96,7 +96,7 @@ impl Outbound {
         }
     }
 
-    /// Tries again what is due; returns when there is something to be tried next.
+    /// Sends due messages again; returns the time of the next try.
     pub(super) fn turn(&mut self, courier: &Courier) -> Option<Instant> {
         let failed: Vec<Waiting> = self.failed.try_iter().collect();
         if !failed.is_empty() {
@@ -121,7 +121,7 @@ fn refuse(counters: &CoreCounters, told: &Told, error: &BusError, answer: Answer
     counters.records_waiting.sub(1);
     counters.records_refused.add(1);
     if let Some(times) = told.refused.note() {
-        tracing::warn!(%error, times, "a message for applications was refused: the bus does not take it");
+        tracing::warn!(%error, times, "a message for applications was rejected: the bus does not store it");
     }
     answer.refuse(error);
 }

@@ -18,7 +18,7 @@ const TAKEN_AT_ONCE: usize = 1_024;
 /// A partition of a topic.
 pub(super) type Stream = (Topic, u32);
 
-/// What is noted of a stream.
+/// The noted position of a stream.
 #[derive(Serialize, Deserialize)]
 struct Noted {
     /// Everything below was delivered.
@@ -52,7 +52,7 @@ impl Positions {
         }
     }
 
-    /// Reads what was noted, also by others of this consumer.
+    /// Reads the noted positions, also of other processes of this consumer.
     pub(super) fn read(&mut self, courier: &Courier, bell: &Bell) {
         for record in self.following.take(courier, bell, TAKEN_AT_ONCE) {
             let stream = key_of(&record).and_then(|key| self.stream_of(key));
@@ -68,7 +68,7 @@ impl Positions {
         self.following.next() >= until
     }
 
-    /// Where delivering goes on, if it was ever begun.
+    /// The position where delivery continues, if it was ever begun.
     pub(super) fn of(&self, stream: Stream) -> Option<Position> {
         self.known.get(&stream).copied()
     }
@@ -83,7 +83,7 @@ impl Positions {
         !self.dirty.contains_key(&stream) && !self.sent.contains_key(&stream)
     }
 
-    /// Notes what is to be noted, once what was noted before is stored.
+    /// Notes changed positions, once the earlier notes are stored.
     pub(super) fn write(&mut self, courier: &Courier, bell: &Bell) {
         if self.outstanding.load(Ordering::Acquire) > 0 {
             return;
@@ -105,7 +105,7 @@ impl Positions {
             let settle = move |outcome: Result<(), BusError>| {
                 if let Err(error) = outcome {
                     if let Some(times) = told.not_noted.note() {
-                        tracing::warn!(%error, times, "how far records of applications are delivered was not noted; it is tried again");
+                        tracing::warn!(%error, times, "cannot store the delivered position of application records; retrying");
                     }
                     failed.store(true, Ordering::Release);
                 }

@@ -1,5 +1,5 @@
-//! The service between a broker that is only told of and a bus within this process. Tests wait for what they expect,
-//! never for a time.
+//! The service between a simulated broker and a bus within this process. Tests wait for their expected events, never
+//! for a time.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel};
@@ -19,7 +19,7 @@ const PARTITIONS: u32 = 2;
 struct State {
     events: VecDeque<ApplicationEvent>,
     given: Vec<(Delivery, u64)>,
-    /// Whether the broker answers for what it is given at once.
+    /// True if the broker confirms records at once.
     answers: bool,
 }
 
@@ -132,7 +132,7 @@ fn message(node: &str, payload: &str, confirmed: &Sender<Fate>) -> ApplicationEv
 }
 
 #[test]
-fn what_nodes_send_is_confirmed_when_it_is_on_the_bus_in_the_order_of_each_node() {
+fn messages_of_a_node_are_confirmed_in_order_on_the_bus() {
     let (bus, courier) = bus();
     let broker = Broker::new(true);
     let running = broker.start(&courier, Sharing::Each);
@@ -174,7 +174,7 @@ fn what_the_bus_can_never_take_is_refused() {
 }
 
 #[test]
-fn records_reach_nodes_and_go_on_where_the_broker_answered_for_them() {
+fn records_reach_nodes_and_resume_after_confirmed_ones() {
     let (bus, courier) = bus();
     let broker = Broker::new(true);
     let running = broker.start(&courier, Sharing::Shared("a".into()));
@@ -186,7 +186,7 @@ fn records_reach_nodes_and_go_on_where_the_broker_answered_for_them() {
     assert_eq!(given, ["all", "group/g1", "node/n1"]);
     records(&bus, Topic::DeliveryPositions, 3);
     drop(running);
-    // The next one does not begin anew. What it does not answer for is given to the one after it once more.
+    // The next one continues. Its unconfirmed record is given to the one after it once more.
     append(&bus, Topic::PrivateMessageTopic, "n1", "four");
     for _ in 0..2 {
         let silent = Broker::new(false);
@@ -235,7 +235,7 @@ fn bad_records_are_put_aside_and_stop_nothing() {
 }
 
 #[test]
-fn gateways_by_themselves_each_get_every_record_also_those_of_while_they_were_away() {
+fn separate_gateways_get_every_record_also_missed_ones() {
     let (bus, courier) = bus();
     let (a, b) = (Broker::new(true), Broker::new(true));
     let start = |broker: &Broker, name: &str| {

@@ -7,7 +7,7 @@
 use crate::cluster::exchanges::Exchanges;
 use crate::ids::Partitions;
 use crate::link::exchange_word::ExchangeName;
-use crate::link::transfer_word::put_partitions;
+use crate::partitions::put_partitions;
 use crate::wire::WireWrite;
 
 /// Messages, and to groups of which partitions they were dealt.

@@ -5,12 +5,13 @@
 //! the commit of what has become of it is known there, and is dealt to the same member again if its node dies before:
 //! whoever has taken that node's place knows by the name that the member has it.
 
-use crate::ids::{PartitionId, Partitions, Place, ShardId};
+use crate::ids::{Partitions, Place, ShardId};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use tidegate_mqtt::QoS;
 
 /// Lives of shards of which something is remembered; that of the one that has been silent longest is forgotten.
@@ -23,11 +24,15 @@ const DEALS_MAX: usize = 4096;
 /// The origin of what groups have dealt.
 const DEALS: u64 = 0;
 
+/// Sets of partitions that are compared with the set of a new mark. The marks of a shard have few different ones: its
+/// own partitions, with the groups of each other shard, and those of a move.
+const RECENT_MAX: usize = 8;
+
 /// What is remembered of one message.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Mark {
-    /// Who has got it.
-    pub(crate) by: Got,
+    /// The partitions that have got it. Marks with the same sets share them: they are 256 bytes.
+    pub(crate) by: Arc<Got>,
     /// The shards under whose number it is stored, one bit each.
     pub(crate) stored: u64,
 }
@@ -40,10 +45,28 @@ struct OfOrigin {
     by_number: BTreeMap<u64, Mark>,
 }
 
+/// The sets of the latest marks.
+#[derive(Debug, Default)]
+struct Recent(VecDeque<Arc<Got>>);
+
+impl Recent {
+    /// These sets, shared with an earlier mark if one of the latest had the same.
+    fn share(&mut self, got: Got) -> Arc<Got> {
+        if let Some(known) = self.0.iter().find(|known| ***known == got) {
+            return Arc::clone(known);
+        }
+        self.0.truncate(RECENT_MAX - 1);
+        let shared = Arc::new(got);
+        self.0.push_front(Arc::clone(&shared));
+        shared
+    }
+}
+
 /// What is remembered of messages that came from other nodes, until their publishers have released them.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     words: u64,
+    recent: Recent,
     origins: BTreeMap<u64, OfOrigin>,
     /// Ids of what groups have dealt, in the order in which it came.
     deals: VecDeque<u64>,
@@ -63,7 +86,7 @@ impl Marks {
 
     /// Who has got a message.
     pub(crate) fn get(&self, name: ExchangeName) -> Got {
-        self.find(name).map_or(Got::NOBODY, |mark| mark.by)
+        self.find(name).map_or(Got::NOBODY, |mark| *mark.by)
     }
 
     /// Whether a QoS 2 message that a group keeps under an id was taken here, or by whom this shard goes on for.
@@ -71,14 +94,18 @@ impl Marks {
         qos == QoS::ExactlyOnce && id != 0 && self.find(ExchangeName::of_deal(id)).is_some()
     }
 
-    /// Those that sessions or groups of a partition have got.
-    pub(crate) fn of_partition(&self, partition: PartitionId) -> impl Iterator<Item = (ExchangeName, Got)> + '_ {
-        let all = self.origins.iter().flat_map(|(origin, marks)| {
-            let named =
-                move |(number, mark): (&u64, &Mark)| (ExchangeName { origin: *origin, number: *number }, mark.by);
-            marks.by_number.iter().map(named)
-        });
-        all.map(move |(name, by)| (name, by.of(partition))).filter(|(_, by)| !by.is_nobody())
+    /// The names of messages that some partitions have got, by those of the partitions that have got them.
+    pub(crate) fn of_partitions(&self, partitions: Partitions) -> BTreeMap<Got, Vec<ExchangeName>> {
+        let mut names: BTreeMap<Got, Vec<ExchangeName>> = BTreeMap::new();
+        for (origin, marks) in &self.origins {
+            for (number, mark) in &marks.by_number {
+                let by = mark.by.among(partitions);
+                if !by.is_nobody() {
+                    names.entry(by).or_default().push(ExchangeName { origin: *origin, number: *number });
+                }
+            }
+        }
+        names
     }
 
     /// Those that groups of some partitions were dealt, and of which of these.
@@ -100,9 +127,9 @@ impl Marks {
             self.deals.push_back(name.number);
         }
         let mark = origin.by_number.entry(name.number).or_default();
-        mark.by = mark.by.with(by);
+        mark.by = self.recent.share(mark.by.with(by));
         mark.stored |= stored;
-        *mark
+        mark.clone()
     }
 
     /// Takes in what a store holds.
@@ -155,8 +182,8 @@ impl Marks {
                 if mark.by.sessions.among(partitions).is_empty() {
                     return true;
                 }
-                mark.by.sessions = mark.by.sessions.without(partitions);
-                changed.push((ExchangeName { origin: *origin, number: *number }, *mark));
+                mark.by = self.recent.share(mark.by.without_sessions(partitions));
+                changed.push((ExchangeName { origin: *origin, number: *number }, mark.clone()));
                 !mark.by.is_nobody()
             });
         }
@@ -177,5 +204,30 @@ impl Journal {
         for shard in (0..crate::ids::MAX_SHARDS).filter(|shard| its(*shard)) {
             self.delete(Key::Mark(name, ShardId(shard)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::PartitionId;
+
+    #[test]
+    fn marks_with_the_same_partitions_share_them() {
+        let mut marks = Marks::default();
+        let got = |step: u16| Got { sessions: Partitions::that(|it| it.0 % step == 0), groups: Partitions::NONE };
+        let name = |number: u64| ExchangeName { origin: 1 + number % 3, number };
+        let by_origin = |number: u64| got(2 + (number % 3) as u16);
+        let first: Vec<Mark> = (0..3).map(|number| marks.add(name(number), by_origin(number), 0)).collect();
+        for number in 3..3_000 {
+            let mark = marks.add(name(number), by_origin(number), 1);
+            assert!(Arc::ptr_eq(&mark.by, &first[(number % 3) as usize].by) && mark.stored == 1, "{number}");
+        }
+        // A partition that leaves makes one set of each.
+        let left = marks.leave(Partitions::of(PartitionId(0)));
+        assert_eq!(left.len(), 3_000);
+        let one = &left.iter().find(|(it, _)| it.origin == 2).unwrap().1.by;
+        assert!(left.iter().filter(|(it, _)| it.origin == 2).all(|(_, mark)| Arc::ptr_eq(&mark.by, one)));
+        assert_eq!(**one, Got { sessions: got(3).sessions.without(Partitions::of(PartitionId(0))), ..Got::NOBODY });
     }
 }

@@ -9,6 +9,7 @@ use crate::link::record::Record;
 use crate::link::transfer_word::TransferWord;
 use crate::roster::Roster;
 use crate::roster::Shards;
+use std::collections::BTreeMap;
 
 impl Transfers {
     /// Whether every shard has said that its messages are for the new home.
@@ -38,13 +39,12 @@ impl Transfers {
         for leaving in self.leaving.values_mut() {
             leaving.uncut.add(peer);
         }
-        let mut asked = Vec::new();
+        let mut asked: BTreeMap<u64, Partitions> = BTreeMap::new();
         for (partition, coming) in self.coming.iter_mut().filter(|(_, coming)| coming.stage < Stage::Served) {
             coming.uncut.add(peer);
-            asked.push((coming.id, *partition));
+            asked.entry(coming.id).or_default().add(*partition);
         }
-        for (id, partition) in asked {
-            let partitions = std::iter::once(partition).collect();
+        for (id, partitions) in asked {
             links.send_transfer(peer, TransferWord::Ask { id, partitions });
         }
     }
@@ -93,6 +93,6 @@ impl Transfers {
 
 impl Links {
     pub(crate) fn send_transfer(&mut self, shard: ShardId, word: TransferWord) {
-        self.send(shard, Record::Transfer(word));
+        self.send(shard, Record::Transfer(Box::new(word)));
     }
 }

@@ -1,10 +1,11 @@
 //! The rest: given out by the old home, delivered by the new one.
 
 use super::{DEALT, NAME, RETAINED, TO_SESSION};
-use crate::ids::{PartitionId, TenantId};
+use crate::ids::{PartitionId, Partitions, TenantId};
 use crate::link::exchange_word::ExchangeName;
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::partitions::read_partitions;
 use crate::records::image::{read_delivery, read_message as read_publication};
 use crate::session::Delivery;
 use crate::session::table::Sessions;
@@ -12,15 +13,27 @@ use crate::wire::{WireError, WireReader};
 
 /// Something of a rest.
 pub(crate) enum Entry {
-    ToSession { tenant: TenantId, client_id: String, delivery: Delivery },
+    ToSession {
+        tenant: TenantId,
+        client_id: String,
+        delivery: Delivery,
+    },
     Retained(MessageRef),
+    /// The sessions of the partitions have got it.
     Name(ExchangeName),
+    /// The groups of the partitions were dealt it.
     Dealt(ExchangeName),
 }
 
 impl Sessions {
-    pub(crate) fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
+    /// Reads the next part of a rest, and which partitions it is about.
+    pub(crate) fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(Partitions, Entry), WireError> {
         let kind = reader.u8("a kind")?;
+        if kind == NAME || kind == DEALT {
+            let partitions = read_partitions(reader)?;
+            let name = ExchangeName::read(reader)?;
+            return Ok((partitions, if kind == NAME { Entry::Name(name) } else { Entry::Dealt(name) }));
+        }
         let partition = PartitionId(reader.u16("a partition")?);
         let tenant = TenantId(reader.u16("a tenant")?);
         let entry = match kind {
@@ -33,10 +46,8 @@ impl Sessions {
                 Entry::ToSession { tenant, client_id, delivery }
             }
             RETAINED => Entry::Retained(read_publication(reader, now, tenant)?),
-            NAME => Entry::Name(ExchangeName::read(reader)?),
-            DEALT => Entry::Dealt(ExchangeName::read(reader)?),
             _ => return Err(WireError { reading: "a part of a rest" }),
         };
-        Ok((partition, entry))
+        Ok((Partitions::of(partition), entry))
     }
 }

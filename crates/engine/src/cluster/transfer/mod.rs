@@ -19,6 +19,7 @@ use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, hash_na
 use crate::link::exchange_word::ExchangeName;
 use crate::message::Publication;
 use crate::now::Now;
+use crate::partitions::put_partitions;
 use crate::records::image::put_delivery;
 use crate::roster::Roster;
 use crate::roster::Shards;
@@ -28,8 +29,8 @@ use crate::session::terms::Terms;
 use crate::wire::WireWrite;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes noted or set aside on a shard for one partition, beyond which its move is given up.
-const NOTED_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes noted or set aside on a shard for all partitions of one move, beyond which the move is given up.
+const MOVE_MAX_BYTES: u64 = 128 * 1024 * 1024;
 
 /// A delivery to a session, in a rest.
 pub(crate) const TO_SESSION: u8 = 0;
@@ -54,11 +55,81 @@ pub(crate) struct Transfers {
     pub(crate) late: bool,
     pub(crate) leaving: BTreeMap<PartitionId, Leaving>,
     pub(crate) coming: BTreeMap<PartitionId, Coming>,
+    /// What was noted for partitions that leave.
+    pub(crate) noted: NotedByMove,
+    /// Bytes set aside for partitions that come.
+    pub(crate) aside: BytesOfMoves,
     pub(crate) cuts: Vec<Cut>,
     /// Those for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
     undecided: Vec<Cut>,
     /// From where partitions have moved, as far as this shard has cut them: who was their home may not know yet that it is none.
     moved_from: BTreeMap<PartitionId, ShardId>,
+}
+
+/// Bytes that were set aside for each move, by its id. A move has one limit, however many partitions it has.
+#[derive(Debug, Default)]
+pub(crate) struct BytesOfMoves(BTreeMap<u64, u64>);
+
+impl BytesOfMoves {
+    /// A move begins. Those that are over are forgotten.
+    pub(crate) fn begin(&mut self, id: u64, is_open: impl Fn(u64) -> bool) {
+        self.0.retain(|known, _| is_open(*known));
+        self.0.entry(id).or_default();
+    }
+
+    fn has_room(&self, id: u64) -> bool {
+        self.0.get(&id).is_none_or(|bytes| *bytes <= MOVE_MAX_BYTES)
+    }
+
+    fn add(&mut self, id: u64, bytes: u64) {
+        *self.0.entry(id).or_default() += bytes;
+    }
+}
+
+/// What was noted for each move, by its id. A move has one limit, however many partitions it has.
+#[derive(Debug, Default)]
+pub(crate) struct NotedByMove(BTreeMap<u64, Noted>);
+
+/// What was noted for the partitions of a move, in the order in which it came.
+#[derive(Debug, Default)]
+struct Noted {
+    bytes: Vec<u8>,
+    /// There was more than is kept.
+    full: bool,
+}
+
+impl NotedByMove {
+    /// The images of a move are given out.
+    pub(crate) fn begin(&mut self, id: u64) {
+        self.0.insert(id, Noted::default());
+    }
+
+    /// Forgets what was noted for moves that are over.
+    fn keep(&mut self, is_open: impl Fn(u64) -> bool) {
+        self.0.retain(|known, _| is_open(*known));
+    }
+
+    /// What was noted for a move; it is noted no longer.
+    pub(crate) fn take(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
+        let noted = self.0.remove(&id).unwrap_or_default();
+        if noted.full { Err(too_much()) } else { Ok(noted.bytes) }
+    }
+
+    fn note(&mut self, id: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(noted) = self.0.get_mut(&id) else { return };
+        noted.full |= noted.bytes.len() as u64 > MOVE_MAX_BYTES;
+        if !noted.full {
+            write(&mut noted.bytes);
+        }
+    }
+
+    fn note_name(&mut self, id: u64, partitions: Partitions, name: ExchangeName, kind: u8) {
+        self.note(id, |out| {
+            out.put_u8(kind);
+            put_partitions(out, partitions);
+            name.write(out);
+        });
+    }
 }
 
 /// A partition of which images were given out.
@@ -67,10 +138,10 @@ pub(crate) struct Leaving {
     pub(crate) id: u64,
     /// Shards whose messages are still to be noted.
     pub(crate) uncut: Shards,
-    pub(crate) noted: Vec<u8>,
-    pub(crate) full: bool,
     /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
     pub(crate) link_lost: bool,
+    /// Whether the rest was given out: the new home gets nothing more of what comes here.
+    pub(crate) is_given: bool,
 }
 
 /// A partition of which images were taken in.
@@ -80,7 +151,6 @@ pub(crate) struct Coming {
     /// Shards whose messages the old home still notes.
     pub(crate) uncut: Shards,
     pub(crate) aside: Vec<Aside>,
-    pub(crate) aside_bytes: u64,
     /// Why it cannot come.
     pub(crate) failed: Option<ImageError>,
     pub(crate) stage: Stage,
@@ -124,6 +194,8 @@ impl Transfers {
             late: false,
             leaving: BTreeMap::new(),
             coming: BTreeMap::new(),
+            noted: NotedByMove::default(),
+            aside: BytesOfMoves::default(),
             cuts: Vec::new(),
             undecided: Vec::new(),
             moved_from: BTreeMap::new(),
@@ -211,9 +283,19 @@ impl Transfers {
 
     /// Notes the name of a message that a shard sends: what becomes of the message is noted behind it.
     pub(crate) fn note_name(&mut self, source: ShardId, name: ExchangeName) {
-        for (partition, leaving) in self.leaving.iter_mut().filter(|(_, leaving)| leaving.uncut.has(source)) {
-            leaving.note_name(*partition, name, NAME);
+        let mut of_moves: BTreeMap<u64, Partitions> = BTreeMap::new();
+        for (partition, leaving) in self.leaving.iter().filter(|(_, leaving)| leaving.uncut.has(source)) {
+            of_moves.entry(leaving.id).or_default().add(*partition);
         }
+        for (id, partitions) in of_moves {
+            self.noted.note_name(id, partitions, name, NAME);
+        }
+    }
+
+    /// The moves of partitions are over, or the partitions are forgotten: nothing is noted for them any more.
+    pub(crate) fn end_leaving(&mut self, partitions: Partitions) {
+        self.leaving.retain(|partition, _| !partitions.has(*partition));
+        self.noted.keep(|id| self.leaving.values().any(|leaving| leaving.id == id));
     }
 
     /// Whether the images of a partition were given out.
@@ -223,23 +305,23 @@ impl Transfers {
 
     /// Notes the name of a message that groups of a partition are dealt here.
     pub(crate) fn note_dealt(&mut self, partition: PartitionId, name: ExchangeName) {
-        if let Some(leaving) = self.leaving.get_mut(&partition) {
-            leaving.note_name(partition, name, DEALT);
+        if let Some(leaving) = self.leaving.get(&partition) {
+            self.noted.note_name(leaving.id, Partitions::of(partition), name, DEALT);
         }
     }
 
     /// Notes the name of what a group has dealt to a session of a partition.
     pub(crate) fn note_deal(&mut self, partition: PartitionId, name: ExchangeName) {
-        if let Some(leaving) = self.leaving.get_mut(&partition) {
-            leaving.note_name(partition, name, NAME);
+        if let Some(leaving) = self.leaving.get(&partition) {
+            self.noted.note_name(leaving.id, Partitions::of(partition), name, NAME);
         }
     }
 
     /// Notes a retained value that has been set or cleared here.
     pub(crate) fn note_retained(&mut self, now: Now, publication: &Publication<'_>) {
         let partition = partition_of(publication.tenant, publication.topic);
-        if let Some(leaving) = self.leaving.get_mut(&partition).filter(|it| it.uncut.has(self.source)) {
-            leaving.note(|out| {
+        if let Some(leaving) = self.leaving.get(&partition).filter(|it| it.uncut.has(self.source)) {
+            self.noted.note(leaving.id, |out| {
                 out.put_u8(RETAINED);
                 out.put_u16(partition.0);
                 out.put_u16(publication.tenant.0);
@@ -252,38 +334,18 @@ impl Transfers {
     }
 }
 
-/// More came for a partition than is kept.
-pub(crate) fn too_much() -> ImageError {
-    let max_bytes = NOTED_MAX_BYTES as u64;
-    ImageError::TooLarge { bytes: max_bytes, max_bytes }
-}
-
-impl Leaving {
-    fn note(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.noted.len() > NOTED_MAX_BYTES {
-            self.full = true;
-            return;
-        }
-        write(&mut self.noted);
-    }
-
-    fn note_name(&mut self, partition: PartitionId, name: ExchangeName, kind: u8) {
-        self.note(|out| {
-            out.put_u8(kind);
-            out.put_u16(partition.0);
-            out.put_u16(0);
-            name.write(out);
-        });
-    }
+/// More came for the partitions of a move than is kept.
+fn too_much() -> ImageError {
+    ImageError::TooLarge { bytes: MOVE_MAX_BYTES, max_bytes: MOVE_MAX_BYTES }
 }
 
 impl Coming {
-    fn set_aside(&mut self, aside: Aside) {
-        if self.aside_bytes > NOTED_MAX_BYTES as u64 {
+    fn set_aside(&mut self, bytes: &mut BytesOfMoves, aside: Aside) {
+        if !bytes.has_room(self.id) {
             self.failed = Some(too_much());
             return;
         }
-        self.aside_bytes += aside.delivery.cost();
+        bytes.add(self.id, aside.delivery.cost());
         self.aside.push(aside);
     }
 }
@@ -302,14 +364,15 @@ impl Sessions {
         partition.is_some_and(|partition| transfers.leaves(partition))
     }
 
-    /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home.
+    /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home, or will
+    /// have one when they reach that.
     pub(crate) fn has_left(&self, transfers: &Transfers, key: SessionKey, dealer: ShardId) -> bool {
         if transfers.leaving.is_empty() {
             return false;
         }
         let Some(session) = self.get(key.0) else { return false };
         let leaving = transfers.leaving.get(&partition_of(session.tenant, &session.client_id));
-        leaving.is_some_and(|leaving| !leaving.uncut.has(dealer))
+        leaving.is_some_and(|leaving| leaving.is_given || !leaving.uncut.has(dealer))
     }
 }
 
@@ -343,9 +406,9 @@ impl Transfers {
         let dealt = delivery.group.is_some();
         let transfers = self;
         let source = if dealt { transfers.dealer.unwrap_or(shard) } else { transfers.source };
-        if let Some(leaving) = transfers.leaving.get_mut(&partition) {
+        if let Some(leaving) = transfers.leaving.get(&partition) {
             if leaving.uncut.has(source) {
-                leaving.note(|out| {
+                transfers.noted.note(leaving.id, |out| {
                     out.put_u8(TO_SESSION);
                     out.put_u16(partition.0);
                     out.put_u16(session.tenant.0);
@@ -364,7 +427,59 @@ impl Transfers {
             return false;
         }
         let client = hash_name(session.tenant, &session.client_id);
-        coming.set_aside(Aside { to, client, delivery: delivery.clone() });
+        coming.set_aside(&mut transfers.aside, Aside { to, client, delivery: delivery.clone() });
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_has_one_limit_for_all_its_partitions() {
+        let mut noted = NotedByMove::default();
+        noted.begin(7);
+        noted.begin(8);
+        (0..128).for_each(|_| noted.note(7, |out| out.resize(out.len() + (1 << 20), 0)));
+        noted.note(7, |out| out.push(0));
+        assert!(!noted.0[&7].full, "the last one may be beyond the limit");
+        noted.note(7, |_| panic!("there is no room"));
+        noted.note(9, |_| panic!("nothing is noted for it"));
+        assert!(noted.take(7).is_err() && noted.take(8).is_ok());
+        noted.begin(9);
+        noted.begin(10);
+        noted.keep(|id| id == 9);
+        assert_eq!(noted.0.keys().copied().collect::<Vec<_>>(), [9], "moves that are over are forgotten");
+        let mut aside = BytesOfMoves::default();
+        aside.begin(7, |_| true);
+        aside.add(7, MOVE_MAX_BYTES + 1);
+        assert!(!aside.has_room(7));
+        aside.begin(8, |_| false);
+        assert_eq!(aside.0.keys().copied().collect::<Vec<_>>(), [8], "moves that are over are forgotten");
+    }
+
+    #[test]
+    fn a_name_is_noted_once_for_all_partitions_of_a_move() {
+        let (own, other) = (ShardId(0), ShardId(1));
+        let mut transfers = Transfers::new(own);
+        let [first, second] = [0, 200].map(|from| Partitions::that(|it| (from..from + 128).contains(&it.0)));
+        for (id, partitions, uncut) in [(7, first, own), (8, second, other)] {
+            transfers.noted.begin(id);
+            for partition in partitions.iter() {
+                let leaving = Leaving { id, uncut: Shards::of(uncut), link_lost: false };
+                transfers.leaving.insert(partition, leaving);
+            }
+        }
+        let name = ExchangeName::of_deal(5);
+        transfers.note_name(own, name);
+        let noted = transfers.noted.take(7).unwrap();
+        let mut expected = vec![NAME];
+        put_partitions(&mut expected, first);
+        name.write(&mut expected);
+        assert_eq!((noted, transfers.noted.take(8).unwrap()), (expected, Vec::new()));
+        transfers.noted.begin(7);
+        transfers.end_leaving(first.with(second));
+        assert!(transfers.noted.0.is_empty() && transfers.are_none());
     }
 }

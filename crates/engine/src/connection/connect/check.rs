@@ -1,4 +1,4 @@
-//! What a CONNECT is refused for.
+//! Reasons to refuse a CONNECT.
 
 use crate::settings::Settings;
 use tidegate_mqtt::{Connect, Version};

@@ -1,6 +1,6 @@
-//! What a CONNECT asks for, and how much of it the server grants.
+//! The requests of a CONNECT, and the part that the server grants.
 
-/// What a CONNECT asks for and the server grants.
+/// The granted part of a CONNECT's requests.
 pub(crate) struct Granted<'a> {
     pub client_id: &'a str,
     /// Whether the server chose the client id.

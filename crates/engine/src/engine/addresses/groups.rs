@@ -7,8 +7,8 @@ use crate::ids::TenantId;
 use crate::now::Now;
 
 impl InsiderCalls<'_> {
-    /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until that
-    /// and what is kept for the node when it is away have ended.
+    /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until the
+    /// session and the node's mailbox have ended.
     pub fn change_membership(&mut self, now: Now, change: &MembershipChange) -> MembershipOutcome {
         self.engine.state.journal.now = now;
         let node = self

@@ -5,8 +5,7 @@ use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
 
 impl ClusterCalls<'_> {
-    /// A shard lets a publisher of this one go on. What a node says of a wait that is over already is not taken for
-    /// another one's.
+    /// A shard lets a publisher of this one continue. A node's late release must not end another wait.
     pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
         if self.engine.links.is_foreign(asker) {
             let Some(askers) = self.engine.state.connections.askers_of(key) else { return };

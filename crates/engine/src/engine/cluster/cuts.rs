@@ -20,9 +20,10 @@ impl MoveCalls<'_> {
     /// that of the move.
     pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
         let uncut = self.engine.links.roster.all();
-        for partition in self.engine.place.own(partitions) {
-            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
-            self.engine.state.transfers.leaving.insert(partition, leaving);
+        let transfers = &mut self.engine.state.transfers;
+        transfers.noted.begin(id);
+        for partition in self.engine.place.own(partitions).iter() {
+            transfers.leaving.insert(partition, Leaving { id, uncut, link_lost: false, is_given: false });
         }
     }
 
@@ -31,19 +32,19 @@ impl MoveCalls<'_> {
     pub fn begin_coming(&mut self, now: Now, id: u64, partitions: Partitions) {
         self.engine.state.journal.now = now;
         let uncut = self.engine.links.roster.all();
-        let mut own = Partitions::NONE;
-        for partition in self.engine.place.own(partitions) {
-            own.add(partition);
+        let own = self.engine.place.own(partitions);
+        let transfers = &mut self.engine.state.transfers;
+        transfers.aside.begin(id, |id| transfers.coming.values().any(|it| it.id == id));
+        for partition in own.iter() {
             let coming = Coming {
                 id,
                 uncut,
                 aside: Vec::new(),
-                aside_bytes: 0,
                 failed: None,
                 stage: Stage::Collecting,
                 touched: BTreeSet::new(),
             };
-            self.engine.state.transfers.coming.insert(partition, coming);
+            transfers.coming.insert(partition, coming);
         }
         if own.is_empty() {
             return;

@@ -3,7 +3,7 @@
 use crate::cluster::exchanges::dealt_before::DealtBefore;
 use crate::engine::facets::MoveCalls;
 use crate::link::exchange_word::ExchangeName;
-use crate::link::transfer_word::read_partitions;
+use crate::partitions::read_partitions;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {

@@ -1,10 +1,11 @@
 //! The rest of a partition that moves between shards is taken, and the move ends.
 
+use crate::cluster::transfer::Stage;
 use crate::cluster::transfer::error::ImageError;
 use crate::cluster::transfer::finish::Entry;
-use crate::cluster::transfer::{Stage, too_much};
 use crate::engine::facets::MoveCalls;
 use crate::flows::image::leaving::moving;
+use crate::ids::Partitions;
 use crate::image::{begin as begin_image, open as open_image, seal as seal_image};
 use crate::now::Now;
 
@@ -16,14 +17,13 @@ impl MoveCalls<'_> {
     /// When it was more than is kept, or the link to a shard was lost before it had cut.
     pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
         let mut rest = begin_image();
-        for leaving in self.engine.state.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
-            if leaving.full {
-                return Err(too_much());
-            }
-            if leaving.link_lost {
-                return Err(ImageError::LinkLost);
-            }
-            rest.append(&mut leaving.noted);
+        let transfers = &mut self.engine.state.transfers;
+        if transfers.leaving.values().any(|leaving| leaving.id == id && leaving.link_lost) {
+            return Err(ImageError::LinkLost);
+        }
+        rest.append(&mut transfers.noted.take(id)?);
+        for leaving in transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
+            leaving.is_given = true;
         }
         Ok(seal_image(rest))
     }
@@ -36,8 +36,10 @@ impl MoveCalls<'_> {
     /// are to be forgotten then.
     pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
         self.engine.state.journal.now = now;
-        let mut aside = Vec::new();
-        for coming in self.engine.state.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+        let (mut aside, mut own) = (Vec::new(), Partitions::NONE);
+        let coming = self.engine.state.transfers.coming.iter_mut().filter(|(_, coming)| coming.id == id);
+        for (partition, coming) in coming {
+            own.add(*partition);
             if let Some(failed) = coming.failed.clone() {
                 return Err(failed);
             }
@@ -49,10 +51,11 @@ impl MoveCalls<'_> {
         for rest in rests {
             let mut reader = open_image(rest)?;
             while !reader.is_empty() {
-                let (partition, entry) = self.engine.state.sessions.read_entry(&mut reader, now)?;
-                if self.engine.state.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
+                let (partitions, entry) = self.engine.state.sessions.read_entry(&mut reader, now)?;
+                let partitions = partitions.among(own);
+                if !partitions.is_empty() {
                     messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
-                    moving!(self.engine).take_entry(now, partition, entry);
+                    moving!(self.engine).take_entry(now, partitions, entry);
                 }
             }
         }

@@ -24,10 +24,12 @@ use crate::session::BlockedPublisher;
 use crate::telling::reason::Reason;
 
 impl ClusterCalls<'_> {
-    /// Puts a roster in force. What shards of other nodes that are in it no longer still owed is not waited for; new ones are told
-    /// what is wanted here, and [`ShardQuestions::is_known_to_nodes`](crate::ShardQuestions::is_known_to_nodes) says when they know.
+    /// Puts a roster in force. Debts of shards that have left it are not awaited; new shards receive this shard's
+    /// interest, and [`ShardQuestions::is_known_to_nodes`](crate::ShardQuestions::is_known_to_nodes) says when they
+    /// know it.
     ///
-    /// The shell takes all batches for a shard before it leaves the roster, and hands none of a shard in that is not in it.
+    /// The shell takes all batches for a shard before it leaves the roster, and hands in no batch of a shard outside
+    /// it.
     pub fn set_roster(&mut self, now: Now, roster: Roster) {
         self.engine.state.journal.now = now;
         self.engine.peers.is_blind |= self.engine.peers.does_not_know(&self.engine.links.roster, &roster);
@@ -37,7 +39,7 @@ impl ClusterCalls<'_> {
         for peer in gone {
             let_go.extend(self.end_peer(now, peer));
             self.engine.peers.heard = self.engine.peers.heard.without(Shards::of(peer));
-            // As long as somebody is to go on with what it owed, what was wanted there is remembered.
+            // As long as a successor is awaited, the interest there is remembered.
             self.engine.peers.gone.add(peer);
             self.engine.peers.returning = self.engine.peers.returning.without(Shards::of(peer));
         }
@@ -48,7 +50,7 @@ impl ClusterCalls<'_> {
         self.engine.state.transfers.end_cuts(&self.engine.links.roster, &old);
         let decided = self.engine.state.transfers.settle_undecided(&self.engine.links.roster);
         for peer in after.without(before) {
-            // It comes back, and says anew what is wanted there.
+            // It comes back, and announces its interest again.
             if self.engine.peers.gone.has(peer) {
                 self.engine.peers.is_blind = true;
                 self.engine.peers.returning.add(peer);
@@ -71,7 +73,7 @@ impl ClusterCalls<'_> {
         }
         ending!(self.engine).publish_held(now);
         self.engine.retained.bring_strays_home(now, &mut self.engine.state, &mut self.engine.links);
-        // What they have yet to say goes by the new roster: it may be for somebody at the node that is gone.
+        // Their next messages use the new roster: these may be for clients of the lost node.
         for publisher in let_go {
             self.engine.waiting().unpark(now, publisher);
         }
@@ -85,7 +87,7 @@ impl ClusterCalls<'_> {
         self.forget_those_replaced(now);
     }
 
-    /// What was wanted at nodes that are gone is wanted where their clients are now, and all of that is known.
+    /// Forgets the interest of lost nodes once their clients have announced it elsewhere.
     pub(crate) fn forget_those_replaced(&mut self, now: Now) {
         if self.engine.peers.awaits_somebody(
             &self.engine.links.roster,
@@ -110,7 +112,7 @@ impl ClusterCalls<'_> {
 }
 
 impl ShardQuestions<'_> {
-    /// Whether all shards of other nodes that are in the roster know what is wanted here.
+    /// True if all shards of other nodes in the roster know this shard's interest.
     pub fn is_known_to_nodes(&self) -> bool {
         self.engine.peers.welcomes == 0
     }
@@ -125,14 +127,14 @@ impl ClusterCalls<'_> {
         self.engine.state.transfers.end_transfers_of(peer);
         for owed in awaited {
             if owed.interest {
-                // Whoever is gone sends nothing: all that it had to know is known.
+                // A lost shard sends nothing: no announcement to it is open.
                 answering!(self.engine).handle_interest_seen(now, owed.ticket);
             } else if owed.ticket.connection.index == OUTGOING_INDEX {
                 self.engine.outgoing.doubt_outgoing(owed.ticket);
             } else if owed.ticket.connection.index == STRAY_INDEX {
                 self.engine.retained.keep_strays_of(peer);
             } else {
-                // What it confirms never comes. Its own client, or the principal, asks again.
+                // Its confirmation never comes. The client, or the principal, asks again.
                 let connection = self.engine.state.connections.get(owed.ticket.connection);
                 if connection.is_some_and(|connection| connection.listener == PRINCIPAL_LISTENER) {
                     answering!(self.engine).confirm(now, owed.ticket, Some(Reason::NodeLost), false);

@@ -20,7 +20,6 @@ use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::fleet_word::FleetWord;
-use crate::link::got::Got;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::link::transfer_word::TransferWord;
 use crate::link::{Batch, Links};
@@ -137,14 +136,14 @@ impl ClusterCalls<'_> {
             Record::Counted { number, counts } => self.take_counts(from, number, counts),
             Record::Marked { number } => self.engine.links.marked(from, number),
             Record::Transfer(word) => {
-                if matches!(word, TransferWord::Ask { .. }) {
+                if matches!(*word, TransferWord::Ask { .. }) {
                     // What has reached some of its receivers here went to the old home alone: it was sent before.
                     self.engine.pipeline().finish_fan_outs(now);
                 }
-                moving!(self.engine).handle_transfer(from, word);
+                moving!(self.engine).handle_transfer(from, *word);
             }
             Record::Dealing(word) => {
-                if peering!(self.engine).handle_dealing(now, from, word) {
+                if peering!(self.engine).handle_dealing(now, from, *word) {
                     self.forget_those_replaced(now);
                 }
             }
@@ -199,13 +198,15 @@ impl ClusterCalls<'_> {
         let source = source_of(&envelope);
         let mark = self.engine.state.journal.mark();
         // These have got it, when it was on its way before.
-        let known = named.map_or(Got::NOBODY, |word| deciding!(self.engine).mark_coming(from, word));
+        let known =
+            named.map(|word| deciding!(self.engine).mark_coming(from, &word)).filter(|known| !known.is_nobody());
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
         self.engine.state.transfers.source = from;
-        let is_kept =
-            |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
+        let is_kept = |it: &Publication<'_>| {
+            known.as_ref().is_some_and(|known| known.sessions.has(partition_of(it.tenant, it.topic)))
+        };
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
             let publication = &mut envelope.publication;
             let is_stray = envelope.purpose & VERSIONED != 0;
@@ -235,7 +236,7 @@ impl ClusterCalls<'_> {
             };
             let receivers = self.engine.cache.get(slot).1.targets().len();
             self.engine.state.gave_up = false;
-            publishing!(self.engine).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
+            publishing!(self.engine).dispatch_coming(now, slot, &mut envelope.publication, &source, known.as_ref());
             let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.engine.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);

@@ -49,8 +49,8 @@ impl ShardQuestions<'_> {
 }
 
 impl ControlCalls<'_> {
-    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it
-    /// was one.
+    /// Closes a connection without any input so far. The shell counts and reports it. Returns true if it was such a
+    /// connection.
     pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
         let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
         let Some(connection) = self.engine.state.connections.get_mut(key).filter(unheard) else { return false };
@@ -107,7 +107,7 @@ impl Engine {
         self.close_towards(now, key, reason, detail, None);
     }
 
-    /// The same with what the client is told to use instead; `None` leaves it to the table of homes, the drain and the
+    /// The same with another server for the client to use; `None` leaves that to the table of homes, the drain and the
     /// listener.
     pub(crate) fn close_towards(
         &mut self,
@@ -145,10 +145,10 @@ impl Engine {
 impl ControlCalls<'_> {
     /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
     /// were.
-    pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
+    pub fn evict(&mut self, now: Now, clients: usize, clients_of: Evicted) -> usize {
         let connections = self.engine.state.connections.iter();
         let of_client = connections.filter(|(_, it)| {
-            let wanted = whom == Evicted::Everyone || it.version == Version::V5;
+            let wanted = clients_of == Evicted::Everyone || it.version == Version::V5;
             wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != UPLINK_LISTENER
         });
         let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
@@ -161,7 +161,7 @@ impl ControlCalls<'_> {
 }
 
 impl Engine {
-    /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
+    /// Ends a connection without a packet to the client: it has disconnected, is gone, or has got its DISCONNECT.
     pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase == Phase::Closing {
@@ -251,7 +251,8 @@ impl TimerCalls<'_> {
 }
 
 impl ControlCalls<'_> {
-    /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
+    /// Ends every connection because the server stops: MQTT 5 clients get a DISCONNECT ([MQTT-3.14]), wills are
+    /// published as configured.
     pub fn begin_shutdown(&mut self, now: Now) {
         self.publish_last_wills(now);
         let keys: Vec<ConnectionKey> = self.engine.state.connections.iter().map(|(key, _)| key).collect();

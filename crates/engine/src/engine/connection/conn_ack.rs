@@ -29,7 +29,7 @@ impl EntryCalls<'_> {
         self.refuse_with_reference(now, key, reason, detail, reference.as_deref());
     }
 
-    /// The same, with what an MQTT 5 client is told to use instead.
+    /// The same with another server for an MQTT 5 client to use.
     pub(crate) fn refuse_with_reference(
         &mut self,
         now: Now,

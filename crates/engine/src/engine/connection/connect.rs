@@ -96,7 +96,7 @@ impl EntryCalls<'_> {
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
             (Verdict::Challenge(_), _) => {}
         }
-        // What the client sent meanwhile, and what a takeover has set free.
+        // Input that came meanwhile, and the effects of a takeover.
         self.engine.handle_input(now, key, &[]);
         self.engine.after_frame(now);
     }

@@ -8,7 +8,7 @@ use crate::now::Now;
 use tidegate_mqtt::ReasonCode;
 
 impl EntryCalls<'_> {
-    /// A client that was in has proven anew who it is, or failed to ([MQTT-4.12.1-2]).
+    /// Ends a re-authentication of a connected client ([MQTT-4.12.1-2]).
     pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let session = connection.session;

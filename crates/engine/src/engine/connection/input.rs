@@ -46,7 +46,7 @@ fn may_be_mqtt_31(bytes: &[u8]) -> bool {
     name.iter().zip(b"\0\x06MQIsdp").all(|(byte, expected)| byte == expected)
 }
 
-/// What a connection that is no MQTT begins like, and what to do about it.
+/// Recognises another protocol by its first bytes; returns advice for the operator.
 fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
     let begins = |with: &[&[u8]]| with.iter().any(|with| bytes.starts_with(with));
     if begins(&[b"\x16\x03"]) {
@@ -106,7 +106,7 @@ impl Engine {
         if rest > 0 {
             tail.drain(..taken);
             if tail.capacity() > TAIL_KEEP_BYTES && tail.capacity() / 4 > tail.len() {
-                // Only what waits is counted, so what held a large packet must not be kept for a few bytes.
+                // Only the waiting bytes are counted, so a large buffer must not be kept for a few bytes.
                 tail.shrink_to_fit();
             }
             connection.tail = Some(tail);
@@ -286,7 +286,7 @@ impl HomeCalls<'_> {
         let Some(connection) = self.engine.state.connections.get(key) else { return };
         let listener = connection.listener;
         self.engine.release_connection(key);
-        // It is counted where it ends up, and so is what it has sent.
+        // The connection and its bytes are counted at their new home.
         self.engine.state.counters.sockets_opened -= 1;
         self.engine.state.counters.packets_in[PacketType::Connect as usize] -= 1;
         self.engine.state.counters.bytes_in -= bytes.len() as u64;
@@ -402,7 +402,7 @@ impl WaitingCalls<'_> {
 /// A buffer for unfinished packets that is larger than this is made smaller when little is left in it.
 const TAIL_KEEP_BYTES: usize = 128 * 1024;
 
-/// Packets that a parked publisher may still send: those that free what others wait for, and those that keep it alive.
+/// Packets that a parked publisher may still send: packets that free waiting messages, and packets that keep it alive.
 fn passes_parked(packet_type: PacketType) -> bool {
     matches!(
         packet_type,
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_speaks_something_else_is_told_apart() {
+    fn other_protocols_are_recognised() {
         let detail = |bytes: &[u8]| check_first_byte(bytes).unwrap_err().detail;
         for (bytes, word) in [
             (&b"\x16\x03\x01\x02\x00\x01"[..], "speaks TLS"),

@@ -6,17 +6,17 @@ use crate::ids::ListenerId;
 /// Where clients are sent.
 #[derive(Debug)]
 pub(crate) struct Redirecting {
-    /// What MQTT 5 clients are told to use; without it their listener's reference.
+    /// The Server Reference for MQTT 5 clients; without it their listener's reference.
     pub reference: Option<Box<str>>,
 }
 
 impl<'e> ShardQuestions<'e> {
-    /// What clients whose home is elsewhere are told when this server drains; their connections are not the engine's.
+    /// The Server Reference for clients of other homes when this server drains; their connections are not the engine's.
     pub fn drain_reference(&self) -> Option<&'e str> {
         self.engine.redirecting.as_ref()?.reference.as_deref()
     }
 
-    /// What clients of a listener are told to use instead of this server.
+    /// The Server Reference for clients of a listener.
     pub(crate) fn reference_for(self, listener: ListenerId) -> Option<String> {
         if let Some(reference) = self.engine.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
             return Some(reference.to_string());

@@ -10,7 +10,7 @@ use crate::timers::Timer;
 use tidegate_mqtt::{PacketType, split_frame};
 
 impl WaitingCalls<'_> {
-    /// A table is in force: those who waited are served, wait on, or hear that they are not served here.
+    /// A table is in force: each suspended client is served, keeps waiting, or is refused here.
     pub(crate) fn end_suspension(&mut self, now: Now) {
         for (key, partition) in parking!(self.engine).suspended() {
             match (self.engine.homes.home_of(&self.engine.state, partition), self.engine.homes.meant(partition)) {
@@ -83,8 +83,8 @@ impl WaitingCalls<'_> {
         }
     }
 
-    /// Whether a client that has waited as long as others may goes on waiting, since its node has no lease. In the end
-    /// who has sent something is told that nobody serves it.
+    /// True if a client keeps waiting beyond its timeout because its node has no lease. In the end a client that has
+    /// sent something is refused.
     pub(crate) fn goes_on_waiting(&mut self, now: Now, key: ConnectionKey) -> bool {
         let is_patient = self.engine.homes.is_patient(now);
         let limit = now.monotonic.plus(self.engine.settings.limits.block_timeout_ms);

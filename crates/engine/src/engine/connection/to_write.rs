@@ -10,8 +10,9 @@ use crate::session::Flow;
 use crate::state::high_water;
 
 impl OutputCalls<'_> {
-    /// The next connection with output, first those that are to be written in this turn, then those in line. For a
-    /// shell that writes all of them; one that bounds its turns takes [`OutputCalls::pop_first`](crate::OutputCalls::pop_first) and
+    /// The next connection with output, first connections to be written in this turn, then connections in line. For a
+    /// shell that writes all of them; one that bounds its turns takes
+    /// [`OutputCalls::pop_first`](crate::OutputCalls::pop_first) and
     /// [`OutputCalls::pop_in_line`](crate::OutputCalls::pop_in_line).
     #[inline]
     pub fn pop_dirty(&mut self) -> Option<ConnectionKey> {
@@ -80,7 +81,7 @@ impl OutputCalls<'_> {
             self.engine.state.high_water = high_water(&self.engine.settings, self.engine.state.blocked_connections);
         }
         if connection.paused && connection.phase == Phase::Open {
-            // It reads, so it lives, and what it sends may be read again once it has caught up.
+            // It reads, so it lives, and its input is read again once it has caught up.
             connection.last_seen = now.monotonic;
             if !connection.is_parked()
                 && connection.output_len() <= self.engine.settings.limits.output_high_water as usize / 2

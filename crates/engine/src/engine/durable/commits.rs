@@ -1,12 +1,12 @@
-//! The journal goes to the store, and what was promised leaves after the commit.
+//! The journal goes to the store, and promises leave after the commit.
 
 use crate::engine::facets::StoreCalls;
 use crate::flows::publish::answering::answering;
 use crate::journal::JournalBatch;
 
 impl StoreCalls<'_> {
-    /// What was written for the store since the last call. The shell gives it to the store before it hands over batches
-    /// for other shards, and before it writes outputs.
+    /// Takes the records for the store since the last call. The shell gives them to the store before it hands over
+    /// batches for other shards, and before it writes outputs.
     #[inline]
     pub fn take_journal(&mut self) -> Option<JournalBatch> {
         self.engine.state.journal.take()
@@ -29,8 +29,8 @@ impl StoreCalls<'_> {
         answering!(self.engine).tell_committed(sequence);
     }
 
-    /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
-    /// [`Reason::StoreFull`](crate::Reason::StoreFull), so that there is room for what gives room back.
+    /// Sets whether the store is nearly full. As long as it is, messages that would have to be stored are refused with
+    /// [`Reason::StoreFull`](crate::Reason::StoreFull), so that acknowledgements still have room: they free space.
     pub fn set_store_full(&mut self, full: bool) {
         self.engine.state.journal.full = full;
     }

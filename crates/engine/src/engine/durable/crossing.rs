@@ -12,7 +12,7 @@ use crate::now::Now;
 use crate::telling::reason::Reason;
 
 impl ClusterCalls<'_> {
-    /// What came just before from another shard was written down there: now it is here.
+    /// The message before this record was stored by the other shard: now this shard has it.
     pub(crate) fn handle_crossing(&mut self, from: ShardId, number: u64) {
         self.engine.state.journal.put(Key::Crossed(number, self.engine.place), |_| {});
         self.engine.links.send(from, Record::Crossed { number });
@@ -26,7 +26,7 @@ impl StoreCalls<'_> {
         self.go_on_restoring(now);
     }
 
-    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
+    /// Once this shard knows the interest of all others, it delivers its crossing messages.
     pub(super) fn go_on_restoring(&mut self, now: Now) {
         if self.engine.recovery.others_restored + 1 >= self.engine.place.shards
             && let Some(replay) = self.engine.recovery.replay.take()

@@ -66,12 +66,12 @@ pub fn session_of_queue(key: &[u8]) -> Option<u64> {
 }
 
 impl StoreCalls<'_> {
-    /// Takes in one pair of a store. Pairs come in the order of their keys, those that
-    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`StoreCalls::finish_restore`](crate::StoreCalls::finish_restore) follows
-    /// the last one.
+    /// Restores one pair of a store. Pairs come in the order of their keys, only those that
+    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard;
+    /// [`StoreCalls::finish_restore`](crate::StoreCalls::finish_restore) follows the last one.
     ///
     /// # Errors
-    /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
+    /// When the pair cannot be restored. The engine is unusable then: a promised change is missing.
     pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
         let mut restoration = self.engine.recovery.restoration.take().unwrap_or_default();
         let done = self.restore_pair(now, &mut restoration, key, value);
@@ -107,7 +107,7 @@ impl StoreCalls<'_> {
             }
             Key::Refused(session, id) => {
                 part(all, session)?;
-                let message = RefusedMessage::read(value).map_err(wrong)?;
+                let message = RefusedMessage::read_stored(value).map_err(wrong)?;
                 all.restore_refused(&mut self.engine.state, id, message);
             }
             Key::Entry(session, number) => {
@@ -150,9 +150,9 @@ impl StoreCalls<'_> {
         Ok(())
     }
 
-    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
-    /// and lets no timers run before [`ShardQuestions::is_settled`](crate::ShardQuestions::is_settled) says so for all of them. Called for every shard of a
-    /// process, also for one that has taken nothing in.
+    /// Completes the restored state, and asks the other shards to report when they know its interest: the shell serves
+    /// no client and lets no timers run before [`ShardQuestions::is_settled`](crate::ShardQuestions::is_settled) is
+    /// true for all of them. Called for every shard of a process, also for one without restored state.
     ///
     /// # Errors
     /// When messages are missing that sessions are owed.

@@ -7,6 +7,7 @@ use crate::flows::image::leaving::moving;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey};
 use crate::image::{begin, seal};
 use crate::now::Now;
+use crate::retained::RetainedStore;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 
@@ -32,13 +33,15 @@ impl MoveCalls<'_> {
             let flow = self.engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
             flow.is_some_and(|flow| flow.tail.is_some())
         };
-        if self.engine.state.sessions.sessions_of(partition).iter().any(in_store) {
+        let one = Partitions::of(partition);
+        if self.engine.state.sessions.by_partition(one).all().any(in_store) {
             return Err(ImageError::InStore(partition));
         }
         self.close_partition(now, partition);
         let mut out = begin();
         out.put_u16(partition.0);
-        let sessions = self.engine.state.sessions.sessions_of(partition);
+        self.engine.state.exchanges.put_marks(&mut out, one);
+        let sessions: Vec<SessionKey> = self.engine.state.sessions.by_partition(one).all().copied().collect();
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
             if let Some(session) = self.engine.state.sessions.get(key.0) {
@@ -46,13 +49,12 @@ impl MoveCalls<'_> {
             }
         }
         self.engine.retained.take_retained(&mut self.engine.state, &mut out, now, partition);
-        self.engine.state.exchanges.put_marks(&mut out, partition);
-        self.engine.groups.put_kept(&self.engine.links.roster, &mut out, now, Partitions::of(partition));
+        self.engine.groups.put_kept(&self.engine.links.roster, &mut out, now, one);
         self.engine.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
         self.engine.outgoing.put_outgoing(&mut out, now, partition);
-        self.engine.outgoing.forget_outgoing(&mut self.engine.state, Partitions::of(partition));
-        self.engine.retained.put_removed(&mut out, partition);
-        self.engine.retained.forget_removed(&mut self.engine.state, partition);
+        self.engine.outgoing.forget_outgoing(&mut self.engine.state, one);
+        RetainedStore::put_removed(&mut out, self.engine.retained.removed_by_partition(one).of(partition));
+        self.engine.retained.forget_removed(&mut self.engine.state, one);
         for key in sessions {
             moving!(self.engine).forget_session(now, key);
         }
@@ -63,7 +65,7 @@ impl MoveCalls<'_> {
     /// Asks the clients of a partition to go elsewhere.
     fn close_partition(&mut self, now: Now, partition: PartitionId) {
         self.engine.handover.exporting = true;
-        self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
+        self.close_clients_of(now, Partitions::of(partition), Reason::UseAnotherServer, None);
         self.engine.handover.exporting = false;
     }
 }

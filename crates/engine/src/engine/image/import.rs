@@ -5,8 +5,8 @@ use crate::engine::facets::MoveCalls;
 use crate::flows::image::leaving::moving;
 use crate::flows::publish::deciding::deciding;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, TenantId, partition_of};
-use crate::image::open;
 use crate::image::read_session::SessionImage;
+use crate::image::{SEAL_LEN, open};
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use crate::message::MessageRef;
@@ -26,19 +26,22 @@ impl MoveCalls<'_> {
     ///
     /// When the bytes are no such image, the partition is at home elsewhere, or one of its sessions exists here.
     pub fn import_partition(&mut self, now: Now, image: &[u8]) -> Result<PartitionId, ImageError> {
+        let here = self.engine.place.own(Partitions::ALL);
+        self.import_image(now, image, here)
+    }
+
+    /// The same. Of the names of messages beside the image those are taken that partitions `here` have got.
+    pub(super) fn import_image(&mut self, now: Now, image: &[u8], here: Partitions) -> Result<PartitionId, ImageError> {
         let mut reader = open(image)?;
         let partition = PartitionId(reader.u16("a partition")?);
         if partition.0 >= PARTITIONS || !self.engine.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
+        let marks = read_marks(&mut reader)?;
         let sessions = read_sessions(now, partition, &mut reader, &self.engine.state.sessions)?;
         let mut retained = Vec::new();
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
-        }
-        let mut marks = Vec::new();
-        for _ in 0..reader.u32("a number of exchanges")? {
-            marks.push((ExchangeName::read(&mut reader)?, read_got(&mut reader, partition)?));
         }
         let kept = Self::read_kept(&mut reader, now)?;
         let dealt_before = Self::read_dealt_before(&mut reader)?;
@@ -47,9 +50,7 @@ impl MoveCalls<'_> {
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
-        for (name, by) in marks {
-            self.engine.state.exchanges.put_mark(self.engine.place, &mut self.engine.state.journal, name, by);
-        }
+        self.adopt_marks(marks, here);
         for session in sessions {
             moving!(self.engine).adopt_session(now, session);
         }
@@ -71,6 +72,51 @@ impl MoveCalls<'_> {
         self.engine.after_frame(now);
         Ok(partition)
     }
+
+    /// Takes the names of messages that partitions `here` have got from the image of a partition of another shard.
+    ///
+    /// # Errors
+    /// When it has names and is damaged.
+    pub(super) fn import_marks(&mut self, image: &[u8], here: Partitions) -> Result<(), ImageError> {
+        if has_no_marks(image) {
+            return Ok(());
+        }
+        let mut reader = open(image)?;
+        reader.u16("a partition")?;
+        let marks = read_marks(&mut reader)?;
+        self.adopt_marks(marks, here);
+        Ok(())
+    }
+
+    fn adopt_marks(&mut self, marks: Vec<(Got, Vec<ExchangeName>)>, here: Partitions) {
+        let state = &mut self.engine.state;
+        for (by, names) in marks {
+            let by = by.among(here);
+            for name in names.into_iter().filter(|_| !by.is_nobody()) {
+                state.exchanges.put_mark(self.engine.place, &mut state.journal, name, by);
+            }
+        }
+    }
+}
+
+/// Whether there are no names of messages beside an image: most have none, and are checked by one shard only.
+fn has_no_marks(image: &[u8]) -> bool {
+    let number = size_of::<u16>()..size_of::<u16>() + size_of::<u32>();
+    image.get(SEAL_LEN..).and_then(|content| content.get(number)).is_some_and(|number| number == [0; size_of::<u32>()])
+}
+
+/// Names of messages behind the partitions that have got them.
+fn read_marks(reader: &mut WireReader<'_>) -> Result<Vec<(Got, Vec<ExchangeName>)>, WireError> {
+    let mut marks = Vec::new();
+    for _ in 0..reader.u32("a number of sets of partitions")? {
+        let by = Got::read(reader)?;
+        let mut names = Vec::new();
+        for _ in 0..reader.u32("a number of exchanges")? {
+            names.push(ExchangeName::read(reader)?);
+        }
+        marks.push((by, names));
+    }
+    Ok(marks)
 }
 
 fn read_sessions(
@@ -93,16 +139,6 @@ fn read_sessions(
         sessions.push(image);
     }
     Ok(sessions)
-}
-
-/// Which of a partition have got a message: sessions, groups, or both.
-fn read_got(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<Got, WireError> {
-    let bits = reader.u8("who has got a message")?;
-    if bits == 0 || bits > 3 {
-        return Err(WireError { reading: "who has got a message" });
-    }
-    let its = |bit| if bits & bit != 0 { Partitions::of(partition) } else { Partitions::NONE };
-    Ok(Got { sessions: its(1), groups: its(2) })
 }
 
 fn read_retained(reader: &mut WireReader<'_>, now: Now, partition: PartitionId) -> Result<MessageRef, WireError> {

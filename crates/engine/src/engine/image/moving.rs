@@ -6,7 +6,8 @@ use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
-use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
+use crate::flows::image::moving::{Beside, Held};
+use crate::ids::{PartitionId, Partitions, TenantId};
 use crate::image::Owed;
 use crate::image::moving::{PartitionImage, Snapshot};
 use crate::journal::keys::Key;
@@ -21,9 +22,7 @@ impl MoveCalls<'_> {
         self.engine.state.journal.now = now;
         self.engine.state.moving = self.engine.state.moving.with(partitions);
         self.engine.handover.exporting = true;
-        for partition in partitions.iter() {
-            self.close_clients_of(now, partition, Reason::UseAnotherServer, reference);
-        }
+        self.close_clients_of(now, partitions, Reason::UseAnotherServer, reference);
         self.engine.handover.exporting = false;
         self.engine.after_frame(now);
     }
@@ -78,9 +77,8 @@ impl MoveCalls<'_> {
         let own = self.engine.place.own(partitions);
         let mut bytes = 0;
         let mut loading = false;
-        let sessions: Vec<SessionKey> =
-            own.iter().flat_map(|partition| self.engine.state.sessions.sessions_of(*partition)).collect();
-        for key in &sessions {
+        let sessions = self.engine.state.sessions.by_partition(own);
+        for key in sessions.all() {
             if let Some(flow) = self.engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
                 bytes += flow.waiting().1 + flow.inflight_bytes;
                 loading |= flow.tail.is_some();
@@ -90,18 +88,25 @@ impl MoveCalls<'_> {
             return Err(ImageError::TooLarge { bytes, max_bytes });
         }
         if loading {
-            for key in sessions {
+            for key in sessions.all() {
                 if let Some(session) = self.engine.state.sessions.get_mut(key.0) {
                     session.load_tail(&self.engine.state.journal, &mut self.engine.state.events);
                 }
             }
             return Ok(Snapshot::Loading);
         }
-        let (mut images, mut others) = (Vec::new(), others);
-        for partition in own {
-            // Counted behind the image, in the same turn.
-            let image = imaging!(self.engine).image_of(now, partition, std::mem::take(&mut others));
-            images.push(PartitionImage { partition, image, owed: self.engine.questions().owed(partition) });
+        let (retained, removed) =
+            (self.engine.retained.by_partition(own), self.engine.retained.removed_by_partition(own));
+        let (mut images, mut beside) = (Vec::new(), Beside { marks: own, others });
+        // Counted in the same turn.
+        for (partition, owed) in self.engine.questions().owed_of(own) {
+            let held = Held {
+                sessions: sessions.of(partition),
+                retained: retained.of(partition),
+                removed: removed.of(partition),
+            };
+            let image = imaging!(self.engine).image_of(now, partition, &held, &std::mem::take(&mut beside));
+            images.push(PartitionImage { partition, image, owed });
         }
         Ok(Snapshot::Taken(images))
     }
@@ -113,15 +118,15 @@ impl MoveCalls<'_> {
         let aside = moving!(self.engine).abandon_transfers(partitions);
         self.engine.waiting().send_on_all_of(now, partitions);
         self.engine.state.exchanges.note_left(partitions);
-        let own = self.engine.place.own(partitions).into_iter().collect();
+        let own = self.engine.place.own(partitions);
         self.engine.state.exchanges.leave_marks(self.engine.place, &mut self.engine.state.journal, own);
         self.engine.outgoing.forget_outgoing(&mut self.engine.state, partitions);
         let mut all = Owed::default();
-        for partition in self.engine.place.own(partitions) {
-            all.add(&Owed { retained: 0, ..self.engine.questions().owed(partition) });
-            for key in self.engine.state.sessions.sessions_of(partition) {
-                moving!(self.engine).forget_session(now, key);
-            }
+        for (_, owed) in self.engine.questions().owed_of(own) {
+            all.add(&Owed { retained: 0, ..owed });
+        }
+        for key in self.engine.state.sessions.by_partition(own).all() {
+            moving!(self.engine).forget_session(now, *key);
         }
         dealing!(self.engine).give_back_aside(now, aside);
         self.engine.after_frame(now);
@@ -131,16 +136,15 @@ impl MoveCalls<'_> {
     /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on.
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
         self.engine.state.journal.now = now;
-        for partition in self.engine.place.own(partitions) {
-            let topics: Vec<(TenantId, String)> =
-                self.engine.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
-            for (tenant, topic) in topics {
-                if self.engine.retained.values.clear(tenant, &topic).is_some() {
-                    self.engine.state.journal.delete(Key::Retained(tenant, &topic));
-                }
+        let own = self.engine.place.own(partitions);
+        let its = self.engine.retained.by_partition(own);
+        let topics: Vec<(TenantId, String)> = its.all().map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
+        for (tenant, topic) in topics {
+            if self.engine.retained.values.clear(tenant, &topic).is_some() {
+                self.engine.state.journal.delete(Key::Retained(tenant, &topic));
             }
-            self.engine.retained.forget_removed(&mut self.engine.state, partition);
         }
+        self.engine.retained.forget_removed(&mut self.engine.state, own);
         self.engine.after_frame(now);
     }
 
@@ -159,16 +163,18 @@ impl MoveCalls<'_> {
         let partitions: Partitions = images.iter().map(|image| image.partition).collect();
         self.hold_partitions(now, partitions, None);
         let given_up = self.forget_partitions(now, partitions);
-        let mut owed = Vec::new();
-        let place = self.engine.place;
-        for image in images.iter().filter(|image| place.owns(image.partition)) {
-            if let Err(error) = self.import_partition(now, &image.image) {
+        let here = self.engine.place.own(partitions);
+        for PartitionImage { partition, image, .. } in images {
+            let is_here = here.has(*partition);
+            let taken =
+                if is_here { self.import_image(now, image, here).map(drop) } else { self.import_marks(image, here) };
+            if let Err(error) = taken {
                 self.forget_partitions(now, partitions);
                 return Err(error);
             }
-            owed.push((image.partition, self.engine.questions().owed(image.partition)));
         }
-        self.engine.state.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
+        let owed = self.engine.questions().owed_of(here);
+        self.engine.state.exchanges.note_arrived(here);
         Ok((owed, given_up))
     }
 
@@ -178,15 +184,15 @@ impl MoveCalls<'_> {
         self.engine.state.journal.is_on().then(|| self.engine.state.journal.awaited_batch())
     }
 
-    /// Ends the connections of a partition's clients; MQTT 5 clients are told to use `reference` instead.
+    /// Ends the connections of the clients of partitions; MQTT 5 clients are told to use `reference` instead.
     pub(super) fn close_clients_of(
         &mut self,
         now: Now,
-        partition: PartitionId,
+        partitions: Partitions,
         reason: Reason,
         reference: Option<&str>,
     ) {
-        for key in self.engine.state.sessions.sessions_of(partition) {
+        for key in self.engine.state.sessions.by_partition(partitions).all() {
             if let Some(connection) = self.engine.state.sessions.get(key.0).and_then(|session| session.connection) {
                 self.engine.close_towards(now, connection, reason, None, reference);
             }

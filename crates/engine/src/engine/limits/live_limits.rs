@@ -7,10 +7,9 @@ use crate::state::high_water;
 use std::sync::Arc;
 
 impl ControlCalls<'_> {
-    /// Puts the limits of other settings in force, for what comes from now on: all of [`Limits`] but the length of
-    /// links, how much is retained, how long queues may be, whether QoS 0 messages wait for who is away, and what
-    /// listeners of the same name may take. What is beyond a lower limit already stays; nothing that clients were told
-    /// changes.
+    /// Puts the limits of other settings in force: all of [`Limits`] but the length of links, the limits of retained
+    /// messages and of queues, whether QoS 0 messages wait for offline clients, and the limits of listeners of the same
+    /// name. Messages beyond a lower limit already stay; values that clients got in CONNACK do not change.
     pub fn set_limits(&mut self, new: &Settings) {
         let mut settings = (*self.engine.settings).clone();
         settings.limits = Limits { shard_link_bytes: settings.limits.shard_link_bytes, ..new.limits.clone() };

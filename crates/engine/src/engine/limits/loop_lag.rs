@@ -6,8 +6,8 @@ use crate::now::{Millis, Now};
 use crate::timers::Timer;
 
 impl ControlCalls<'_> {
-    /// Tells that this shard's turns take too long, and will be taken to until then unless that is told again; `long`
-    /// says whether the last one did. Publishers that give the shard most to do wait meanwhile.
+    /// Notes that this shard's turns take too long, until the given time unless the call is repeated; `long` says
+    /// whether the last one did. The publishers that cause most work wait meanwhile.
     pub fn note_loop_lag(&mut self, now: Now, until: Millis, long: bool) {
         let lag = &mut self.engine.state.loop_lag;
         lag.until = lag.until.max(until);
@@ -21,7 +21,7 @@ impl ControlCalls<'_> {
 }
 
 impl TimerCalls<'_> {
-    /// A second is over in which turns took too long, or had before. Whoever was held goes on.
+    /// Ends a second in which turns took too long, or had before. Held publishers continue.
     pub(crate) fn handle_loop_lag_timer(&mut self, now: Now) {
         let lag = &mut self.engine.state.loop_lag;
         self.engine.state.to_unpark.extend(std::mem::take(&mut lag.waiting));

@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 impl ShardQuestions<'_> {
-    /// The clients that hold most up, the worst first, `limit` at most: those that are connected and have acknowledged
-    /// nothing for [`Limits::slow_after_ms`](crate::Limits) although something waits for it, and those whose queue is
-    /// full, connected or not. Looks at every session of the shard.
+    /// The slowest clients, the worst first, `limit` at most: connected clients that have acknowledged nothing for
+    /// [`Limits::slow_after_ms`](crate::Limits) although messages wait, and clients with a full queue, connected or
+    /// not. Looks at every session of the shard.
     pub fn slow_sessions(&self, now: Now, limit: usize) -> Vec<SlowSession> {
         let mut worst: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
         for (key, session) in self.engine.state.sessions.iter() {

@@ -20,7 +20,7 @@ impl HomeCalls<'_> {
         self.engine.state.journal.now = now;
         let ended = table.as_ref().is_some_and(|table| table.lease_until <= now.monotonic);
         let patient_until = match &table {
-            // Those who wait already have waited since the lease ended.
+            // Suspended clients have already waited since the lease ended.
             Some(table) if ended && !self.engine.homes.ended => now.monotonic.plus(table.patience_ms),
             _ => self.engine.homes.patient_until,
         };
@@ -41,7 +41,7 @@ impl ShardQuestions<'_> {
 }
 
 impl HomeCalls<'_> {
-    /// Lengthens the lease on the table in force. A lease that has ended here goes on, and clients that wait are served:
+    /// Lengthens the lease on the table in force. A lease that has ended here continues, and clients that wait are served:
     /// the caller renews only a lease that never ended for the others, so no other node can have taken these partitions.
     /// Where the caller cannot say so, it puts another table in force. A renewal that is over already changes nothing.
     pub fn renew_lease(&mut self, now: Now, until: Millis) {
@@ -161,7 +161,7 @@ impl HomeCalls<'_> {
         }
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return Flow::Hold };
         connection.phase = Phase::AwaitHome;
-        // What follows waits in the socket; so no more than one read is ever kept here.
+        // Later input stays in the socket, so no more than one read is ever kept here.
         connection.paused = true;
         self.engine.state.events.push_back(Event::PauseReading { key });
         self.engine.state.events.push_back(Event::Relay { key, place });

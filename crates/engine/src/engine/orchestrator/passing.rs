@@ -18,7 +18,7 @@ impl HomeCalls<'_> {
         bytes.extend_from_slice(body);
         bytes.extend_from_slice(connection.tail.as_deref().map_or(&[], Vec::as_slice));
         self.engine.release_connection(key);
-        // It is counted where it ends up, and so is what it has sent.
+        // The connection and its bytes are counted at their new home.
         let counters = &mut self.engine.state.counters;
         counters.sockets_opened -= 1;
         counters.packets_in[PacketType::Connect as usize] -= 1;

@@ -31,7 +31,7 @@ impl WaitingCalls<'_> {
 }
 
 impl PublishPipeline<'_> {
-    /// A connection ends: what was kept for it is anyone's again, and no queue has to tell it anything.
+    /// A connection ends: its reservations are freed, and no queue has to notify it.
     pub(crate) fn end_admission(&mut self, key: ConnectionKey, extra: &Extra) {
         match extra.reserving {
             Reserving::Asked(number) => deciding!(self.engine).abandon(number),

@@ -20,7 +20,7 @@ impl PublishPipeline<'_> {
         }
     }
 
-    /// A publisher goes on or goes away: what it has sent before reaches everybody first.
+    /// A publisher continues or leaves: its earlier message reaches all receivers first.
     #[cold]
     pub(crate) fn finish_fan_out(&mut self, now: Now, publisher: ConnectionKey) {
         let of_publisher = |fan_out: &FanOut| fan_out.source.connection == Some(publisher);

@@ -73,14 +73,14 @@ impl PublishPipeline<'_> {
         progress
     }
 
-    /// When a message expires for which its sender asks for `asked`: to mobile nodes, the broker has a word in it.
+    /// The expiry of a message whose sender asks for `asked`: the broker may shorten it for mobile nodes.
     #[inline]
     fn expiry_of(&self, now: Now, slot: RouteSlot, asked: Millis) -> Millis {
         let addresses = self.engine.settings.addresses.as_ref().filter(|_| self.engine.cache.traits(slot).is_address);
         addresses.map_or(asked, |addresses| addresses.expiry(now.monotonic, asked))
     }
 
-    /// More messages under way than the client was told it may have ([MQTT-3.3.4-7]).
+    /// Checks for more messages in flight than the announced Receive Maximum ([MQTT-3.3.4-7]).
     fn check_receive_maximum(
         &mut self,
         key: ConnectionKey,
@@ -97,7 +97,7 @@ impl PublishPipeline<'_> {
         if self.engine.state.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
             return Ok(());
         }
-        // A repetition of what is under way already is not one more.
+        // A repetition of a message in flight counts only once.
         if flow.is_some_and(|flow| raw.packet_id.is_some_and(|id| flow.received.contains(id))) {
             return Ok(());
         }

@@ -22,7 +22,7 @@ use crate::topics::stages::StageSet;
 use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
 
-/// How a publisher is told that a message is rejected.
+/// The notice of a rejection to the publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notice {
     /// By the acknowledgement. MQTT 3 publishers only see that there is one.
@@ -126,12 +126,14 @@ impl PublishPipeline<'_> {
         let name = deciding!(self.engine).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
         self.engine.state.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
         let Some(connection) = self.engine.state.connections.get(key) else { return };
-        let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
+        let has_reason_code = connection.version.is_v5() || it.raw.packet_id.is_none();
         // A principal has no connection that could end.
         let notice = if it.session.is_some() { Notice::of(reason) } else { Notice::Acknowledgement };
         match notice {
-            Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !is_told && connection.leaving => {}
-            Notice::AcknowledgementOrClose(reason) if !is_told => self.engine.close_connection(now, key, reason, None),
+            Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !has_reason_code && connection.leaving => {}
+            Notice::AcknowledgementOrClose(reason) if !has_reason_code => {
+                self.engine.close_connection(now, key, reason, None)
+            }
             Notice::Close => self.engine.close_connection(now, key, reason, None),
             Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
                 self.engine.state.connections.end_withholding(key);
@@ -141,7 +143,7 @@ impl PublishPipeline<'_> {
         }
     }
 
-    /// Gives a message to all whom it is for, and answers its publisher when all of them have it.
+    /// Gives a message to all its receivers, and answers its publisher when all of them have it.
     #[inline]
     fn route(&mut self, it: &Inbound<'_>) {
         let Inbound { now, key, session, slot, raw, .. } = *it;
@@ -193,7 +195,7 @@ impl PublishPipeline<'_> {
         self.after_publish(now, key, it.tenant, done.full);
     }
 
-    /// What a message on its way may have filled.
+    /// Makes the publisher wait if the message has filled a queue or a link.
     #[inline]
     fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
         if full_links != 0 {

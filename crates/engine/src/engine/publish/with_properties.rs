@@ -1,4 +1,5 @@
-//! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
+//! A PUBLISH with properties: its topic alias, its expiry, and the properties that are passed on unchanged (section
+//! 3.3.2.3).
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::engine::facets::PublishPipeline;
@@ -18,8 +19,8 @@ use std::borrow::Cow;
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 impl PublishPipeline<'_> {
-    /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came. `forwarded` is empty and
-    /// takes the properties that are passed on; the message expires at `latest`.
+    /// MQTT 5: expiry, topic alias, payload format, and the properties that are passed on unchanged. `forwarded` is
+    /// empty and takes those; the message expires at `latest`.
     pub(crate) fn publish_with_properties(
         &mut self,
         now: Now,

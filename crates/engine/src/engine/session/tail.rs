@@ -47,7 +47,7 @@ impl StoreCalls<'_> {
         let flow = self.engine.state.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
         let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
         tail.loading = false;
-        // What was committed after the store had looked tells nothing about what it saw.
+        // Messages committed after the store had looked are not covered by this answer.
         let (left, seen) = (tail.messages, tail.seen);
         if left == 0 {
             reading!(self.engine).drop_tail(key);

@@ -156,7 +156,7 @@ impl SubscribeSteps<'_> {
     fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return false };
         if connection.is_suspended() {
-            // It goes on when the connection does.
+            // It continues when the connection does.
             return false;
         }
         let Some(extra) = connection.extra.as_mut() else { return false };

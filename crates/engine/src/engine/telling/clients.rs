@@ -53,8 +53,7 @@ fn place(session: &Session) -> (TenantId, &str) {
     (session.tenant, &session.client_id)
 }
 
-/// Whether a session is one that a client has: neither an orchestrator's to a broker, nor what is kept for a mobile
-/// node.
+/// True for the session of a client: neither an orchestrator's session at a broker, nor a mailbox of a mobile node.
 fn is_client(session: &Session) -> bool {
     session.listener != UPLINK_LISTENER && session.standing != Standing::Mailbox
 }

@@ -25,7 +25,7 @@ impl ShardQuestions<'_> {
 }
 
 impl ControlCalls<'_> {
-    /// Takes note of what the process uses, in bytes.
+    /// Notes the memory of the process in bytes.
     pub fn set_process_memory(&mut self, bytes: u64) {
         let most = self.engine.sys.process_memory.map_or(0, |(_, most)| most);
         self.engine.sys.process_memory = Some((bytes, most.max(bytes)));

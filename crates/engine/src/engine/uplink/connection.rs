@@ -27,8 +27,8 @@ use tidegate_mqtt::{
 const KEEP_ALIVE_SECONDS: u16 = 60;
 
 impl FleetCalls<'_> {
-    /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it, as when
-    /// it is the outcome of another attempt than the present one.
+    /// A transport to the broker of this name is connected: CONNECT is sent. `None` when the transport is not awaited,
+    /// for example if it belongs to an earlier attempt.
     pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
         self.engine.state.journal.now = now;
         let key = self.engine.uplinks.brokers.find(name).filter(|_| !self.engine.uplinks.brokers.stopping)?;
@@ -74,8 +74,8 @@ impl FleetCalls<'_> {
             },
         };
         self.engine.uplinks.brokers.by_connection.insert(connection, key);
-        // What was done on the last connection may be under way to the store. Whatever this one says of it follows a
-        // CONNECT that waits for that, as what is said to a client follows its CONNACK.
+        // Changes of the last connection may be on their way to the store. Packets on this one follow a CONNECT that
+        // waits for the commit, as packets to a client follow its CONNACK.
         let stored = self.engine.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
         self.engine.state.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
         self.engine.uplinks.brokers.set_uplink_timer(&mut self.engine.state, key);

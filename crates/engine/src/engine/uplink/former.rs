@@ -24,8 +24,8 @@ impl FleetCalls<'_> {
         }
     }
 
-    /// All brokers have been named: others get what those owe that an earlier process knew and that are not among them.
-    /// Where there is none at all it waits in the store until there is.
+    /// All brokers have been named: others get the messages of brokers that an earlier process knew and that are not
+    /// named. Without any broker, these messages wait in the store.
     pub fn forget_other_uplinks(&mut self, now: Now) {
         self.engine.state.journal.now = now;
         if let Former::Awaited(until) = std::mem::take(&mut self.engine.uplinks.brokers.former) {

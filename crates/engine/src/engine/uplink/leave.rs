@@ -11,7 +11,7 @@ use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
 impl FleetCalls<'_> {
-    /// Stops giving a broker messages (BRK-32 step 1). What it has it settles, and what comes from it is taken.
+    /// Stops giving a broker messages (BRK-32 step 1). It settles its own messages, and messages from it are taken.
     ///
     /// # Errors
     /// When there is no such broker, or no other that could take its messages.
@@ -39,7 +39,7 @@ impl FleetCalls<'_> {
         Ok(())
     }
 
-    /// Removes a broker (BRK-32 steps 3 and 4). With `force` others get what it owes.
+    /// Removes a broker (BRK-32 steps 3 and 4). With `force` other brokers get its unsettled messages.
     ///
     /// # Errors
     /// When there is no such broker, it owes messages and is not forced, or is the last one.
@@ -51,8 +51,7 @@ impl FleetCalls<'_> {
         if owed > 0 && !force {
             return Err(UplinkError::Owes { name: name.to_owned(), owed });
         }
-        // Another shard may have sent a message here already, and those that are being drained may have to give theirs
-        // away.
+        // Another shard may have sent a message here already, and draining brokers may have to give theirs away.
         if !self.engine.uplinks.brokers.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }
@@ -60,7 +59,7 @@ impl FleetCalls<'_> {
         uplink.ends = true;
         let (session, connection) = (uplink.session, uplink.connection);
         self.engine.uplinks.brokers.note_flaws(key);
-        // Before it leaves, since then what waits would go to others before what was sent.
+        // Before it leaves: otherwise its queue would go to other brokers before its sent messages.
         uplinking!(self.engine).reassign(now, key);
         subscribing!(self.engine).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         if let Some(connection) = connection {

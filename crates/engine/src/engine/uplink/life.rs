@@ -114,7 +114,7 @@ impl FleetCalls<'_> {
         self.engine.handle_transport_closed(now, connection);
     }
 
-    /// Does what is due for an uplink.
+    /// Handles the due timer of an uplink.
     pub(crate) fn handle_uplink_timer(&mut self, now: Now, key: UplinkKey) {
         if let Some(uplink) = self.engine.uplinks.brokers.all.get_mut(&key) {
             uplink.timer = Millis::NEVER;

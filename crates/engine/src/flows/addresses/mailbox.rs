@@ -114,7 +114,7 @@ impl Dealing<'_> {
             self.state.journal.forget_stored(stored, delivery.number);
             queued.push(delivery);
         }
-        flow.queue = kept.into_iter().collect();
+        flow.make_queue(kept);
         if let Some(session) = self.state.sessions.get_mut(key.0) {
             session.flow = Some(flow);
         }

@@ -8,7 +8,7 @@ use crate::session::Standing;
 use crate::topics::{Subscriber, SubscriberOptions};
 use tidegate_mqtt::QoS;
 
-/// How nodes get what is addressed to them: each message keeps its QoS.
+/// The subscription of nodes to their addresses: each message keeps its QoS.
 fn subscriber() -> Subscriber {
     Subscriber {
         session: ADDRESSED,
@@ -59,7 +59,7 @@ impl Subscribing<'_> {
         self.nodes.nodes_changed(self.index);
     }
 
-    /// This shard has nodes that an address reaches: the others are told.
+    /// This shard has nodes that an address reaches: it announces that to the other shards.
     pub(super) fn want_address(&mut self, now: Now, tenant: TenantId, filter: &str) {
         if self.index.subscribe(tenant, filter, subscriber()).first_local {
             self.announce_interest(tenant, filter, true, None);

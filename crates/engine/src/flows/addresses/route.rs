@@ -23,8 +23,8 @@ impl Publishing<'_> {
         slot
     }
 
-    /// A route to nodes, and to who has subscribed to the topic by itself. One to a single node is not remembered, so
-    /// that nothing has to be made anew when a node comes or goes.
+    /// A route to nodes and to subscribers of the topic. The route to a single node is not cached, so it stays valid
+    /// when a node comes or goes.
     fn route_to(&mut self, tenant: TenantId, topic: &str, address: &Address<'_>) -> RouteSlot {
         let (place, roster, state, nodes) = (self.links.place, &self.links.roster, &*self.state, &mut *self.nodes);
         match address {
@@ -32,7 +32,7 @@ impl Publishing<'_> {
                 let partition = partition_of(tenant, id);
                 let homes = [Some(roster.home_of(partition)), state.transfers.new_home(partition)];
                 let extend = |route: &mut Route| {
-                    // While a partition moves, both places get what is for its nodes, and this one may be either.
+                    // While a partition moves, both places get the messages to its nodes, and this shard may be either.
                     for home in homes.into_iter().flatten().filter(|home| *home != place.shard) {
                         route.add_remote(1 << home.0);
                     }
@@ -61,8 +61,8 @@ impl Publishing<'_> {
 }
 
 impl Reach<'_> {
-    /// Begins to tell the sender of a message what becomes of it, where it is one to nodes. `entered` says whether it
-    /// has come from a client of this shard.
+    /// Begins the receipts for the sender of a message to nodes. `entered` is true if it came from a client of this
+    /// shard.
     #[inline]
     pub(crate) fn begin_receipts(
         &mut self,

@@ -28,7 +28,7 @@ impl Deciding<'_> {
     /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for
     /// what they say, since one that dies first may not have got it. Says whether there is somebody to wait for.
     #[cold]
-    pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: Exchange) -> bool {
+    pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: &Exchange) -> bool {
         let heir = self.state.connections.next_ticket(it.key);
         let waits = exchange.ticket.map_or(0, |ticket| self.links.pass_on(ticket, heir));
         if waits == 0 {
@@ -42,7 +42,7 @@ impl Deciding<'_> {
 
     /// Sends a message whose exchange is in doubt to those who have not got it.
     #[cold]
-    pub(crate) fn publish_again(&mut self, exchange: Exchange, it: &Inbound<'_>) -> Step {
+    pub(crate) fn publish_again(&mut self, exchange: &Exchange, it: &Inbound<'_>) -> Step {
         let Inbound { now, key, session, slot, raw, .. } = *it;
         let Some((of_session, id)) = session.zip(raw.packet_id) else { return Step::Continue };
         let missing = self.defer_if_missing(it);
@@ -57,7 +57,7 @@ impl Deciding<'_> {
         publication.priority = self.cache.traits(slot).priority.level(it.properties);
         let (exchange, waits, refused) =
             publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
-        self.state.sessions.set_exchange(&mut self.state.journal, of_session, id, exchange);
+        self.state.sessions.set_exchange(&mut self.state.journal, of_session, id, &exchange);
         let outcome = answering!(self).outcome_of(raw.qos, refused, true);
         let digest = self.digest_if_refusable(it);
         answering!(self).answer_publish(now, key, raw, (outcome, digest), waits, mark);
@@ -72,7 +72,7 @@ impl Publishing<'_> {
     pub(crate) fn send_exchange_again(
         &mut self,
         now: Now,
-        exchange: Exchange,
+        exchange: &Exchange,
         slot: RouteSlot,
         publication: &mut Publication<'_>,
         source: &Source,
@@ -85,7 +85,7 @@ impl Publishing<'_> {
             refused = self.retain_of(now, publication, source.session);
         }
         let (_, route) = self.cache.get(slot);
-        reach!(self).deliver_to_rest(now, route, publication, source, known);
+        reach!(self).deliver_to_rest(now, route, publication, source, &known);
         let in_transit = self.state.exchanges.mark_in_transit(
             self.links.place,
             &self.links.roster,
@@ -98,15 +98,15 @@ impl Publishing<'_> {
                 .with(self.state.exchanges.got_here(self.groups, self.links.place.shard))
                 .without_sessions(in_transit),
         );
-        let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
-        let waits = self.pass_again(exchange, slot, publication, source);
+        let exchange = Exchange { covered, ticket: source.ticket, ..*exchange };
+        let waits = self.pass_again(&exchange, slot, publication, source);
         (exchange, waits, refused)
     }
 
     /// Sends it to all shards that want it; returns how many have to confirm it.
     fn pass_again(
         &mut self,
-        exchange: Exchange,
+        exchange: &Exchange,
         slot: RouteSlot,
         publication: &mut Publication<'_>,
         source: &Source,
@@ -142,7 +142,7 @@ impl Publishing<'_> {
         waits
     }
 
-    /// A message from another shard, which these have got already.
+    /// A message from another shard, which `known` have got already.
     #[inline]
     pub(crate) fn dispatch_coming(
         &mut self,
@@ -150,13 +150,12 @@ impl Publishing<'_> {
         slot: RouteSlot,
         publication: &mut Publication<'_>,
         source: &Source,
-        known: Got,
+        known: Option<&Got>,
     ) {
         let (_, route) = self.cache.get(slot);
-        if known.is_nobody() {
-            reach!(self).dispatch_here(now, route, publication, source);
-        } else {
-            reach!(self).deliver_to_rest(now, route, publication, source, known);
+        match known {
+            None => reach!(self).dispatch_here(now, route, publication, source),
+            Some(known) => reach!(self).deliver_to_rest(now, route, publication, source, known),
         }
     }
 }
@@ -169,7 +168,7 @@ impl Reach<'_> {
         route: &Route,
         publication: &mut Publication<'_>,
         source: &Source,
-        known: Got,
+        known: &Got,
     ) {
         let is_new = |partition| !known.sessions.has(partition);
         self.deliver_some(now, route, publication, source, is_new, |partition| !known.groups.has(partition));

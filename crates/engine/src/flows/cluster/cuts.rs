@@ -44,7 +44,7 @@ impl Moving<'_> {
         let transfers = &mut self.state.transfers;
         let stay: Partitions =
             transfers.leaving.keys().copied().filter(|partition| partitions.has(*partition)).collect();
-        transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        transfers.end_leaving(partitions);
         let mut aside = Vec::new();
         for (_, coming) in transfers.coming.iter_mut().filter(|(partition, _)| partitions.has(**partition)) {
             if coming.stage == Stage::Complete {
@@ -60,7 +60,7 @@ impl Moving<'_> {
     /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.
     #[must_use]
     pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
-        self.state.transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        self.state.transfers.end_leaving(partitions);
         let mut ids = BTreeSet::new();
         let mut all = Vec::new();
         for partition in partitions.iter() {

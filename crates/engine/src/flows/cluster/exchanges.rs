@@ -29,9 +29,9 @@ impl Deciding<'_> {
         if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
             return;
         }
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let groups = self.groups.dealers.dealt_by_process();
         let exchange = self.state.exchanges.begin(ticket, groups, self.state.transfers.cut_away(&self.links.roster));
-        self.state.sessions.set_exchange(&mut self.state.journal, session, id, exchange);
+        self.state.sessions.set_exchange(&mut self.state.journal, session, id, &exchange);
         self.state.exchanges.mark_in_transit(
             self.place,
             &self.links.roster,

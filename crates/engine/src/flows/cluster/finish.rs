@@ -3,7 +3,7 @@
 use crate::cluster::transfer::Aside;
 use crate::cluster::transfer::finish::Entry;
 use crate::flows::image::leaving::Moving;
-use crate::ids::{PartitionId, Partitions, SessionKey, partition_of};
+use crate::ids::{Partitions, SessionKey, partition_of};
 use crate::link::got::Got;
 use crate::now::Now;
 use crate::session::terms::Terms;
@@ -11,7 +11,7 @@ use crate::session::{Delivery, Membership};
 use std::rc::Rc;
 
 impl Moving<'_> {
-    pub(crate) fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
+    pub(crate) fn take_entry(&mut self, now: Now, partitions: Partitions, entry: Entry) {
         match entry {
             Entry::ToSession { tenant, client_id, delivery } => {
                 // A session may have expired since.
@@ -24,7 +24,7 @@ impl Moving<'_> {
                     self.place,
                     &mut self.state.journal,
                     name,
-                    Got { sessions: Partitions::of(partition), ..Got::NOBODY },
+                    Got { sessions: partitions, ..Got::NOBODY },
                 );
             }
             Entry::Dealt(name) => {
@@ -32,11 +32,11 @@ impl Moving<'_> {
                     self.place,
                     &mut self.state.journal,
                     name,
-                    Got { groups: Partitions::of(partition), ..Got::NOBODY },
+                    Got { groups: partitions, ..Got::NOBODY },
                 );
             }
             Entry::Retained(message) => {
-                let coming = self.state.transfers.coming.get(&partition);
+                let coming = self.state.transfers.coming.get(&partition_of(message.tenant, message.topic()));
                 let name = (message.tenant, Box::from(message.topic()));
                 if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
                     self.retained.keep_retained(

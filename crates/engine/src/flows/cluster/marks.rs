@@ -14,7 +14,7 @@ use tidegate_mqtt::QoS;
 impl Deciding<'_> {
     /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
     #[cold]
-    pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
+    pub(crate) fn mark_coming(&mut self, from: ShardId, word: &ExchangeWord) -> Got {
         let known = self.state.exchanges.marks.get(word.name).with(word.covered);
         let got = self.state.exchanges.got_here(self.groups, from);
         self.state.exchanges.put_mark(self.place, &mut self.state.journal, word.name, got);
@@ -41,7 +41,7 @@ impl Exchanges {
         let stored = if journal.is_on() && !by.is_nobody() { own } else { 0 };
         let mark = self.marks.add(name, by, stored);
         if stored != 0 {
-            journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
+            journal.put(Key::Mark(name, place.shard), |out| mark.by.write_stored(out));
         }
     }
 
@@ -86,7 +86,7 @@ impl Exchanges {
             if mark.by.is_nobody() {
                 journal.delete_marks(place, name, mark.stored);
             } else if mark.stored & own != 0 {
-                journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
+                journal.put(Key::Mark(name, place.shard), |out| mark.by.write_stored(out));
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::cluster::transfer::Transfers;
 use crate::durable::RESTORING_INDEX;
 use crate::flows::subscribe::subscribing::Subscribing;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::OUTGOING_INDEX;
 use crate::link::envelope::Ticket;
@@ -82,7 +82,7 @@ impl Peers {
     /// was heard of that end these partitions had moved there.
     pub(crate) fn does_not_know(&self, old: &Roster, new: &Roster) -> bool {
         let is_new = |partition: &PartitionId| new.misses(*partition) && !old.misses(*partition);
-        let missed = (0..PARTITIONS).map(PartitionId).filter(is_new);
+        let missed = PartitionId::all().filter(is_new);
         let home = |partition| old.home_of(partition);
         missed.into_iter().any(|partition| !self.heard.has(home(partition)) || new.has(home(partition)))
     }

@@ -101,7 +101,7 @@ impl SessionEnding<'_> {
             Some((name, covered)) => {
                 let exchange = Exchange::left(name, covered);
                 let (exchange, waits, _) =
-                    publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
+                    publishing!(self).send_exchange_again(now, &exchange, slot, &mut publication, &source);
                 (exchange, waits)
             }
             None => publishing!(self).send_first(now, slot, &mut publication, &source),
@@ -127,7 +127,7 @@ impl Publishing<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) -> (Exchange, u32) {
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let groups = self.groups.dealers.dealt_by_process();
         let exchange =
             self.state.exchanges.begin(source.ticket, groups, self.state.transfers.cut_away(&self.links.roster));
         self.state.exchanges.mark_in_transit(

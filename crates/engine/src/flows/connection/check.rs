@@ -44,8 +44,7 @@ impl Connecting<'_> {
         self.state.settings.check_topic_levels(will.topic.as_str())
     }
 
-    /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it
-    /// asks for.
+    /// Checks the requests of an authenticated client. A refusal leaves no trace on the requested session.
     pub(crate) fn check_client(
         &self,
         subject: Subject<'_>,
@@ -70,7 +69,7 @@ impl Connecting<'_> {
     }
 }
 
-/// An MQTT 5 client is told another keep-alive; one of MQTT 3 may be refused, as Mosquitto does.
+/// An MQTT 5 client gets another keep-alive; an MQTT 3 client may be refused, as Mosquitto does.
 fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {
     let max = listener.keep_alive_maximum;
     let longer = max != 0 && (connect.keep_alive == 0 || connect.keep_alive > max);

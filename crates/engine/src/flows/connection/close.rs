@@ -26,7 +26,8 @@ use tidegate_mqtt::QoS;
 const SENT_ON_KEEP_MS: u64 = 10_000;
 
 impl SessionEnding<'_> {
-    /// A session has lost its connection; where its client was sent on, what it misses by that is kept for a while.
+    /// Detaches a session from its lost connection. If the client was sent to another server, its missed messages are
+    /// kept for a while.
     pub(crate) fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         session.connection = None;
@@ -72,10 +73,11 @@ impl SessionEnding<'_> {
         self.end_session(now, key, Reason::SessionExpired);
     }
 
-    /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
-    /// groups or is counted as dropped. Many subscriptions and messages are removed [in steps](crate::connection::ending).
+    /// Ends a session: its will is published, its subscriptions end, and its undelivered messages return to shared
+    /// groups or are counted as dropped. Many subscriptions and messages are removed [in
+    /// steps](crate::connection::ending).
     ///
-    /// What is addressed to a mobile node outlives its session.
+    /// Messages to the address of a mobile node outlive its session.
     pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
         if self.nodes.keeps_mailbox(self.state, key) {
             self.begin_mailbox(now, key, reason);
@@ -146,8 +148,8 @@ impl Dealing<'_> {
         self.state.to_unpark.append(&mut flow.blocking);
         self.state.memory.held -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
-            // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
-            // A broker is no such receiver: by its id the message is delivered once whoever gets it.
+            // A sent QoS 2 message may have arrived: no other client may get it ([MQTT-4.8.2-5]). A broker is an
+            // exception: the message id prevents a second delivery.
             let sent_once = entry.state != State::AwaitPubAck && !of_uplink;
             if entry.state == State::AwaitPubComp && !of_uplink {
                 // The receiver has said that it has the message.
@@ -172,7 +174,7 @@ impl Dealing<'_> {
         ending
     }
 
-    /// What becomes of a message that was sent and not acknowledged (`sent_once`: and that may have arrived).
+    /// Settles a message that was sent and not acknowledged (`sent_once`: and that may have arrived).
     pub(crate) fn settle_sent(
         &mut self,
         now: Now,
@@ -189,7 +191,7 @@ impl Dealing<'_> {
         }
     }
 
-    /// What becomes of a message that waited.
+    /// Settles a message that was queued.
     pub(crate) fn settle_queued(
         &mut self,
         now: Now,

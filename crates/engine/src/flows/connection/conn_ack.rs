@@ -50,5 +50,5 @@ impl Connecting<'_> {
     }
 }
 
-/// The largest packet size that is told to clients: some refuse a greater one, though packets can be a bit larger.
+/// The largest Maximum Packet Size in CONNACK: some clients refuse a greater one, though packets can be a bit larger.
 const PACKET_SIZE_TOLD_MAX: u32 = tidegate_mqtt::varint::MAX_VARINT;

@@ -20,8 +20,8 @@ use crate::topics::origin::ORIGIN_PROPERTY;
 use tidegate_mqtt::{Connect, Frame};
 
 impl SessionEnding<'_> {
-    /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
-    /// node whose session has ended.
+    /// The session that a client resumes, and whether the client knows it: a mailbox of an ended session is unknown to
+    /// the client.
     pub(crate) fn session_to_resume(
         &mut self,
         now: Now,
@@ -123,7 +123,7 @@ impl Connecting<'_> {
         })
     }
 
-    /// Ties connection and session together with what this CONNECT says.
+    /// Connects a connection with its session by the values of this CONNECT.
     pub(crate) fn bind(
         &mut self,
         now: Now,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tidegate_mqtt::{Auth, Frame, PacketType, ReasonCode, Version};
 
 impl Connecting<'_> {
-    /// AUTH from a client: the answer to a challenge, or the wish to prove anew who it is.
+    /// AUTH from a client: the answer to a challenge, or a request to authenticate again.
     pub(crate) fn handle_auth(
         &mut self,
         _now: Now,
@@ -85,7 +85,7 @@ impl Connecting<'_> {
         self.state.send(key, PacketType::Auth, |out| packet.encode_within(version, max, out).is_ok());
     }
 
-    /// Notes who a session's client is. As somebody else it may have other rights, which are asked for again.
+    /// Sets the identity of a session's client. Another identity may have other rights, so they are checked again.
     pub(crate) fn identify(&mut self, key: SessionKey, identity: Option<Arc<Identity>>) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         if session.identity != identity {

@@ -1,4 +1,4 @@
-//! What a CONNACK grants.
+//! The values that a CONNACK grants.
 
 use crate::connection::connect::grant::Granted;
 use crate::flows::connection::connecting::Connecting;

@@ -7,8 +7,8 @@ use crate::now::Now;
 use crate::state::open_output;
 
 impl Parking<'_> {
-    /// Has a client wait; says whether it does. One that does not take what it is sent does not: what the shell holds
-    /// of it may promise something.
+    /// Suspends a client; returns false if that is impossible. A blocked client cannot wait: its output in the shell
+    /// may promise something.
     pub(crate) fn suspend(&mut self, now: Now, key: ConnectionKey) -> bool {
         let Some(connection) = self.state.connections.get(key) else { return false };
         if connection.phase != Phase::Open || connection.leaving || connection.blocked {

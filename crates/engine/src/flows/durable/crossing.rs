@@ -19,7 +19,7 @@ use crate::topics::is_own_topic;
 use tidegate_mqtt::QoS;
 
 impl Reach<'_> {
-    /// Whether a message has to be written down before it leaves for other shards: nobody would send it again.
+    /// True if a message must be stored before it leaves for other shards: no client would send it again.
     #[inline]
     pub(crate) fn must_be_kept(&self, publication: &Publication<'_>, source: &Source) -> bool {
         if !self.state.journal.is_on() {
@@ -72,7 +72,7 @@ impl Publishing<'_> {
         crate::flows::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
     }
 
-    /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
+    /// A message dealt to another node waits until its receiver is known. Returns true if this shard keeps it.
     pub(crate) fn replay_deal(
         &mut self,
         now: Now,
@@ -105,13 +105,13 @@ impl Dealing<'_> {
 }
 
 impl Recovery {
-    /// One more shard has delivered what was left for it, and that is on its way to the store.
+    /// One more shard has delivered its crossing messages and writes that to the store.
     pub(crate) fn handle_replayed(&mut self, place: Place, state: &mut ShardState) {
         self.others_replayed += 1;
         self.forget_replayed(place, state);
     }
 
-    /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
+    /// Once all shards have, the records of crossing messages are obsolete. The first shard deletes them.
     pub(crate) fn forget_replayed(&mut self, place: Place, state: &mut ShardState) {
         if self.replay.is_some() || self.others_replayed + 1 < place.shards {
             return;

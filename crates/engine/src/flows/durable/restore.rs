@@ -223,7 +223,7 @@ impl Restoration {
             state.memory.stored_bytes += tail.bytes;
             flow.tail = Some(Box::new(tail));
         }
-        flow.note_taken_in();
+        flow.find_raised();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
         session.count_runs(&mut state.memory);

@@ -1,8 +1,8 @@
-//! The bound of what a shared group keeps.
+//! The bound of the messages that a shared group keeps.
 
 use crate::flows::groups::dealing::Dealing;
 use crate::groups::kept::Doubt;
-use crate::ids::{partition_of, partition_of_hash};
+use crate::ids::{SessionKey, partition_of, partition_of_hash};
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
@@ -58,9 +58,9 @@ impl Dealing<'_> {
         self.deal_kept(now, id, false);
     }
 
-    /// What a group has dealt is not for this shard, since its receiver does not come. If whoever kept it is gone,
-    /// whoever goes on for that one deals it to the same client, as nobody has heard what became of it. So at QoS 2 it
-    /// is kept under the same id for that client, and is taken once. Says whether it is so.
+    /// Handles a dealt message whose receiver does not come to this shard. If the shard that kept it is gone, its
+    /// successor deals it to the same client again, because the outcome is unknown. So a QoS 2 message is kept here
+    /// under the same id for that client, and is taken once. Returns true in that case.
     pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
         let keeper = group.promised().filter(|(keeper, _)| !self.links.roster.has(*keeper));
         let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
@@ -69,8 +69,8 @@ impl Dealing<'_> {
         true
     }
 
-    /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this
-    /// shard has it, for whoever gives it here once more.
+    /// Hands a message to the only client that may get it, by its place in its group. The shard notes that its client has the
+    /// message, in case the message is given here once more. A session that is about to come does not have it yet.
     pub(super) fn hand_to_client(
         &mut self,
         now: Now,
@@ -83,6 +83,9 @@ impl Dealing<'_> {
         let receiver = self.groups.receiver_at(key, place);
         self.hand(now, key, place, publication, source, id);
         let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.links.place.shard) else { return };
+        if self.comes(SessionKey(session)) {
+            return;
+        }
         let owner = self.state.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
         self.state.exchanges.note_taken(
             self.links.place,
@@ -94,7 +97,7 @@ impl Dealing<'_> {
         );
     }
 
-    /// Its session is or was on this shard itself: whoever is there gets the message, unless the client has.
+    /// Its session is or was on this shard: another member gets the message, unless the client has it.
     pub(super) fn give_up_client(
         &mut self,
         now: Now,
@@ -105,7 +108,7 @@ impl Dealing<'_> {
     ) {
         self.groups.kept.forget_deal(self.state, id);
         if !self.state.exchanges.marks.has_deal(publication.qos, id) {
-            // Whoever gives it here once more is told that it is dealt.
+            // If the message comes again, its sender learns that it is dealt.
             self.state.exchanges.note_taken(
                 self.links.place,
                 &mut self.state.transfers,

@@ -59,13 +59,9 @@ impl Peering<'_> {
     /// Tells those who wait for it that this shard knows all members of groups.
     fn become_ready(&mut self, now: Now) -> bool {
         let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
-        let has_all = |partition| {
-            let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
-            roster.home_of(partition) == dealers.own
-                && !roster.stands_in(partition)
-                && roster.others().into_iter().all(seated)
-        };
-        let complete = Partitions::that(has_all);
+        let own = roster.at_home(dealers.own).filtered(|partition| !roster.stands_in(partition));
+        let others = roster.others().into_iter().map(|shard| dealers.known(shard));
+        let complete = others.fold(own, |all, other| all.among(other.seated));
         let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
         for shard in self.links.roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
@@ -87,13 +83,13 @@ impl Peering<'_> {
     fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) -> bool {
         let roster = &self.links.roster;
         let dealers = &mut self.groups.dealers;
-        let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
+        let partitions = partitions.filtered(|partition| roster.home_of(partition) == home);
         let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
         if known && partitions.among(dealers.open.with(dealers.unready)).is_empty() {
             return false;
         }
         for partition in partitions.iter() {
-            dealers.by_partition[usize::from(partition.0)] = home;
+            dealers.set_dealer(roster, partition, home);
         }
         dealers.open = dealers.open.without(partitions);
         dealers.unready = dealers.unready.without(partitions);

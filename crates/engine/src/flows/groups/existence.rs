@@ -9,8 +9,8 @@ use crate::now::Now;
 use crate::topics::GroupKey;
 
 impl Subscribing<'_> {
-    /// A group is dealt here, if it was not before. Says under which key, and how many shards were told of it and will
-    /// confirm that.
+    /// Makes a group that is dealt here, unless it exists. Returns its key, and the number of shards that received the
+    /// announcement and will confirm it.
     pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
         let strategy =
             self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);

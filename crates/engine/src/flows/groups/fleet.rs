@@ -10,8 +10,8 @@ use crate::orchestrator::uplink::Uplinks;
 use crate::orchestrator::uplink::packet_limits::MessageLen;
 use crate::state::ShardState;
 
-/// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or
-/// had better not, gets it only if there is no other. `None` when none is there that takes a message of this length.
+/// Picks the broker for a message, by the policy of the fleet. Excluded and paused brokers get it only if there is no
+/// other. `None` if no connected broker takes a message of this length.
 pub(crate) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
     state: &ShardState,

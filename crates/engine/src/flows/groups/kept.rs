@@ -37,7 +37,7 @@ impl Dealing<'_> {
         self.links.send_crossing(home, crossing);
     }
 
-    /// Deals what waits, as far as there is somebody for it.
+    /// Deals the waiting messages that have a receiver now.
     pub(crate) fn deal_waiting(&mut self, now: Now) {
         if self.groups.kept.waiting.is_empty() {
             return;
@@ -47,7 +47,7 @@ impl Dealing<'_> {
         }
     }
 
-    /// The same for one group, to which somebody has come.
+    /// The same for one group with a new member.
     pub(crate) fn deal_waiting_of(&mut self, now: Now, group: GroupName<'_>) {
         if self.groups.kept.waiting.is_empty() {
             return;
@@ -99,7 +99,7 @@ impl Dealing<'_> {
         }
     }
 
-    /// Whoever has waited long enough waits no longer, unless a node whose place is to be taken is awaited.
+    /// Ends the wait of messages after its limit, unless the successor of a node is awaited.
     pub(crate) fn handle_deal_timer(&mut self, now: Now) {
         self.groups.kept.due = None;
         let over = |deal: &Deal| deal.at.is_none() && deal.since.plus(WAIT_MS) <= now.monotonic;

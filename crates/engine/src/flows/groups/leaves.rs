@@ -1,4 +1,4 @@
-//! A member leaves a shared group: its seat is given up, and what waits for it goes back to the group.
+//! A member leaves a shared group: its seat is given up, and its queued messages return to the group.
 
 use crate::flows::groups::dealing::Dealing;
 use crate::flows::groups::dealing::dealing;
@@ -50,7 +50,7 @@ impl Subscribing<'_> {
 }
 
 impl Dealing<'_> {
-    /// Messages of a group that wait in the queue of a member that has left go back; what was sent stays its own.
+    /// Returns the group's queued messages of a member that has left; sent messages stay with the member.
     fn return_waiting(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(flow) = self.state.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
         let of_group = |group: &Rc<Membership>| group.group() == membership.group();

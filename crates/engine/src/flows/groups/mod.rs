@@ -29,7 +29,6 @@ use crate::now::Now;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::Membership;
-use crate::session::promise::Promise;
 use crate::session::terms::Terms;
 use crate::subscribe::SubAckWaits;
 use crate::telling::reason::Reason;
@@ -85,7 +84,10 @@ impl Answering<'_> {
 
 impl Subscribing<'_> {
     /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
-    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the member, its group, its options and the receiver of the confirmation"
+    )]
     pub(crate) fn join_group(
         &mut self,
         now: Now,
@@ -151,7 +153,8 @@ impl Subscribing<'_> {
         }
     }
 
-    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
+    /// Seats a member at a group of this shard; returns the number of shards that received the announcement of the
+    /// group and will confirm it.
     fn take_seat(
         &mut self,
         now: Now,
@@ -182,7 +185,7 @@ impl Dealing<'_> {
     ) {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
-        // Whoever has no room or gave it back is asked only if there is no other.
+        // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
@@ -219,7 +222,7 @@ impl Dealing<'_> {
         };
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
-            // Sooner to whoever gave it back than to one whose new home has a copy that stays.
+            // The member that returned it comes before one whose new home has a permanent copy.
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
@@ -253,25 +256,24 @@ impl Dealing<'_> {
         let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
         if shard == self.links.place.shard {
             let to = SessionKey(session);
+            let comes = self.comes(to);
             if self.state.exchanges.marks.has_deal(publication.qos, again) {
                 self.groups.kept.forget_deal(self.state, again);
-            } else if self.keeps_own_deals() && self.state.sessions.is_fleeting(to) {
-                // It ends with this node: then the message goes to another member.
+            } else if comes && again != 0 || self.keeps_own_deals() && (comes || self.state.sessions.is_fleeting(to)) {
+                // The session ends with this node, or may not come in the end: then the group has the message still.
                 let id = self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again);
-                let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
-                self.deliver_dealt(now, to, group, publication, source, promise);
+                self.deliver_dealt(now, to, group, publication, source, (id != 0).then_some((shard, id)));
             } else {
                 self.deliver_dealt(now, to, group, publication, source, None);
                 self.groups.kept.forget_deal(self.state, again);
             }
             return;
         }
-        let mut id = again;
-        if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
-            self.groups.kept.forget_deal(self.state, again);
+        let id = if again == 0 && self.links.roster.is_own(shard) && !self.keeps_own_deals() {
+            0
         } else {
-            id = self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again);
-        }
+            self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again)
+        };
         let crossing = if id == 0 {
             self.state.crossings.cross_for_group(&mut self.state.journal, self.links, publication, names, shard)
         } else {
@@ -284,12 +286,18 @@ impl Dealing<'_> {
         self.state.counters.shard_messages_out += 1;
     }
 
+    /// Whether a session is about to come here from another node, which may still be called off.
+    pub(super) fn comes(&self, session: SessionKey) -> bool {
+        !self.state.transfers.are_none() && self.state.sessions.is_told_elsewhere(&self.state.transfers, session)
+    }
+
     /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
     fn keeps_own_deals(&self) -> bool {
         self.state.journal.is_on() && !self.links.roster.has_no_peers()
     }
 
-    /// Delivers a dealt message to a session of this shard; says whether it is a member.
+    /// Delivers a dealt message to a session of this shard; says whether it is a member. `promised` is the shard that is told
+    /// when the delivery ends, and the id under which that one keeps the message.
     pub(crate) fn deliver_dealt(
         &mut self,
         now: Now,
@@ -297,7 +305,7 @@ impl Dealing<'_> {
         group: GroupName<'_>,
         publication: &mut Publication<'_>,
         source: &Source,
-        promise: Option<Promise>,
+        promised: Option<(ShardId, u64)>,
     ) -> bool {
         let rare = self.state.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let membership = rare.and_then(|rare| {
@@ -307,6 +315,7 @@ impl Dealing<'_> {
                 .cloned()
         });
         let Some(membership) = membership else { return false };
+        let promise = promised.map(|(home, id)| self.groups.kept.promise(home, id));
         let membership = promise.map_or(Rc::clone(&membership), |promise| Rc::new(membership.with(promise)));
         let options = SubscriberOptions::from_bits(membership.member.options);
         let ids = [membership.member.subscription_id];

@@ -2,7 +2,7 @@
 
 use crate::flows::groups::dealing::Dealing;
 use crate::groups::returns::Returned;
-use crate::groups::{RETURNS_MAX, Taker, group_partition};
+use crate::groups::{RETURNS_MAX, Receiver, Taker, group_partition};
 use crate::ids::{SessionKey, ShardId, hash_name, partition_of};
 use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
@@ -27,8 +27,15 @@ impl Dealing<'_> {
         // Whoever keeps it, though it is the home no longer, forgets it and passes it on in one step.
         let promised = membership.promised().filter(|(keeper, _)| self.links.roster.has(*keeper));
         let (home, of) = promised.unwrap_or((home, 0));
+        if of != 0 {
+            membership.withdraw_promise();
+        }
         if home == self.links.place.shard {
-            self.deal_again(now, group, publication, &source, (self.links.place.shard, from.0));
+            let member = (self.links.place.shard, from.0);
+            if !self.stays_bound(now, group, of, member) {
+                self.deal_again(now, group, publication, &source, member);
+                self.groups.kept.forget_deal(self.state, of);
+            }
         } else {
             self.state.exchanges.give_up_deal(self.links.place, &mut self.state.journal, of);
             self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0, 0));
@@ -46,7 +53,7 @@ impl Dealing<'_> {
     ) {
         let Returned { group, not_to, of, id, .. } = returned;
         self.groups.set_full(group, from, not_to);
-        if self.groups.kept.stays_bound(now, self.state, of) {
+        if self.stays_bound(now, group, of, (from, not_to)) {
             return;
         }
         let is_known = self.state.exchanges.marks.has_deal(publication.qos, id) || id != 0 && self.groups.kept.has(id);
@@ -59,6 +66,18 @@ impl Dealing<'_> {
             let batch = self.state.journal.promised_batch();
             self.links.answer(from, Promised::Dealt { id }, batch);
         }
+    }
+
+    /// Whether a message that comes back from a member goes on waiting for its client. If the member has no seat any more, the
+    /// client may have another one.
+    fn stays_bound(&mut self, now: Now, group: GroupName<'_>, of: u64, member: Receiver) -> bool {
+        if !self.groups.kept.stays_bound(now, self.state, of) {
+            return false;
+        }
+        if !self.groups.has_seat(group, member) {
+            self.deal_kept(now, of, false);
+        }
+        true
     }
 
     fn take_returned(
@@ -152,7 +171,7 @@ impl Dealing<'_> {
             .get(session.0)
             .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
         if self.state.exchanges.marks.has_deal(publication.qos, id) {
-            // It had arrived, and what was said of it had not.
+            // It had arrived, and its confirmation had not.
             let batch = self.state.journal.promised_batch();
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }
@@ -165,8 +184,8 @@ impl Dealing<'_> {
         let stored = is_kept
             && (self.state.transfers.are_none()
                 || !self.state.sessions.is_told_elsewhere(&self.state.transfers, session));
-        let promise = (id != 0 && !stored).then(|| self.groups.kept.promise(from, id));
-        let delivered = wants && self.deliver_dealt(now, session, group, publication, source, promise);
+        let promised = (id != 0 && !stored).then_some((from, id));
+        let delivered = wants && self.deliver_dealt(now, session, group, publication, source, promised);
         self.state.transfers.dealer = None;
         if !delivered {
             let source = Source { hops: source.hops + 1, ..*source };

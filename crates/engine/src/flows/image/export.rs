@@ -5,12 +5,14 @@ use crate::flows::image::imaging::Imaging;
 use crate::flows::image::leaving::Moving;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::SessionKey;
+use crate::image::read_session::{RECEIVED, RECEIVED_DOUBTFUL, REFUSED};
 use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
 use crate::records::image::put_delivery;
 use crate::records::image::put_message;
 use crate::session::exchange::Exchange;
 use crate::session::packet_ids::{InflightEntry, State};
+use crate::session::refused::RefusedMessages;
 use crate::session::{Flow, InFlight, Session, Standing, Will};
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
@@ -54,7 +56,8 @@ impl Imaging<'_> {
             out.put_u32(membership.member.subscription_id);
         }
         let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);
-        put_flow(out, now, session.flow.as_deref(), exchanges);
+        put_flow(out, now, session.flow.as_deref());
+        put_received(out, session.flow.as_deref(), exchanges, rare.map(|rare| &rare.refused));
     }
 }
 
@@ -98,7 +101,7 @@ fn put_will(out: &mut Vec<u8>, now: Now, expiry_seconds: u32, will: Option<&Will
     out.put_u64(now.to_unix(due));
 }
 
-fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(PacketId, Exchange)]) {
+fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
     let sent: Vec<_> = flow.into_iter().flat_map(|flow| flow.inflight.iter()).filter(|entry| is_whole(entry)).collect();
     out.put_u32(sent.len() as u32);
     for entry in sent {
@@ -116,17 +119,32 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(Pack
     for delivery in flow.into_iter().flat_map(|flow| &flow.queue) {
         put_delivery(out, now, delivery);
     }
-    out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
+}
+
+/// Writes the packet ids of QoS 2 messages that the client has sent: those that it has not released, and those that were
+/// refused after others had got them.
+fn put_received(
+    out: &mut Vec<u8>,
+    flow: Option<&Flow>,
+    exchanges: &[(PacketId, Exchange)],
+    refused: Option<&RefusedMessages>,
+) {
+    out.put_u32((flow.map_or(0, |flow| flow.received.len()) + refused.map_or(0, RefusedMessages::len)) as u32);
     for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
         out.put_u16(id.get());
         // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten
         // there. Of any other the new home does not hear what nodes say: its publisher's repetition goes to all again.
         let open = exchanges.iter().find(|(of, exchange)| *of == id && !exchange.answered);
         let exchange = open.map(|(_, exchange)| *exchange);
-        out.put_u8(if exchange.is_some() { 2 } else { 0 });
+        out.put_u8(if exchange.is_some() { RECEIVED_DOUBTFUL } else { RECEIVED });
         if let Some(exchange) = exchange {
             exchange.write(out);
         }
+    }
+    for (id, message) in refused.into_iter().flat_map(RefusedMessages::iter) {
+        out.put_u16(id.get());
+        out.put_u8(REFUSED);
+        message.write(out);
     }
 }
 

@@ -18,7 +18,7 @@ impl Moving<'_> {
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
         let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &mut session.flow {
-            flow.note_taken_in();
+            flow.find_raised();
             self.state.memory.queued_messages += flow.queue.len() as u64;
             self.state.memory.queued_bytes += flow.queue_bytes;
             self.state.memory.held += flow.queue_bytes + flow.inflight_bytes;

@@ -2,32 +2,50 @@
 
 use crate::flows::image::imaging::Imaging;
 use crate::flows::image::leaving::Moving;
+use crate::ids::TenantId;
 use crate::ids::{PartitionId, Partitions, SessionKey};
 use crate::image::{begin, seal};
 use crate::journal::Numbers;
 use crate::now::Now;
+use crate::retained::RetainedStore;
 use crate::session::Delivery;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
 
+/// What a partition holds, as it was found for all partitions that are given out at once.
+pub(crate) struct Held<'a> {
+    pub sessions: &'a [SessionKey],
+    pub retained: &'a [(TenantId, &'a str)],
+    pub removed: &'a [(TenantId, &'a str, u64)],
+}
+
+/// What goes along with the first image of a shard.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Partitions of which the names of messages that they have got go along: each name once for all of them.
+    pub marks: Partitions,
+    /// Partitions that get no image, and of whose groups everything known goes along.
+    pub others: Partitions,
+}
+
 impl Imaging<'_> {
-    /// The image of a partition of which nothing is forgotten, with what is known here of groups of some others.
-    pub(crate) fn image_of(&self, now: Now, partition: PartitionId, others: Partitions) -> Vec<u8> {
+    /// The image of a partition of which nothing is forgotten.
+    pub(crate) fn image_of(&self, now: Now, partition: PartitionId, held: &Held<'_>, beside: &Beside) -> Vec<u8> {
+        let Beside { marks, others } = *beside;
         let mut out = begin();
         out.put_u16(partition.0);
-        let sessions = self.state.sessions.sessions_of(partition);
-        out.put_u32(sessions.len() as u32);
-        for key in &sessions {
+        self.state.exchanges.put_marks(&mut out, marks);
+        out.put_u32(held.sessions.len() as u32);
+        for key in held.sessions {
             if let Some(session) = self.state.sessions.get(key.0) {
                 self.put_session(&mut out, now, *key, session);
             }
         }
-        self.retained.put_retained(&mut out, now, partition);
-        self.state.exchanges.put_marks(&mut out, partition);
+        self.retained.put_retained(&mut out, now, held.retained);
         self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
         self.state.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
-        self.retained.put_removed(&mut out, partition);
+        RetainedStore::put_removed(&mut out, held.removed);
         seal(out)
     }
 }
@@ -44,12 +62,16 @@ impl Moving<'_> {
         }
         let state = &mut *self.state;
         let Some(session) = state.sessions.get_mut(key.0) else { return };
-        let (Some(stored), Some(flow)) = (session.stored, session.flow.as_mut()) else { return };
+        let Some(stored) = session.stored else { return };
         let journal = &mut state.journal;
+        for (id, message) in session.rare.iter().flat_map(|rare| rare.refused.iter()) {
+            journal.put_refused(stored, id, message);
+        }
+        let Some(flow) = session.flow.as_mut() else { return };
         let exchanges = session.rare.as_ref().map_or(&[][..], |rare| &rare.exchanges);
         for id in flow.received.iter() {
             let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
-            journal.put_received(stored, id, exchange);
+            journal.put_received(stored, id, exchange.as_ref());
         }
         let mut number = flow.next_number;
         let sent: Vec<_> = flow.inflight.drain().collect();

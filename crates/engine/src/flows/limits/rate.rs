@@ -9,9 +9,8 @@ use crate::settings::ListenerSettings;
 use crate::timers::Timer;
 
 impl Parking<'_> {
-    /// Counts a PUBLISH packet towards what its client, all clients of its listener and its client's tenant may
-    /// publish; the client waits with the next one if that was too fast. What waits does not count yet, so that all
-    /// take turns.
+    /// Counts a PUBLISH packet towards the rates of its client, its listener and its tenant; the client waits with the
+    /// next one if that was too fast. Waiting packets do not count yet, so that all clients take turns.
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
         let Some(connection) = self.state.connections.get_mut(key) else { return };
@@ -53,8 +52,7 @@ impl Parking<'_> {
         }
     }
 
-    /// Whether a parked client goes on waiting, for its rate alone, although it has waited as long as it may for
-    /// others.
+    /// True if a parked client keeps waiting for its rate alone, although its time to wait for others is over.
     pub(crate) fn waits_for_rate(&mut self, key: ConnectionKey) -> bool {
         let timeout = self.settings.limits.block_timeout_ms;
         let Some(connection) = self.state.connections.get_mut(key) else { return false };

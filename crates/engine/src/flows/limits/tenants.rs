@@ -7,8 +7,7 @@ use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
 
 impl Connecting<'_> {
-    /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of
-    /// it.
+    /// The tenant of a client: the preset one, else its user's, else its listener's.
     pub(crate) fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
         let Some(connection) = self.state.connections.get_mut(key) else { return TenantId::DEFAULT };
         let settled = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.settled);
@@ -19,9 +18,9 @@ impl Connecting<'_> {
         connection.tenant
     }
 
-    /// Takes a place for one client more of a tenant, and one for its session, until `return_places`:
-    /// meanwhile nobody on another shard gets them, and the client and its session are counted for themselves. Who
-    /// takes over its own connection or session is let in at the limit.
+    /// Reserves a connection and a session in the quota of a tenant, until `return_places`. Meanwhile no other shard
+    /// gets them, and the client and its session are counted. A client that takes over its own connection or session is
+    /// let in at the limit.
     pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
         let session = existing.and_then(|session| self.state.sessions.get(session.0));
         let connected = session.is_some_and(|session| session.connection.is_some());

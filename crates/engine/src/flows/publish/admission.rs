@@ -16,7 +16,7 @@ use crate::topics::RouteSlot;
 use crate::topics::stages::{Deferral, Step};
 
 impl Deciding<'_> {
-    /// Asks for room for a message at all who reject what they have no room for.
+    /// Asks all queues with the policy `reject` for room for a message.
     #[cold]
     pub(crate) fn admit(
         &mut self,
@@ -27,7 +27,7 @@ impl Deciding<'_> {
         publication: &Publication<'_>,
     ) -> Step {
         let Some(connection) = self.state.connections.get_mut(key) else { return Step::Done };
-        // Nobody would say when the store has room.
+        // No event follows when the store has room again.
         let waits = !connection.version.is_v5() && !self.state.journal.full;
         let leaving = connection.leaving;
         let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
@@ -97,17 +97,17 @@ impl Deciding<'_> {
         }
     }
 
-    /// The message goes its way: what was kept for it is used by it.
+    /// The message is delivered: it uses its reservations.
     pub(crate) fn commit(&mut self, number: u32, shards: u64, remote: u64) {
         self.state.reservations.release((self.place.shard, number));
         for shard in shards_of(shards) {
-            // Where nobody wants it any more, nothing will be sent that could use it.
+            // No interest is left there, so no message will follow that could use the room.
             let used = remote & (1 << shard.0) != 0;
             self.links.send(shard, if used { Record::Commit { number } } else { Record::Release { number } });
         }
     }
 
-    /// The message does not go its way.
+    /// The message is not delivered.
     pub(crate) fn abandon(&mut self, number: u32) {
         let asked = self.admissions.asked.remove(&number);
         for shard in shards_of(asked.map_or(0, |asked| asked.waiting | asked.granted)) {
@@ -180,7 +180,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// What a shard of another node, which is gone, has asked for and was to answer.
+    /// Ends the requests of a shard of another node, which is gone, and the requests that it was to answer.
     pub(crate) fn end_admissions_of(&mut self, now: Now, peer: ShardId) {
         for id in self.state.reservations.of_shard(peer) {
             self.release(id);

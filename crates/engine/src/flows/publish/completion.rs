@@ -15,8 +15,8 @@ use crate::telling::reason::Reason;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 impl Answering<'_> {
-    /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is
-    /// before. `promises` says whether it promises something that was written into the journal.
+    /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and no earlier
+    /// answer is pending. `promises` is true if the answer promises a change that was written into the journal.
     #[inline]
     pub(crate) fn answer(
         &mut self,
@@ -28,17 +28,17 @@ impl Answering<'_> {
         promises: bool,
     ) {
         let Some(connection) = self.state.connections.get_mut(key) else { return };
-        let nobody_before = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
+        let is_first = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
         let ack = PendingAck { waits, packet_id, answer, promises };
-        if waits == 0 && nobody_before {
+        if waits == 0 && is_first {
             self.send_answer(now, key, ack);
             return;
         }
         connection.extra_mut().acks.push(ack);
     }
 
-    /// One confirmation for a ticket of this shard. `promises` says whether whoever confirms has written something into
-    /// its journal; its batch lies before the one that this shard is gathering.
+    /// Counts one confirmation for a ticket of this shard. `promises` is true if the confirming shard has written a
+    /// change into its journal; its batch is before the batch that this shard gathers.
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
         if key.index == OUTGOING_INDEX {

@@ -159,14 +159,15 @@ impl Reach<'_> {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
         self.count_withheld(route);
         let remote = self.links.roster.living(route.remote_bits());
-        let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
-        if goes_on {
+        let is_used_later =
+            remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
+        if is_used_later {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
             self.set_publisher(publication, source);
         }
         self.begin_receipts(now, route, publication, source, true);
         self.deliver_to(now, route, &route.targets()[..first.min(route.targets().len())], publication, source);
-        if goes_on {
+        if is_used_later {
             if !publication.from_retained {
                 self.deal(now, route, publication, source);
             }
@@ -192,7 +193,7 @@ impl Reach<'_> {
         }
     }
 
-    /// Counts a message for those who subscribed and may not be sent it.
+    /// Counts a message for subscribers that may not receive it.
     #[inline]
     fn count_withheld(&mut self, route: &Route) {
         self.state.counters.dropped[Reason::NotAuthorized.number()] += u64::from(route.withheld());
@@ -253,7 +254,7 @@ impl Reach<'_> {
         self.state.to_write.widen(before);
     }
 
-    /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).
+    /// Delivers a publisher's own message by its subscriptions without No Local ([MQTT-3.8.3-3]).
     #[cold]
     fn deliver_to_publisher(
         &mut self,

@@ -32,7 +32,7 @@ use crate::topics::RouteSlot;
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName};
 
 impl Publishing<'_> {
-    /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
+    /// The route of a packet's topic. A topic in the cache is known to be valid.
     #[inline]
     pub(crate) fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
         if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic) {
@@ -130,7 +130,7 @@ impl Answering<'_> {
 }
 
 impl Parking<'_> {
-    /// Subscriptions go over the links as messages do: whoever fills them waits until they have drained.
+    /// Subscriptions use the links like messages: a connection that fills them waits until they have drained.
     pub(crate) fn wait_for_full_links(&mut self, now: Now, key: ConnectionKey) {
         let full = self.links.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));
         let full = full.fold(0, |bits, shard| bits | 1u64 << shard.0);
@@ -154,7 +154,7 @@ impl Parking<'_> {
 }
 
 impl Publishing<'_> {
-    /// Retains a message of a session, which is told where it is not.
+    /// Retains a message of a session, and reports a refusal for that session.
     pub(crate) fn retain_of(
         &mut self,
         now: Now,
@@ -162,7 +162,7 @@ impl Publishing<'_> {
         session: Option<SessionKey>,
     ) -> Option<Reason> {
         let refused = self.retain(now, publication);
-        // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
+        // The topic's home may be another shard, which refuses for the same reason and does not know the publisher.
         let told =
             refused.or_else(|| self.state.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
         if let Some((reason, session)) = told.zip(session) {

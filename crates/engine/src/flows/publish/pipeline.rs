@@ -19,8 +19,8 @@ impl Answering<'_> {
         Some(self.state.connections.next_ticket(it.key))
     }
 
-    /// What a publisher is told of a message that was routed. A QoS 2 message that others have got may not come again,
-    /// which an error would invite: its publisher does not learn of the one subscriber who did not get it.
+    /// The publisher's answer to a routed message. An error would invite the publisher to repeat a QoS 2 message that
+    /// other subscribers have got, so the answer omits the one subscriber that did not get it.
     #[inline]
     pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
         let gave_up = self.state.gave_up && qos == QoS::AtLeastOnce;

@@ -34,8 +34,8 @@ impl Parking<'_> {
         self.turn_share.is_under_way(&self.state.to_write)
     }
 
-    /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the
-    /// timer of those who wait is set anew.
+    /// True if a publisher waits only for its turn. That wait always ends, so the timer of waiting publishers is set
+    /// again.
     pub(crate) fn waits_for_turn_alone(&mut self, now: Now, key: ConnectionKey) -> bool {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
         let connection = self.state.connections.get_mut(key);
@@ -96,7 +96,7 @@ impl TurnShare {
         self.packets.len()
     }
 
-    /// The next connection whose packet goes on.
+    /// The next connection whose packet continues.
     pub(crate) fn next_packet(&mut self) -> Option<ConnectionKey> {
         self.packets.pop_front()
     }
@@ -106,8 +106,8 @@ impl TurnShare {
         !self.holds(key) && self.gone.remove(&key)
     }
 
-    /// Whether a connection whose transport is gone ends only when what it has sent is worked off. At once that could
-    /// be a parked flood.
+    /// True if a connection without a transport must end only when its input is processed. At once, this work could be
+    /// a parked flood.
     pub(crate) fn ends_later(&mut self, key: ConnectionKey) -> bool {
         let later = self.holds(key);
         if later {

@@ -28,7 +28,7 @@ impl Fetching<'_> {
         self.go_on_fetching(now);
     }
 
-    /// A SUBACK that fetches will follow may have to wait. What comes live until then is newer than what they will find.
+    /// Makes a SUBACK wait for other shards before its fetches. Live messages until then are newer than fetched ones.
     pub(crate) fn expect_fetches(&mut self, session: SessionKey, requests: &[FetchRequest]) {
         if !self.links.roster.is_alone()
             && !requests.is_empty()
@@ -51,7 +51,7 @@ impl Fetching<'_> {
         self.go_on_fetching(now);
     }
 
-    /// Takes as many steps as this turn still allows; what is left goes on in the next.
+    /// Takes as many steps as this turn still allows; the next turn continues.
     fn go_on_fetching(&mut self, now: Now) {
         while self.fetches.budget > 0 {
             let Some(id) = self.fetches.runnable.pop_front() else { return };

@@ -79,7 +79,7 @@ impl Acknowledging<'_> {
         (*code == ReasonCode::PacketTooLarge.byte()).then_some((id, ReasonCode::PacketTooLarge))
     }
 
-    /// A receiver has answered a message. What a broker of a fleet has answered is decided behind the packet.
+    /// A receiver has answered a message. An answer of a broker of a fleet is decided behind the packet.
     #[inline]
     fn finish(
         &mut self,

@@ -135,12 +135,12 @@ impl Subscribing<'_> {
 }
 
 impl Subscribing<'_> {
-    /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived,
-    /// too. Returns how many shards will confirm.
+    /// Another subscriber's interest in the same filter may still be on its way: then a SUBACK waits until it has
+    /// arrived, too. Returns the number of shards that will confirm.
     ///
-    /// Whoever asks homes of topics for retained messages (`asks_homes`) waits in any case: what another shard has sent
-    /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that
-    /// it has become. With two shards the home is one of them, and one link keeps the order by itself.
+    /// A subscriber that asks homes of topics for retained messages (`asks_homes`) always waits: messages that another
+    /// shard sent here before must have reached the topic's home. Otherwise the new subscription would get neither the
+    /// message nor the retained value. With two shards the home is one of them, and one link keeps the order.
     pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
         if self.peers.interest_under_way == 0 && !(asks_homes && self.links.roster.count() > 2) {
             return 0;
@@ -154,8 +154,8 @@ impl Subscribing<'_> {
         told
     }
 
-    /// What a client has already it may subscribe to again, also at its limit and when memory is short. When it may,
-    /// one of its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
+    /// A client may subscribe again to its own filters, also at its limit and when memory is short. For a new filter,
+    /// one subscription of its tenant is reserved until the subscription counts itself.
     fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
         let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
         if !self.index.has_subscription(&self.state.sessions, request) {

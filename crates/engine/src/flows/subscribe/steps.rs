@@ -11,8 +11,7 @@ use crate::timers::Timer;
 use tidegate_mqtt::{ReasonCode, TopicError, TopicFilter};
 
 impl Parking<'_> {
-    /// Whether a connection that has waited as long as others may waits on, for the next step of its packet. That ends
-    /// by itself.
+    /// True if a connection waits beyond its timeout, for the next step of its packet. That wait always ends.
     pub(crate) fn waits_for_step(&mut self, now: Now, key: ConnectionKey) -> bool {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
         let Some(extra) = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
@@ -25,7 +24,7 @@ impl Parking<'_> {
         true
     }
 
-    /// A client that was suspended goes on, and so does its packet.
+    /// Resumes the packet of a client that was suspended.
     pub(crate) fn go_on_with_steps(&mut self, key: ConnectionKey) {
         let connection = self.state.connections.get(key);
         let extra = connection.and_then(|connection| connection.extra.as_ref());
@@ -55,7 +54,7 @@ impl Subscribing<'_> {
 }
 
 impl Subscribing<'_> {
-    /// All filters are worked off; returns what the answer waits for beside what was noted with it.
+    /// All filters are processed; returns the confirmations to wait for beside the noted ones.
     pub(crate) fn end_steps(&mut self, steps: &mut Steps, answer: &Answer) -> u32 {
         if let (Kind::Subscribe(asked), Answer::SubAck(answer)) = (&mut steps.kind, answer)
             && asked.waits.known

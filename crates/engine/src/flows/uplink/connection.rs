@@ -63,7 +63,7 @@ impl Uplinking<'_> {
         Ok(())
     }
 
-    /// The session of a broker's uplink, made anew if the store has brought none.
+    /// The name of a broker link's session.
     pub(super) fn uplink_session_name(broker: &str) -> String {
         session_name(broker)
     }

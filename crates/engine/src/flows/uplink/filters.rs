@@ -12,7 +12,8 @@ use crate::telling::refused::Refused;
 use tidegate_mqtt::{Frame, PacketId, SubAck, UnsubAck};
 
 impl Uplinking<'_> {
-    /// A broker is gone: nobody waits for its answers. What was unanswered when it closed the connection may be why.
+    /// A broker is gone: no SUBACK waits for its answers. An unanswered filter may be the cause if the broker closed
+    /// the connection.
     pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey, closed: bool) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;

@@ -12,8 +12,8 @@ use crate::publish::dispatch::Source;
 use crate::settings::fleet_topics::of_brokers;
 
 impl Uplinking<'_> {
-    /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its
-    /// id. Where brokers decide what their users may read, nobody gets it without them.
+    /// Delivers a message that a broker has taken and does not bring back. A late return is recognised by its id. Where
+    /// brokers decide about reading, only the broker delivers.
     pub(super) fn deliver_here(&mut self, now: Now, key: UplinkKey, message: &MessageRef) {
         if self.uplinks.brokers.config.brokers_decide() {
             return;

@@ -19,7 +19,7 @@ use crate::topics::SubscriberOptions;
 use tidegate_mqtt::{QoS, Version};
 
 impl Uplinking<'_> {
-    /// The session of a broker's uplink, made anew if the store has brought none.
+    /// The session of a broker's uplink; a new one if the store has none.
     pub(crate) fn uplink_session(&mut self, broker: &str) -> SessionKey {
         let client_id = Self::uplink_session_name(broker);
         let known = self.state.sessions.find_session(TenantId::UPLINK, &client_id);
@@ -55,14 +55,14 @@ impl Uplinking<'_> {
         let member = MemberOptions { options: options.bits(), subscription_id: 0 };
         let whole = format!("$share/{UPLINK_SHARE}/{UPLINK_FILTER}");
         self.state.sessions.store_subscription(&mut self.state.journal, session, &whole, member.options, 0);
-        let nobody = ConnectionKey { index: u32::MAX, generation: 0 };
-        let ticket = Ticket { connection: nobody, sequence: 0 };
+        let no_connection = ConnectionKey { index: u32::MAX, generation: 0 };
+        let ticket = Ticket { connection: no_connection, sequence: 0 };
         let mut waits = SubAckWaits::default();
         subscribing!(self).join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
         self.groups.announce_presence(self.state, self.links, session, true);
     }
 
-    /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
+    /// An uplink is there again: messages in flight are sent again, and the broker gets the wanted filters.
     pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, connection: ConnectionKey, session_present: bool) {
         let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let (session, draining, max_qos) = (uplink.session, uplink.draining.is_some(), uplink.max_qos);
@@ -74,9 +74,9 @@ impl Uplinking<'_> {
             self.groups.announce_presence(self.state, self.links, session, true);
         }
         if !session_present {
-            // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the
-            // session has no connection what is dealt anew is queued and sent below, once.
-            self.start_anew(now, key);
+            // A broker that has forgotten the orchestrator has forgotten its messages as well. While the session has no
+            // connection, messages that are dealt again are queued and sent below, once.
+            self.start_again(now, key);
         }
         if !draining {
             dealing!(self).keep_order(now);
@@ -137,8 +137,8 @@ impl Uplinking<'_> {
                 }
             }
         } else if silent && uplink.accepted != Some(Version::V5) {
-            // A broker that closes without a word may not know the version. One that has spoken it is only starting,
-            // and what it has under way to the orchestrator would lose its ids in an older one.
+            // A broker that closes without an answer may not know the version. One that has answered in this version is
+            // only starting, and its messages in flight to the orchestrator would lose their ids in an older one.
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
                 uplink.try_other_version();
             }
@@ -148,7 +148,7 @@ impl Uplinking<'_> {
         self.uplinks.brokers.rest(now, self.state, key, at_once);
     }
 
-    /// A broker stays away: others get what it has, if there are any.
+    /// A broker stays away: other brokers get its messages, if there are any.
     pub(crate) fn give_up_uplink(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let session = uplink.session;
@@ -159,7 +159,7 @@ impl Uplinking<'_> {
             .iter()
             .any(|(other, uplink)| *other != key && uplink.stage == Stage::Open && uplink.draining.is_none());
         if !another {
-            // Its messages are as well with it as with anybody; whether somebody has come is looked at again.
+            // No other broker serves: its messages stay, and other brokers are looked for again later.
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
                 uplink.reassign_at = now.monotonic.plus(REASSIGN_AGAIN_MS);
             }

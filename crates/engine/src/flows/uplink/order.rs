@@ -8,8 +8,8 @@ use crate::orchestrator::uplink::settle::Whereto;
 use crate::session::Delivery;
 
 impl Dealing<'_> {
-    /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
-    /// ones.
+    /// Topics may have moved: queued messages move with them, and the new brokers wait for the messages in flight at
+    /// the old ones.
     pub(crate) fn keep_order(&mut self, now: Now) {
         let by_topic =
             self.uplinks.brokers.config.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
@@ -24,7 +24,7 @@ impl Dealing<'_> {
         }
     }
 
-    /// What waits for a broker goes to those that have its topics now.
+    /// Moves queued messages of a broker to the brokers that have their topics now.
     fn move_queue(&mut self, now: Now, key: UplinkKey) {
         let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
         let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_ref());

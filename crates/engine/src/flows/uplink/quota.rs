@@ -12,8 +12,7 @@ const PAUSE_MIN_MS: u64 = 100;
 const PAUSE_MAX_MS: u64 = 5_000;
 
 impl Dealing<'_> {
-    /// A broker has no room. What it was given before this was known may come back in the same way, and is the same
-    /// refusal.
+    /// A broker has no room. Earlier messages may come back with the same code, and belong to the same refusal.
     pub(crate) fn begin_pause(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         if uplink.pause.is_on() || uplink.stage != Stage::Open {
@@ -40,7 +39,7 @@ impl Dealing<'_> {
         self.uplinks.brokers.open_window(now, self.state, self.layouts, key);
     }
 
-    /// What waits for a broker that cannot take it goes to another, if there is one.
+    /// Gives the queue of a broker that cannot take it to another broker, if there is one.
     fn give_queue_away(&mut self, now: Now, key: UplinkKey) {
         let flawed = &self.uplinks.brokers.flawed;
         let fit = |uplink: &crate::orchestrator::uplink::Uplink| {

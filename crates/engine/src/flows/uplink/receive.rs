@@ -189,7 +189,7 @@ impl Uplinking<'_> {
             return Ok(0);
         }
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
-        // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
+        // A broker's retained messages come with RETAIN; the id of a live message says whether to retain it.
         let kept_there = raw.retain;
         let retain = kept_there || id.is_some_and(|id| id.retain);
         if kept_there && publishing!(self).ask_home(now, key, raw, (properties, expires_at), id, ticket) {

@@ -14,8 +14,8 @@ use crate::telling::reason::Reason;
 use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};
 
 impl Uplinking<'_> {
-    /// All brokers have answered for a filter, or are gone: whoever waits for it is refused it if none has taken it.
-    /// Whoever has subscribed before keeps the subscription.
+    /// All brokers have answered for a filter, or are gone: waiting subscribers are refused if no broker has taken it.
+    /// An earlier subscription to it stays.
     pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &Verdict) {
         if !verdict.is_refused() {
             return;
@@ -31,9 +31,8 @@ impl Uplinking<'_> {
         }
     }
 
-    /// Some filters of a SUBSCRIBE packet were refused: whoever waits for the answer is refused them as well. Each
-    /// user's clients live on one shard, so all who wait are here. Whoever has subscribed before keeps the
-    /// subscription, which brings nothing from this broker.
+    /// Passes refused filters of a SUBSCRIBE packet on to the subscribers that wait for the answer. Each user's clients
+    /// live on one shard, so all of them are here. An earlier subscription stays, and brings nothing from this broker.
     pub(super) fn pass_refusals_on(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
         if !self.uplinks.brokers.config.brokers_decide() {
             return;
@@ -47,7 +46,7 @@ impl Uplinking<'_> {
         }
     }
 
-    /// Refuses a filter to a client whose SUBACK waits, if it is among those that it asked for.
+    /// Refuses a filter to a client whose SUBACK waits, if the client asked for it.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
         let Some(session) = self.state.connections.session_of(ticket.connection) else { return };
         let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };

@@ -10,7 +10,7 @@ use crate::publish::dispatch::Source;
 use crate::settings::fleet_topics::owner_of;
 
 impl Uplinking<'_> {
-    /// The removals among what a restored session owes its broker are remembered again.
+    /// Remembers the removals of retained messages that a restored session still owes its broker.
     pub(crate) fn remember_removals(&mut self, now: Now, session: SessionKey) {
         let Some(flow) = self.state.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
         let sent = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());

@@ -21,17 +21,17 @@ use tidegate_mqtt::{PublishProperties, QoS};
 /// Messages after which the gate is looked at.
 const UNCHECKED_MAX: u32 = 32;
 
-/// The gate opens again when no more than this part of what may be owed is.
+/// The gate opens again when the owed messages have fallen to the limit divided by this.
 const OPENS_AT: u64 = 2;
 
 impl Uplinking<'_> {
-    /// The same, but only for one message of many: what may be owed is more than those in between.
+    /// The same, but only for one message of many: the limit has room for the messages in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
         if !self.uplinks.settlement.for_here.is_empty() {
             self.deliver_all_here(now);
         }
         self.uplinks.unchecked += 1;
-        // Those who wait at a closed gate shall not wait for messages that they keep from coming.
+        // Publishers at a closed gate must not wait for messages that they keep from coming.
         if self.uplinks.unchecked >= UNCHECKED_MAX || self.uplinks.gate != Gate::Open {
             self.uplinks.unchecked = 0;
             self.check_gate(now);
@@ -82,7 +82,7 @@ impl Uplinking<'_> {
             for key in std::mem::take(&mut self.uplinks.waiting).into_iter().rev() {
                 let extra = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
                 if let Some(extra) = extra {
-                    // The next time that it has to wait its time begins anew.
+                    // Its next wait starts with the full time.
                     extra.withheld_until = Millis::NEVER;
                 }
                 self.state.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
@@ -149,7 +149,7 @@ impl Dealing<'_> {
             subscription_ids: &[],
             group: Some(&membership),
             publisher: source.publisher(),
-            // The gate of the fleet bounds what waits for brokers.
+            // The gate of the fleet bounds the queues for brokers.
             metered: true,
         };
         if publication.qos.min(terms.qos) == QoS::AtMostOnce {

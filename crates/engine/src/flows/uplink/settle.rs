@@ -19,7 +19,7 @@ use crate::settings::fleet_topics::of_brokers;
 use crate::telling::reason::Reason;
 
 /// No member of any group.
-const NOBODY: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
+const NO_MEMBER: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
 
 /// What tells the order in which messages entered.
 fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
@@ -46,7 +46,7 @@ impl Uplinking<'_> {
             if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.uplinks.quarantine.is_empty()) {
                 self.uplinks.quarantine.note_taken(delivery.message.topic());
             }
-            // A user may write what it may not read: then nothing comes back, whatever has become of it.
+            // A user may publish without the right to read: then no message comes back, whatever its outcome.
             let brings_ids = uplink.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
                 self.uplinks.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
@@ -89,7 +89,7 @@ impl Uplinking<'_> {
         self.check_gate_now_and_then(now);
     }
 
-    /// Messages that should have come back by now are sent again; those that nobody wants any more are settled.
+    /// Sends messages again that should have come back by now; settles those without a subscriber left.
     pub(crate) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
         let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.return_timeout_ms) else {
             return;
@@ -103,7 +103,7 @@ impl Uplinking<'_> {
         self.check_gate(now);
     }
 
-    /// One acknowledged message is dealt anew, if somebody still wants it.
+    /// Deals one acknowledged message again, if it still has a subscriber.
     pub(super) fn send_again(&mut self, now: Now, key: UplinkKey, id: &MessageId) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let session = uplink.session;
@@ -125,9 +125,9 @@ impl Uplinking<'_> {
         self.uplinks.brokers.fit_window(self.state, key);
     }
 
-    /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
-    /// over. Everything is dealt anew, in its order; mostly the same broker gets it.
-    pub(super) fn start_anew(&mut self, now: Now, key: UplinkKey) {
+    /// A broker has forgotten the orchestrator, with its accepted messages and those it was about to hand over.
+    /// Everything is dealt again, in its order; usually the same broker gets it.
+    pub(super) fn start_again(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let session = uplink.session;
         let Some(session) = self.state.sessions.get_mut(session.0) else { return };
@@ -155,11 +155,11 @@ impl Uplinking<'_> {
         }
     }
 
-    /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for
-    /// it, in the order in which it entered, and deals it anew.
+    /// Takes back a broker's messages and deals them again in the order of their entry: acknowledged and not returned,
+    /// unacknowledged, and queued ones.
     fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        // It is the version in which it was given what it has, whichever is tried next.
+        // The version of the last accepted connection counts, not that of the next attempt.
         let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
         let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
@@ -172,13 +172,13 @@ impl Uplinking<'_> {
         };
         flow.to_resend = 0;
         let under_way: Vec<_> = flow.inflight.drain().collect();
-        // Before anything is dealt anew, which it may get itself.
+        // Before messages are dealt again: the same broker may get them.
         let queue = take_queue(&mut self.state.sessions, session);
         let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
             if exactly_once && !brings_back {
-                // Without an id nobody could tell that it came twice: it waits until its broker is back.
+                // Without an id a second delivery could not be recognised: it waits until its broker is back.
                 keep_in_flight(&mut self.state.sessions, session, entry);
                 continue;
             }
@@ -208,7 +208,7 @@ impl Uplinking<'_> {
 }
 
 impl Publishing<'_> {
-    /// Whether a message would reach somebody of this process by a broker.
+    /// True if a message would reach a client of this process by a broker.
     fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
         let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return false };
         let slot = self.route_of(tenant, topic);
@@ -217,13 +217,13 @@ impl Publishing<'_> {
 }
 
 impl Dealing<'_> {
-    /// Deals a message anew that a broker was sent.
+    /// Deals a message again that was sent to a broker.
     pub(crate) fn redeal_one(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
         self.redeal(now, key, &message.publication(), whereto);
         self.uplinks.brokers.put_in_its_place(self.state, message);
     }
 
-    /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
+    /// Deals a broker's message again. If it must go elsewhere, the same broker gets it only if there is no other.
     fn redeal(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         uplink.counters.resent += 1;
@@ -234,7 +234,7 @@ impl Dealing<'_> {
         }
         let not_to = match whereto {
             Whereto::Elsewhere => (self.links.place.shard, session.0),
-            Whereto::Anywhere => NOBODY,
+            Whereto::Anywhere => NO_MEMBER,
         };
         let source = crate::publish::dispatch::Source {
             hops: 1,
@@ -243,7 +243,7 @@ impl Dealing<'_> {
         self.deal_again(now, crate::orchestrator::uplink::life::group(), &mut publication.clone(), &source, not_to);
     }
 
-    /// Deals anew what has waited for a broker, in its order.
+    /// Deals the queue of a broker again, in its order.
     pub(crate) fn deal_queue(
         &mut self,
         now: Now,

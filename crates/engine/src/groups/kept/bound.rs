@@ -10,9 +10,9 @@ use crate::state::ShardState;
 use crate::topics::GroupKey;
 
 impl Kept {
-    /// A message comes back that was given under an id. Where it may have come to its client before, at a shard that is
-    /// gone, it goes on waiting for that client: what came back may be from a session that was about to come there, and
-    /// has not. Says whether that is so.
+    /// Handles the return of a message that was dealt under an id. Returns true if the message keeps waiting for its
+    /// client: a shard that is gone may have delivered it before, and the returning session may be one that the client
+    /// never reached.
     pub(crate) fn stays_bound(&mut self, now: Now, state: &mut ShardState, of: u64) -> bool {
         let deal = self.deals.get(&of);
         if deal.is_none_or(|deal| deal.client == 0 || deal.doubt != Doubt::Open) {

@@ -1,9 +1,9 @@
-//! What groups keep, as a part of images: another node goes on with it where theirs is dead.
+//! Messages kept by groups, as a part of images: another node continues with them when their home is dead.
 //!
-//! Where the old home lives, it keeps what it has given to members until they answer for it, and gives what is nowhere
-//! to the new home itself. If it dies after its groups have moved away, nobody takes its place as their home. So what
-//! it still keeps for them goes along with what it was home to until then, to whoever goes on with that, and from there
-//! to the groups' home.
+//! A living old home keeps its dealt messages until members confirm them, and gives messages without a receiver to the
+//! new home. If it dies after its groups have moved away, no node replaces it as their home. So its kept messages
+//! travel in the image of the partitions that it still held, to the node that takes over this image, and from there to
+//! the groups' home.
 
 use super::group_partition;
 use crate::groups::Groups;
@@ -29,8 +29,7 @@ pub(crate) struct KeptImage {
 }
 
 impl Kept {
-    /// Goes on keeping what groups kept elsewhere, with what came in the image of a partition. What an earlier attempt
-    /// has brought is here already.
+    /// Keeps the groups' messages from the image of a partition. Messages from an earlier attempt are here already.
     pub(crate) fn adopt_kept(
         &mut self,
         now: Now,
@@ -49,7 +48,7 @@ impl Kept {
 }
 
 impl Groups {
-    /// Writes what groups of some partitions keep, if nobody but the image can tell it to the new home.
+    /// Writes the kept messages of groups of some partitions, if only the image can bring them to the new home.
     pub(crate) fn put_kept(&self, roster: &Roster, out: &mut Vec<u8>, now: Now, partitions: Partitions) {
         let kept = &self.kept;
         let alone = roster.peers() == Shards::default();
@@ -67,8 +66,7 @@ impl Groups {
 }
 
 impl Links {
-    /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its
-    /// groups.
+    /// True if another shard takes over a dead node's part of a partition, and with it the state of its groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
         self.roster.misses(partition) && !self.roster.stands_in(partition)
     }

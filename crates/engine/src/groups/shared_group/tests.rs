@@ -111,7 +111,7 @@ fn each_strategy_looks_at_its_own_hash() {
 
 proptest! {
     #[test]
-    fn whoever_can_take_a_message_is_found(
+    fn pick_finds_each_member_that_can_take_a_message(
         strategy in 0..4_usize,
         steps in proptest::collection::vec((0..6_u8, 0..8_u32, any::<bool>(), any::<u64>()), 0..200),
     ) {

@@ -99,7 +99,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read(content in content(), sequence: u64) {
+    fn a_written_envelope_is_read_back(content in content(), sequence: u64) {
         let mut envelope = content.envelope(sequence);
         let (mut out, mut shared) = (Vec::new(), Vec::new());
         envelope.write(HEAD, &mut out, &mut shared);
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn an_envelope_that_ends_early_is_none(content in content(), cut: prop::sample::Index) {
+    fn an_envelope_that_ends_early_is_refused(content in content(), cut: prop::sample::Index) {
         let (mut out, mut shared) = (Vec::new(), Vec::new());
         content.envelope(0).write(HEAD, &mut out, &mut shared);
         let mut reader = WireReader::new(&out[..cut.index(out.len())]);
@@ -150,7 +150,7 @@ fn another_version_is_refused() {
     };
     let mut out = Vec::new();
     envelope.write(HEAD, &mut out, &mut Vec::new());
-    assert_eq!(out.len(), FIXED_LEN + 1, "what a fresh message shares with its batch is not repeated");
+    assert_eq!(out.len(), FIXED_LEN + 1, "values that a fresh message shares with its batch are not repeated");
     out[0] += 1;
     assert!(Envelope::read(HEAD, 0, &mut WireReader::new(&out), &mut [].iter()).is_err());
 }

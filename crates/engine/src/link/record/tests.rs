@@ -80,21 +80,25 @@ impl Fields {
             20 => Record::Reserved { number: session, full: not_to },
             21 => Record::Commit { number: session },
             22 => Record::Release { number: session },
-            23 => Record::Transfer(TransferWord::End { id: self.long }),
-            24 => Record::Transfer(TransferWord::Cut { id: self.long, partitions: partitions(client) }),
-            25 => Record::Transfer(TransferWord::Ask { id: self.long, partitions: partitions(client) }),
+            23 => Record::Transfer(Box::new(TransferWord::End { id: self.long })),
+            24 => Record::Transfer(Box::new(TransferWord::Cut { id: self.long, partitions: partitions(client) })),
+            25 => Record::Transfer(Box::new(TransferWord::Ask { id: self.long, partitions: partitions(client) })),
             26 => Record::Dealt { id: self.long },
-            27 => Record::Dealing(DealingWord::Elsewhere { partitions: partitions(client) }),
-            28 => Record::Dealing(DealingWord::Seats { partitions: partitions(client), round: session, all: online }),
-            29 => Record::Dealing(DealingWord::Ready { partitions: partitions(client), round: session }),
+            27 => Record::Dealing(Box::new(DealingWord::Elsewhere { partitions: partitions(client) })),
+            28 => Record::Dealing(Box::new(DealingWord::Seats {
+                partitions: partitions(client),
+                round: session,
+                all: online,
+            })),
+            29 => Record::Dealing(Box::new(DealingWord::Ready { partitions: partitions(client), round: session })),
             30 if self.flag => {
                 let name = ExchangeName { origin: client, number: self.long };
-                Record::Dealing(DealingWord::Dealt { name, partitions: partitions(client) })
+                Record::Dealing(Box::new(DealingWord::Dealt { name, partitions: partitions(client) }))
             }
             30 => {
                 let name = ExchangeName { origin: client, number: self.long };
                 let covered = Got { sessions: partitions(client), groups: partitions(self.long) };
-                Record::Exchange(ExchangeWord { name, done_below: client / 2, covered })
+                Record::Exchange(Box::new(ExchangeWord { name, done_below: client / 2, covered }))
             }
             31 => Record::GroupExists { group },
             32 => Record::Fleet(FleetWord::Denied { topic: share }),
@@ -108,9 +112,9 @@ impl Fields {
     }
 }
 
-/// Those with a bit.
+/// Those with a bit, and some others.
 fn partitions(bits: u64) -> Partitions {
-    (0..64).filter(|at| bits >> at & 1 != 0).map(PartitionId).collect()
+    (0..64).filter(|at| bits >> at & 1 != 0).map(|at| PartitionId(at * 16 + 3)).collect()
 }
 
 /// A record without its envelope, as text.

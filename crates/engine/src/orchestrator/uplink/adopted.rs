@@ -1,4 +1,4 @@
-//! Connections of dead orchestrators that this one goes on with.
+//! Connections of dead orchestrators that this one continues.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::link::envelope::Ticket;
 /// that are not acknowledged.
 const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// What is known of a dead orchestrator.
+/// The state of a dead orchestrator.
 #[derive(Debug)]
 pub(crate) struct Adopted {
     /// By which the broker knows it.
@@ -40,7 +40,7 @@ impl Adopted {
 }
 
 impl Brokers {
-    /// What is known of the dead orchestrator whose connection this name is for.
+    /// The state of the dead orchestrator to which the connection of this name belongs.
     pub(crate) fn adopted_named(&mut self, name: &str) -> Option<&mut Option<Box<Adopted>>> {
         let key = self.find(name)?;
         self.all.get_mut(&key).map(|uplink| &mut uplink.adopted)

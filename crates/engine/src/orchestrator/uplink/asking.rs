@@ -14,8 +14,8 @@ const FILTERS_PER_PACKET: usize = 256;
 const FILTER_BYTES_PER_PACKET: usize = 16 * 1024;
 
 impl FilterSync {
-    /// What goes into the next packet: changes of one kind, in order, and with the same identifier where they have one.
-    /// What is suspected goes alone, and when all before it is answered.
+    /// The changes for the next packet: changes of one kind, in order, and with the same identifier if they have one. A
+    /// suspect goes alone, when all filters before it are answered.
     pub(super) fn next_changes(&mut self, identifies: bool) -> Vec<Change> {
         let (queue, ending) = (&mut self.queue, &self.ending);
         let is_alone = |change: &Change| ending.is_suspect(&change.filter);
@@ -59,7 +59,7 @@ pub(crate) fn put_subscribe(
     let options = SubscriptionOptions {
         qos: QoS::ExactlyOnce,
         no_local: false,
-        // What has RETAIN set is a value that the broker kept, then, and nothing else.
+        // A message with RETAIN set is then a retained value of the broker, and nothing else.
         retain_as_published: false,
         retain_handling: RetainHandling::SendIfNew,
     };

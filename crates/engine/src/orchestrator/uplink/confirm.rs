@@ -1,4 +1,4 @@
-//! What has come back is settled in the store when all shards have it.
+//! Returned messages are settled in the store when all shards have them.
 //!
 //! A message that came back at QoS 1 is on its way to the other shards in memory only. Were it settled at once, it
 //! would be lost with the process, if its broker forgot it too. Exactly-once messages are written down on their way,
@@ -20,12 +20,12 @@ use crate::session::InFlight;
 #[derive(Debug, Default)]
 pub(crate) struct Confirming {
     by_packet: BTreeMap<(ConnectionKey, PacketId), MessageId>,
-    /// What is to be forgotten then, and which broker owed it.
+    /// The entries to delete then, and the broker that owed each.
     settled: BTreeMap<MessageId, Vec<(SessionKey, InFlight)>>,
 }
 
 impl Confirming {
-    /// Notes what is settled, if its message is not confirmed; says whether it is not.
+    /// Notes a settled message if it is not confirmed yet; returns true in that case.
     pub(super) fn holds(&mut self, id: &MessageId, session: SessionKey, in_flight: &InFlight) -> bool {
         let Some(settled) = self.settled.get_mut(id) else { return false };
         settled.push((session, InFlight { delivery: None, numbers: in_flight.numbers }));
@@ -65,7 +65,7 @@ impl Settlement {
         confirming.settled.entry(*id).or_default();
     }
 
-    /// All shards have what came in a packet, which is being answered.
+    /// All shards have the message of a packet that is being answered.
     #[cold]
     pub(crate) fn note_confirmed(
         &mut self,

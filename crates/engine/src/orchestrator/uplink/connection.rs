@@ -51,7 +51,7 @@ impl FleetConfig {
 }
 
 impl Uplink {
-    /// The broker does not know the version: the next attempt is with the other one, if nobody has fixed it.
+    /// The broker does not know the version: the next attempt uses the other one, unless the version is configured.
     pub(crate) fn try_other_version(&mut self) {
         if self.options.version.is_none() {
             self.version = if self.version.is_v5() { Version::V311 } else { Version::V5 };

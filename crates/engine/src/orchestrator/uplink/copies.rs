@@ -1,8 +1,9 @@
 //! Messages that come more than once: one copy for each filter that matches, and again after a restart.
 //!
-//! A broker may send a message once for each subscription that it matches (section 3.3.4). What has an id is told by
-//! that, also across a restart: the ids of the last exactly-once messages are kept in the store. What was published to
-//! a broker directly has none; its copies follow each other, and each names a subscription that those before did not.
+//! A broker may send a message once for each subscription that it matches (section 3.3.4). A message with an id is
+//! recognised by it, also across a restart: the store keeps the ids of the last exactly-once messages. A message
+//! published to a broker directly has no id; its copies follow each other, and each names a subscription that the
+//! earlier ones did not.
 
 use super::Uplink;
 use super::UplinkCounters;
@@ -91,7 +92,7 @@ pub(crate) struct KeptIds {
 }
 
 impl Uplink {
-    /// Keeps the id of an exactly-once message in the batch that holds what became of it.
+    /// Stores the id of an exactly-once message in the batch with its outcome.
     pub(crate) fn keep_id(&mut self, state: &mut ShardState, session: SessionKey, qos: QoS, id: &MessageId) {
         let stored = state.sessions.get(session.0).and_then(|session| session.stored);
         let (Some(stored), QoS::ExactlyOnce) = (stored, qos) else { return };
@@ -121,7 +122,7 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Where a broker whose session was restored goes on keeping ids.
+    /// The number at which a broker with a restored session continues to keep ids.
     pub(crate) fn kept_ids_of(&mut self, session: Option<StoredSession>) -> KeptIds {
         KeptIds { next: session.and_then(|session| self.settlement.restored_ids.remove(&session)).unwrap_or(0) }
     }
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_for_other_subscriptions_are_told_from_repetitions() {
+    fn copies_for_other_subscriptions_are_no_repetitions() {
         let mut last = LastMessage::default();
         let mut is_copy = |payload: &[u8], properties: &[u8]| {
             let (raw, properties) = message(payload, properties);
@@ -166,7 +167,7 @@ mod tests {
         assert!(!is_copy(b"1", &[0x0b, 5]), "the same value was published again");
         assert!(is_copy(b"1", &[0x0b, 6]));
         assert!(!is_copy(b"2", &[0x0b, 6]), "another value");
-        assert!(!is_copy(b"2", &[]) && !is_copy(b"2", &[]), "without identifiers nobody can tell");
+        assert!(!is_copy(b"2", &[]) && !is_copy(b"2", &[]), "without identifiers no copy is recognised");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Which messages a broker does not bring back, although somebody of this process wants them: it has refused the
-//! filters that match, or grants them and keeps the messages of a topic back. Others that hold the filters get such
-//! messages; where there are none, the broker still gets them, for its other subscribers, and they are delivered here
-//! without it.
+//! Messages that a broker does not bring back although a client of this process wants them: the broker has refused the
+//! matching filters, or grants them and keeps the messages of a topic back. Other brokers that hold the filters get
+//! such messages. If there are none, the broker still gets them, for its other subscribers, and this process delivers
+//! them to its own clients.
 
 use crate::orchestrator::uplink::Brokers;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ enum Covered {
 }
 
 impl Uplink {
-    /// Whether the broker is to bring back a message that somebody of this process wants.
+    /// True if the broker should bring back a message that a client of this process wants.
     fn brings(&self, wanted: &BTreeMap<Box<str>, u64>, topic: &str) -> bool {
         !self.filters.kept_back.contains(topic)
             && (self.filters.refused.is_empty()
@@ -55,10 +55,10 @@ impl Uplinks {
         }
     }
 
-    /// Whether a broker keeps back what somebody of this process wants.
+    /// True if a broker keeps messages back that a client of this process wants.
     #[inline]
     pub(crate) fn keeps_back(&self, session: SessionKey, topic: &str) -> bool {
-        // Where brokers decide what their users may read, nobody gets it without them.
+        // Where brokers decide about reading, only they deliver.
         !self.brokers.config.brokers_decide() && self.brokers.flawed.contains(&session.0) && {
             let uplink = self.brokers.by_session.get(&session.0).and_then(|key| self.brokers.all.get(key));
             uplink.is_some_and(|uplink| !uplink.brings(&self.wanted.filters, topic))

@@ -1,7 +1,8 @@
 //! A filter that makes a broker close the connection is found, and not asked for there.
 //!
-//! What was unanswered when a broker closed the connection is asked for alone on the next one. A filter that is under
-//! way alone when the broker closes the connection again and again counts as refused, and is tried once more rarely.
+//! Filters that were unanswered when a broker closed the connection are asked for one at a time on the next one. A
+//! filter that is asked for alone when the broker closes the connection again and again counts as refused, and is tried
+//! again more rarely.
 
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::filters::WantedFilters;
@@ -15,17 +16,17 @@ use crate::now::{Millis, Now};
 /// How often a filter has to be under way alone when the broker closes the connection until it is not asked for any
 /// more.
 const BLAMED_MAX: u8 = 2;
-/// Filters known of one broker that end its connections; beyond it the oldest is found out anew.
+/// Filters known of one broker that end its connections; beyond it the oldest is forgotten.
 const ENDING_MAX: usize = 1_024;
 /// After how long a broker is asked for one of these again, milliseconds; each time it may cost a connection.
 const ASK_ENDING_AGAIN_MS: u64 = 600_000;
 
-/// The filters of a broker that may end its connections, and those that do.
+/// The filters of a broker that end its connections, and the suspects.
 #[derive(Debug)]
 pub(crate) struct Ending {
     /// Unanswered when a connection was closed, each with how often it was so alone.
     suspects: BTreeMap<Box<str>, u8>,
-    /// Those that end connections, in the order in which they are tried again.
+    /// The filters that end connections, in the order in which they are tried again.
     known: VecDeque<Box<str>>,
     /// When the next one is tried again.
     pub(super) again_at: Millis,
@@ -58,8 +59,8 @@ impl Ending {
         self.suspects.remove(filter);
     }
 
-    /// Puts what is suspected behind the rest, so that it is asked for when all others are there, and leaves out what
-    /// nobody should ask for. Returns the filters that count as refused from the beginning.
+    /// Moves suspects to the end, so that they are asked for after all others, and removes filters that must not be
+    /// asked for. Returns the filters that count as refused from the beginning.
     pub(super) fn arrange(
         &mut self,
         queue: &mut VecDeque<Change>,

@@ -20,7 +20,7 @@ use tidegate_mqtt::{PacketId, PacketType, ReasonCode, SubAck};
 /// Packets that wait for their answer at once, under packet ids that no message of an uplink gets.
 pub(crate) const PACKETS_UNDER_WAY: u16 = 8;
 
-/// Filters remembered that a broker that is away still holds; beyond it it sends in vain what nobody wants.
+/// Filters remembered that an offline broker still holds; beyond it, the broker sends unwanted messages.
 pub(crate) const GONE_MAX: usize = 100_000;
 
 /// What the clients of this process want, and who waits until the brokers know of it.
@@ -30,13 +30,13 @@ pub(crate) struct WantedFilters {
     pub(super) filters: BTreeMap<Box<str>, u64>,
     pub(crate) waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
-    /// Those who wait until all waits up to one have ended, in order.
+    /// SUBACKs that wait until all waits up to one have ended, in order.
     pub(crate) behind: VecDeque<(u64, ShardId, Ticket)>,
     /// Waits that end with the packet at hand, since no broker has to be asked.
     pub(crate) decided: Vec<u64>,
 }
 
-/// Somebody whose SUBACK waits for the brokers.
+/// A SUBACK that waits for the brokers.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) shard: ShardId,
@@ -86,11 +86,11 @@ pub(crate) struct FilterSync {
     pub(crate) held: u64,
     /// Whether subscriptions may have identifiers.
     pub(crate) identifies: bool,
-    /// Filters that nobody wants any more, and that it may hold still.
+    /// Filters that are wanted no more, and that it may still hold.
     pub(crate) gone: BTreeSet<Box<str>>,
     /// Filters that it has refused.
     pub(crate) refused: BTreeSet<Box<str>>,
-    /// Those that it had refused and is to forget all the same.
+    /// Refused filters that it must forget all the same.
     pub(crate) not_held: BTreeSet<Box<str>>,
     /// When it is asked for these again.
     pub(crate) ask_again_at: Millis,
@@ -135,7 +135,7 @@ impl FilterSync {
         ids.into_iter().find(|id| self.asked.iter().all(|(asked, _)| asked != id))
     }
 
-    /// Whether it was asked for all that there was when it came, so that what it is given now comes back.
+    /// True if it has been asked for all filters that existed when it came, so that new messages come back.
     pub(crate) fn are_asked(&self) -> bool {
         self.first_unasked == 0 && self.ending.suspects_nothing()
     }
@@ -145,7 +145,7 @@ impl FilterSync {
         self.asked.is_empty()
     }
 
-    /// Asks it for a filter, for nobody who waits.
+    /// Asks it for a filter without a waiting SUBACK.
     pub(super) fn ask(&mut self, filter: Box<str>) {
         self.queue.push_back(Change { filter, subscribe: true, wait: 0 });
     }
@@ -231,15 +231,15 @@ impl Brokers {
         }
     }
 
-    /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from
-    /// it.
+    /// Notes the filters that a broker has refused, or grants now: messages that only refused filters match do not come
+    /// back from it.
     pub(crate) fn note_refused(&mut self, now: Now, wanted: &WantedFilters, key: UplinkKey, ack: &SubAck<'_>) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         let Some((_, changes)) = filters.asked.iter().find(|(id, _)| *id == ack.packet_id) else { return };
         let before = filters.refused.len();
         for (change, code) in changes.iter().zip(ack.reason_codes.iter()) {
-            // Nobody may want it any more, and then nobody waits for its messages.
+            // Without a subscriber no message is awaited.
             if code.is_error() && wanted.filters.contains_key(&change.filter) {
                 filters.refused.insert(change.filter.clone());
             } else {
@@ -258,7 +258,7 @@ impl Brokers {
         self.note_flaws(key);
     }
 
-    /// A broker is asked once more for what it has refused: its rules may have changed.
+    /// Asks a broker again for its refused filters: its rules may have changed.
     pub(crate) fn ask_filters_again(&mut self, now: Now, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
@@ -302,15 +302,15 @@ impl WantedFilters {
         self.tell_brokers(state, brokers, filter, present, ticket.map(|ticket| (shard, ticket)))
     }
 
-    /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is
-    /// anything to wait for.
+    /// A subscriber to a filter that another client has just asked for waits as long as that one. Returns true if there
+    /// is anything to wait for.
     pub(crate) fn wait_behind(&mut self, shard: ShardId, ticket: Ticket) -> bool {
         let Some(last) = self.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
         self.behind.push_back((last, shard, ticket));
         true
     }
 
-    /// Tells all brokers that are there of a filter; says whether somebody waits for their answers.
+    /// Sends a change of a filter to all connected brokers; returns true if a SUBACK waits for their answers.
     fn tell_brokers(
         &mut self,
         state: &mut ShardState,

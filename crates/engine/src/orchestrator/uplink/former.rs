@@ -1,4 +1,5 @@
-//! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
+//! Sessions of brokers that an earlier process knew and no configuration names any more: other brokers get their
+//! messages.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +12,10 @@ use crate::timers::Timer;
 /// manages a fleet names them one after the other.
 const NAMED_WITHIN_MS: u64 = 10_000;
 
-/// What is known of the brokers of an earlier process.
+/// The state of the brokers of an earlier process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Former {
-    /// Nobody has looked for their sessions.
+    /// Their sessions have not been looked for.
     #[default]
     Unknown,
     /// They may still be named until then.
@@ -48,7 +49,7 @@ impl Continued {
 }
 
 impl Brokers {
-    /// A broker serves: those of an earlier process that nobody names in time are given up from now on.
+    /// A broker serves: brokers of an earlier process that are not named in time are given up from now on.
     pub(super) fn await_former_uplinks(&mut self, now: Now, state: &mut ShardState) {
         if self.former == Former::Unknown {
             let until = now.monotonic.plus(NAMED_WITHIN_MS);

@@ -1,4 +1,4 @@
-//! The id that a message carries to a broker and back, and the memory of those that have come back.
+//! The id that a message carries to a broker and back, and the memory of returned ids.
 //!
 //! It rides in a user property, so brokers of MQTT 5 bring it back; earlier versions have no place for it.
 
@@ -13,14 +13,14 @@ pub(crate) const PROPERTY: &str = "tidegate-id";
 
 /// Characters of an encoded id.
 const TEXT_LEN: usize = 11 + 11 + 8 + 11 + 1;
-/// What stands before it: the identifier of a user property, the name with its length, and the length of the value.
+/// The bytes before it: the identifier of a user property, the name with its length, and the length of the value.
 const HEAD: [u8; 16] = *b"\x26\x00\x0btidegate-id\x00\x2a";
 /// Bytes of the whole user property.
 const PAIR_LEN: usize = HEAD.len() + TEXT_LEN;
 /// The identifier of the property Subscription Identifier.
 const SUBSCRIPTION_IDENTIFIER: u8 = 0x0b;
 
-/// What a message that goes through a fleet of brokers is known by.
+/// The id of a message that goes through a fleet of brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MessageId {
     /// The shard of the process where it entered; another number with each start.
@@ -29,7 +29,7 @@ pub(crate) struct MessageId {
     pub number: u64,
     /// When it entered, Unix milliseconds: between two retained values of one topic the later one wins.
     pub entered: u64,
-    /// Hash of its publisher's client id, for No Local ([MQTT-3.8.3-3]); 0 where there is none.
+    /// Hash of its publisher's client id, for No Local ([MQTT-3.8.3-3]); 0 means no publisher.
     pub publisher: u64,
     /// Whether it was published with RETAIN.
     pub retain: bool,
@@ -46,7 +46,7 @@ fn put(out: &mut Vec<u8>, mut value: u64, digits: usize) {
     }
 }
 
-/// What each character stands for, [`NO_DIGIT`] for nothing.
+/// The value of each character, [`NO_DIGIT`] for other characters.
 const DIGITS: [u8; 256] = {
     let mut digits = [NO_DIGIT; 256];
     let mut value = 0;
@@ -156,20 +156,20 @@ impl MessageId {
 
 /// Origins remembered at once; the one not heard of for longest makes room.
 const ORIGINS_MAX: usize = 256;
-/// The least and the most numbers of an origin that are told apart, each a power of two. An id this far behind the
+/// The least and the most numbers of an origin that are distinguished, each a power of two. An id this far behind the
 /// newest counts as new: better twice than never.
 const WINDOW_MIN: u64 = 1 << 18;
 const WINDOW_MAX: u64 = 1 << 24;
 /// Words of 64 numbers that are written for each origin: the messages that a broker may still deliver to another member.
 const WRITTEN_WORDS: u64 = 64;
-/// How many times what may be owed at once is told apart: as long as one message is under way, others enter and are
+/// The window is this many times the limit of owed messages: while one message is under way, others enter and are
 /// settled.
 const WINDOW_PER_OWED: u64 = 2;
 
 /// Which messages have come back from the fleet, so that none is delivered twice that a fleet brings twice.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenIds {
-    /// Numbers of an origin that are told apart, a power of two.
+    /// Numbers of an origin that are distinguished, a power of two.
     window: u64,
     /// The one heard of last at the back.
     origins: VecDeque<Seen>,
@@ -204,7 +204,7 @@ impl Seen {
         ((place / 64) as usize, 1 << (place % 64))
     }
 
-    /// Whether it can be told from others.
+    /// True if the number is within the window.
     fn is_near(&self, number: u64) -> bool {
         number.saturating_add(self.window()) > self.newest
     }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_may_be_owed_is_told_apart() {
+    fn the_window_covers_all_messages_that_may_be_owed() {
         for (max_owed, window) in [(0, 1 << 18), (100_000, 1 << 18), (200_000, 1 << 19), (u64::MAX, 1 << 24)] {
             let mut seen = SeenIds::for_owed(max_owed);
             assert!(seen.insert(&id(1, 1)) && seen.insert(&id(1, window)));

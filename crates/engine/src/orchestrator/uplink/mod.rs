@@ -1,10 +1,10 @@
 //! Uplinks: what makes an engine an orchestrator in front of other brokers (BRK-15, BRK-23..28).
 //!
-//! An uplink is a connection turned round: the engine connects to a broker and is a client there. Everything that a
-//! subscriber's session can do serves it too: its queue holds what the broker is to be given, its window bounds what is
-//! under way, its entries in the store outlive the process. All uplinks are members of one shared group in a tenant of
-//! their own, which deals what clients publish; what comes from brokers goes to the subscribers of the clients' tenant.
-//! They live on one shard, the home of partition 0.
+//! An uplink is a connection in the other direction: the engine connects to a broker and is a client there. A
+//! subscriber's session serves it: its queue holds the broker's messages, its window bounds the messages in flight, its
+//! entries in the store outlive the process. All uplinks are members of one shared group in a tenant of their own,
+//! which deals the clients' messages; messages from brokers go to the subscribers of the clients' tenant. They live on
+//! one shard, the home of partition 0.
 //!
 //! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
@@ -13,7 +13,7 @@
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `refusal.rs`: a filter that no broker takes, or that one refuses a user, is refused to the client.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
-//! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `settle.rs`: acknowledged and returned messages are settled; others are sent again.
 //! - `packet_limits.rs`: a message that is too long for a broker goes to another; `quarantine.rs`: topics that brokers
 //!   deny are refused for a while.
 //! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is
@@ -21,11 +21,11 @@
 //! - `settled.rs`: whether all messages have arrived that brokers sent before a moment.
 //! - `order.rs`: a topic's messages keep their order while its broker changes. `spread.rs`: without such an order, long
 //!   queues are dealt again when a broker begins to serve.
-//! - `confirm.rs`: what has come back is settled in the store when all shards have it.
+//! - `confirm.rs`: returned messages are settled in the store when all shards have them.
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for
 //!   a while.
-//! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
+//! - `report.rs`: reports about them; `former.rs`: uplinks of an earlier process.
 
 pub(crate) mod adopted;
 pub(crate) mod asking;
@@ -156,7 +156,7 @@ pub(crate) struct Settlement {
     pub(crate) removals: Removals,
     /// Messages that brokers have acknowledged in the packet at hand.
     pub(crate) acknowledged: Vec<(SessionKey, InFlight)>,
-    /// Messages that brokers will never take, in the packet at hand, where somebody waits for one.
+    /// Messages that brokers will never take, in the packet at hand, with a waiting publisher.
     pub(crate) denied: Vec<MessageId>,
     /// Messages that brokers have answered with an error, in the packet at hand.
     pub(crate) refused: Vec<Declined>,
@@ -202,7 +202,7 @@ pub(crate) struct Uplink {
     pub(crate) hold: Hold,
     /// The rest of its queue that is to be dealt again.
     pub(crate) spread: spread::Spread,
-    /// What is known of the connections that it has closed.
+    /// The history of the connections that it has closed.
     pub(crate) suspicion: Suspicion,
     /// Acknowledged and not come back.
     pub(crate) unreturned: BTreeMap<MessageId, Unreturned>,
@@ -228,9 +228,9 @@ pub(crate) struct Uplink {
     pub(crate) adopted: Option<Box<Adopted>>,
     pub(crate) counters: UplinkCounters,
     pub(crate) last_error: String,
-    /// Whether the log was told that the broker is away.
+    /// True if the log has reported that the broker is away.
     pub(crate) told_away: bool,
-    /// Whether the log was ever told that it serves.
+    /// True if the log has ever reported that it serves.
     pub(crate) told_serving: bool,
     /// Whether its connection ends because it was asked to.
     pub(crate) ends: bool,
@@ -303,8 +303,8 @@ impl Uplinks {
         of_former + self.brokers.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
     }
 
-    /// A broker has answered a message. Says whether it is decided behind the packet what becomes of it: an
-    /// acknowledged one may have to come back, and one that the broker has no room for goes to another.
+    /// A broker has answered a message. Returns true if the outcome is decided behind the packet: an acknowledged
+    /// message may have to come back, and one that the broker has no room for goes to another.
     pub(crate) fn note_answered(
         &mut self,
         session: SessionKey,

@@ -1,8 +1,8 @@
 //! A topic's messages keep their order while its broker changes, where the topic decides about the broker.
 //!
-//! When a broker comes, is drained, or has no room for a while, topics move. What waits for their old brokers moves
-//! with them. What these have under way does not, and would be overtaken by what the new ones are given: so a new one
-//! is given nothing until that is settled, for a limited time.
+//! When a broker comes, is drained, or has no room for a while, topics move. Queued messages of their old brokers move
+//! with them. Messages in flight do not, and newer ones would overtake them at the new broker. So a new broker gets
+//! nothing until those are settled, for a limited time.
 
 use super::id::MessageId;
 use crate::groups::Groups;
@@ -17,10 +17,10 @@ use crate::session::{Delivery, InFlight};
 use crate::state::ShardState;
 use std::collections::BTreeSet;
 
-/// How long a broker waits at most until others have settled what they have of its topics, milliseconds.
+/// The longest wait of a broker until other brokers have settled their messages of its topics, milliseconds.
 const ORDER_WAIT_MAX_MS: u64 = 2_000;
 
-/// Of the messages that wait for a broker so many, the oldest, are looked at for the place of one that is dealt anew.
+/// Messages of a queue, from the oldest on, that are searched for the place of one that is dealt again.
 const PLACE_AMONG_MAX: usize = 4_096;
 
 /// What others have to settle before a broker is given anything.
@@ -57,7 +57,7 @@ impl Uplinks {
         groups.broker_of_topic(self, super::life::group(), message.topic())
     }
 
-    /// Lets brokers wait that have topics now of which others have messages under way.
+    /// Makes brokers wait if other brokers have messages of their new topics in flight.
     pub(crate) fn wait_for_moved(&mut self, now: Now, state: &mut ShardState, groups: &Groups) {
         let mut moved: Vec<(SessionKey, MessageId)> = Vec::new();
         for uplink in self.brokers.all.values() {
@@ -85,7 +85,7 @@ impl Uplinks {
 }
 
 impl Brokers {
-    /// A message that was under way to a broker is settled, or somebody else has it.
+    /// A message in flight to a broker is settled, or another broker has it.
     #[inline]
     pub(super) fn note_no_longer_under_way(
         &mut self,
@@ -125,7 +125,7 @@ impl Brokers {
         self.set_uplink_timer(state, key);
     }
 
-    /// A broker waits for nobody, as when it is away.
+    /// Ends the wait of a broker, as when it is away.
     pub(crate) fn forget_hold(&mut self, key: UplinkKey) {
         self.held.remove(&key);
         if let Some(uplink) = self.all.get_mut(&key) {
@@ -133,7 +133,7 @@ impl Brokers {
         }
     }
 
-    /// A message that was dealt anew waits behind younger ones of its topic: it goes before them.
+    /// A message that was dealt again is queued behind younger ones of its topic: it moves before them.
     pub(crate) fn put_in_its_place(&mut self, state: &mut ShardState, message: &MessageRef) {
         let Some(id) = MessageId::at_end_of(message.properties()) else { return };
         let age = (id.entered, id.number);

@@ -5,7 +5,7 @@ use crate::now::Millis;
 /// Until when a broker is given nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
-    /// The end of it, [`Millis::NEVER`] where there is none.
+    /// Its end, or [`Millis::NEVER`].
     pub(crate) until: Millis,
     /// How long the last one was; 0 when the broker has taken a message since.
     pub(crate) length_ms: u64,

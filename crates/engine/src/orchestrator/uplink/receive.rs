@@ -12,8 +12,8 @@ use crate::state::ShardState;
 use tidegate_mqtt::PacketId;
 
 impl Sessions {
-    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what
-    /// it had sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    /// Handles a first delivery under a packet id that is not released: the broker has forgotten its earlier message.
+    /// It cannot always say so, since the CONNACK of its new session may have been lost.
     pub(crate) fn forget_receipt(&mut self, journal: &mut Journal, session: SessionKey, packet_id: PacketId) {
         let Some(session) = self.get_mut(session.0) else { return };
         let stored = session.stored;

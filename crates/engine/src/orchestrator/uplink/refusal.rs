@@ -8,13 +8,13 @@ use crate::link::envelope::Ticket;
 use crate::orchestrator::uplink::Brokers;
 use tidegate_mqtt::{PacketId, ReasonCode, SubAck};
 
-/// What brokers have said of a filter that somebody waits for.
+/// The answers of brokers for a filter with a waiting SUBACK.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) filter: Box<str>,
     /// Brokers that know of it.
     pub(super) asked: u32,
-    /// Of these, those that have refused it.
+    /// Brokers that have refused it.
     pub(super) refused: u32,
     /// What the last one has said.
     pub(crate) code: ReasonCode,
@@ -49,7 +49,7 @@ impl FilterSync {
 }
 
 impl WantedFilters {
-    /// Counts the brokers that have refused what somebody waits for.
+    /// Counts the brokers that have refused filters with a waiting SUBACK.
     pub(crate) fn note_verdicts(&mut self, brokers: &Brokers, key: UplinkKey, ack: &SubAck<'_>) {
         let Some(uplink) = brokers.all.get(&key) else { return };
         let changes = uplink.filters.asked.iter().filter(|(id, _)| *id == ack.packet_id);

@@ -1,7 +1,7 @@
 //! Retained values that were removed, while brokers may still have them.
 //!
-//! A removal reaches the broker that has the value some time after it was acknowledged. What is subscribed to meanwhile
-//! would bring the removed value back, if nobody remembered that it is gone.
+//! A removal reaches the broker that has the value some time after it was acknowledged. Without this memory, a
+//! subscription in between would bring the removed value back.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removal_outdates_what_came_before_it_until_there_is_a_newer_value() {
+    fn a_removal_outdates_older_values_until_a_newer_one() {
         let mut removals = Removals::default();
         removals.note("a", 5);
         assert!(removals.outdate("a", 5) && removals.outdate("a", 0));

@@ -1,4 +1,4 @@
-//! What is told of the brokers of a fleet.
+//! Reports about the brokers of a fleet.
 
 use super::{Drain, Stage, Uplink, UplinkReport, UplinkState};
 use crate::now::Millis;

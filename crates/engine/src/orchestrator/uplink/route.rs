@@ -158,8 +158,7 @@ impl super::Brokers {
         largest.filter(|limit| limit.packet != u32::MAX).unwrap_or(LenLimit::NONE)
     }
 
-    /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and
-    /// that it has acknowledged and not brought back.
+    /// Unsettled messages of a broker: queued, in flight, and acknowledged without being returned.
     pub(crate) fn load_of(&self, state: &ShardState, session: SessionKey) -> u64 {
         let (queued, in_flight) = state.sessions.owed_by(session);
         let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));

@@ -1,8 +1,8 @@
-//! When a message that was given to a broker is settled, and what is sent again.
+//! The settlement of messages given to a broker, and repeated sends.
 //!
 //! A broker's acknowledgement says that it has the message, not that subscribers will get it: it may die, or drop it
-//! from a queue. So where somebody of this process has subscribed, a message is kept until it has come back as well.
-//! Only a broker of MQTT 5 brings an id back; what an older one has acknowledged is settled.
+//! from a queue. So a message with subscribers in this process is kept until it has come back as well.
+//! Only a broker of MQTT 5 brings an id back; a message acknowledged by an older one is settled.
 
 use super::Unreturned;
 use super::id::MessageId;
@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 /// How often a message is sent again that does not come back; then it is delivered without a broker.
 const RESENDS_MAX: u8 = 3;
 
-/// Messages whose resends are counted. Where there are more, the oldest are counted anew: they are sent again more
-/// often, not for ever.
+/// Messages whose resends are counted. Beyond it, the count of the oldest starts again: they are sent again more often,
+/// not for ever.
 const RESENDS_COUNTED_MAX: usize = 65_536;
 
 /// How often messages were sent again that have not come back.
@@ -55,12 +55,12 @@ impl Resends {
     }
 }
 
-/// Who gets what is taken from a broker.
+/// The receivers of messages taken from a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whereto {
     /// Another broker, if there is one.
     Elsewhere,
-    /// Whoever it is dealt to.
+    /// Any broker.
     Anywhere,
 }
 
@@ -88,7 +88,7 @@ impl Settlement {
         brokers.fit_window(state, key);
     }
 
-    /// The store need not keep it any longer, as soon as all shards have what has come.
+    /// The store may delete it as soon as all shards have the returned message.
     pub(crate) fn forget_come(
         &mut self,
         state: &mut ShardState,
@@ -105,7 +105,7 @@ impl Settlement {
         }
     }
 
-    /// A message of this process has come back, from whichever broker.
+    /// A message of this process has come back, from any broker.
     pub(super) fn note_returned(
         &mut self,
         now: Now,
@@ -150,8 +150,8 @@ impl Brokers {
         }
     }
 
-    /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has
-    /// no window.
+    /// Fits the window to the messages that have not come back. A broker without room, or one that has not been asked
+    /// for all filters, has no window.
     pub(crate) fn fit_window(&mut self, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get(&key) else { return };
         let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
@@ -165,7 +165,7 @@ impl Brokers {
         }
     }
 
-    /// A broker can be given messages again: what has waited goes first.
+    /// A broker can take messages again: its queue goes first.
     pub(crate) fn open_window(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
         self.fit_window(state, key);
         let session = self.all.get(&key).map(|uplink| uplink.session);
@@ -175,7 +175,7 @@ impl Brokers {
     }
 }
 
-/// Takes what waits for a broker; `deal_queue` has to get what is not put back.
+/// Takes the queue of a broker; the caller hands the messages that it does not put back to `deal_queue`.
 pub(crate) fn take_queue(sessions: &mut Sessions, session: SessionKey) -> SessionQueue {
     let flow = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
     flow.map_or_else(SessionQueue::default, |flow| {
@@ -199,8 +199,7 @@ pub(crate) fn keep_in_flight(sessions: &mut Sessions, session: SessionKey, entry
     }
 }
 
-/// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody
-/// else.
+/// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to another broker.
 pub(crate) fn leave_to_release(
     sessions: &mut Sessions,
     journal: &mut Journal,

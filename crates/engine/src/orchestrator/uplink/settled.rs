@@ -90,7 +90,7 @@ impl Awaited {
         if reconnected || (has_answered(uplink, &self) && is_busy) {
             return Self::begin(brokers, now, state, self.key, own);
         }
-        // What a broker has refused is neither acknowledged nor in flight.
+        // A message that a broker has refused is neither acknowledged nor in flight.
         let acknowledged = uplink.counters.acknowledged >= self.sent || in_flight == 0;
         if !has_answered(uplink, &self) || !acknowledged {
             return Some(self);

@@ -1,12 +1,13 @@
 //! A message that makes brokers close the connection is found and set aside, before it takes them all down one after
 //! the other.
 //!
-//! Some brokers close the connection where they do not like a packet, such as one whose topic has a character that they
-//! do not allow. It would be sent again on each connection, and go to the next broker once the first has been away for
-//! long. So after two connections in a row that were closed soon, what was under way is sent one message at a time: the
-//! one that is under way alone when the broker closes the connection is blamed, and set aside when that has happened
-//! often enough. A broker that says why it closes (MQTT 5) is believed: one connection less, and one blame is enough.
-//! As long as the broker answers other messages, the next connection begins at once: others do not wait for a back-off.
+//! Some brokers close the connection when they dislike a packet, such as one whose topic has a character that they do
+//! not allow. It would be sent again on each connection, and go to the next broker once the first has been away for
+//! long. So after two connections in a row that were closed soon, the messages in flight are sent one at a time: the
+//! message that is in flight alone when the broker closes the connection is blamed, and set aside when that has
+//! happened often enough. A broker that says why it closes (MQTT 5) is believed: one connection less, and one blame is
+//! enough. As long as the broker answers other messages, the next connection begins at once: others do not wait for a
+//! back-off.
 
 use super::Uplink;
 use super::id::MessageId;
@@ -24,7 +25,7 @@ pub(crate) const CLOSED_BEFORE_CARE: u8 = 2;
 /// How often a message has to be under way alone when a broker closes the connection until it is set aside.
 const BLAMED_MAX: u8 = 3;
 
-/// Messages whose blames are counted. Where there are more, the oldest are counted anew.
+/// Messages whose blames are counted. Beyond it, the count of the oldest starts again.
 const BLAMES_COUNTED_MAX: usize = 1_024;
 
 /// Connections in a row that begin at once after the broker has closed one over something that it was sent. It has to
@@ -61,12 +62,12 @@ impl Blames {
     }
 }
 
-/// What is known of the connections that a broker has closed.
+/// The history of the connections that a broker has closed.
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     /// Connections in a row that it closed before it had served for long.
     pub(crate) closed: u8,
-    /// The same, whoever has closed them.
+    /// The same for connections closed by either side.
     pub(crate) lost: u8,
     /// Messages in flight when the last one ended.
     pub(crate) under_way: usize,
@@ -121,7 +122,7 @@ impl Suspicion {
     }
 }
 
-/// Whether a broker that gives this reason closes the connection because of what it was sent, as far as one can tell.
+/// True if a broker with this reason code probably closes the connection because of a packet.
 pub(crate) fn is_about_packets(code: ReasonCode) -> bool {
     !matches!(
         code,
@@ -155,7 +156,7 @@ impl Uplink {
 }
 
 impl Brokers {
-    /// What was to go alone has been answered: the broker gets as much as its window takes.
+    /// The messages to be sent alone are answered: the broker gets as many as its window takes.
     pub(crate) fn end_care(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
         let session = self.all.get(&key).map(|uplink| uplink.session);
         let session = session.and_then(|session| state.sessions.get_mut(session.0));
@@ -189,7 +190,7 @@ impl Brokers {
 }
 
 impl Uplink {
-    /// A connection begins: what was under way goes alone, where the broker has closed connections again and again.
+    /// A connection begins: messages in flight go alone, if the broker has closed connections again and again.
     pub(crate) fn begin_with_care(&mut self, state: &mut ShardState) {
         let flow = state.sessions.get_mut(self.session.0).and_then(|session| session.flow.as_mut());
         let suspicion = &mut self.suspicion;
@@ -198,7 +199,7 @@ impl Uplink {
         suspicion.said = None;
         if let Some(flow) = flow {
             if suspicion.closed >= CLOSED_BEFORE_CARE {
-                // Of a broker that has forgotten them they were dealt anew, and wait.
+                // A broker that has forgotten them gets them from its queue.
                 suspicion.careful = suspicion.under_way;
             }
             flow.one_at_a_time = suspicion.is_careful();

@@ -48,7 +48,7 @@ impl Fetches {
     /// it is at home next.
     pub(super) fn want_again_of(&mut self, roster: &Roster, id: u32, gone: ShardId) {
         let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !fetch.is_of_one_topic()) else { return };
-        let its = Partitions::that(|partition| fetch.wanted.has(partition) && roster.home_of(partition) == gone);
+        let its = fetch.wanted.filtered(|partition| roster.home_of(partition) == gone);
         if !is_own_topic(&fetch.filter) {
             fetch.again = fetch.again.with(its);
         }

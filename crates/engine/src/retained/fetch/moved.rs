@@ -1,9 +1,10 @@
-//! Retained messages that move from node to node while a subscription is brought them.
+//! Retained messages that move from node to node while a subscription fetches them.
 //!
-//! Tables reach nodes at different moments: the old home may have forgotten the values of a partition before this shard knows that they are elsewhere,
-//! and the new one tells nothing of them before they are complete. But this shard has cut by then. So nothing is asked between its cut and the table that
-//! says how the move has ended. What was asked before its cut the old home has answered in full, since nothing moves on before that
-//! has heard of the cut, which is behind the question. What the old home had not been asked by then is asked of the new one.
+//! Tables reach nodes at different moments. The old home may have forgotten the values of a partition before this shard
+//! knows their new home, and the new home sends none before they are complete. But this shard has cut by then. So it
+//! asks no shard between its cut and the table that ends the move. The old home has answered all questions before the
+//! cut: the move only continues after the old home has received the cut, which follows them. The new home is asked for
+//! the rest.
 
 use super::{Fetch, FetchState, Fetches};
 use crate::cluster::transfer::Transfers;
@@ -41,7 +42,7 @@ impl Fetches {
         }
     }
 
-    /// A move has come to its end: those that have waited for one look again.
+    /// A move has ended: fetches that waited for a move look again.
     pub(crate) fn wake_moved(&mut self) {
         for (id, fetch) in self.by_id.iter_mut().filter(|(_, fetch)| fetch.state == FetchState::Moves) {
             fetch.state = FetchState::Runnable;
@@ -51,7 +52,7 @@ impl Fetches {
 }
 
 impl Fetches {
-    /// Whether a fetch can ask nobody for now, since it is not known which of two homes has what it may want.
+    /// True if a fetch has to wait, because either of two homes may have the wanted values.
     pub(crate) fn waits_for_moves(&mut self, roster: &Roster, transfers: &Transfers, id: u32) -> bool {
         if !transfers.have_cuts() {
             return false;
@@ -89,7 +90,7 @@ impl Fetches {
         fetch.shards.last().copied()
     }
 
-    /// A table has come. `unsettled` are the partitions of which it was not known before which of two homes they have.
+    /// A table has come. `unsettled` are the partitions whose home was unknown before.
     pub(crate) fn follow_moved(
         &mut self,
         roster: &Roster,

@@ -7,8 +7,8 @@ use crate::session::Delivery;
 /// Gaps that a lane keeps before it is packed, beside as many as it has messages.
 const GAPS_MIN: usize = 32;
 
-/// Deliveries by their numbers, which grow from the front to the back. What is taken out of the middle leaves a gap; the
-/// first place is none.
+/// Deliveries by their numbers, which grow from the front to the back. A delivery taken out of the middle leaves a gap;
+/// the first place is never a gap.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     places: VecDeque<(u64, Option<Delivery>)>,

@@ -33,7 +33,7 @@ type Stand = (LaneKey, u64);
 /// Entries of the expiry index that are kept whatever the queue holds.
 const EXPIRIES_MIN: usize = 32;
 
-/// What waits, by priority, by topic where only the newest counts, and by expiry.
+/// The queued messages by priority, by topic where only the newest counts, and by expiry.
 #[derive(Debug, Default)]
 pub(crate) struct SortedQueue {
     lanes: BTreeMap<LaneKey, Lane>,
@@ -51,7 +51,7 @@ impl SortedQueue {
         self.len
     }
 
-    /// Whether all are served in the order of their arrival, but for those that need no window.
+    /// True if all messages that need the window are served in the order of their arrival.
     pub(super) fn is_in_order(&self) -> bool {
         self.by_topic.is_empty() && self.lanes.keys().all(|lane| lane.rank == PRIORITY_MAX)
     }
@@ -72,7 +72,7 @@ impl SortedQueue {
     }
 
     /// Adds a delivery. One that replaces an older one takes its place, so that a topic that changes often waits no
-    /// longer than others; with another priority it goes behind those of that.
+    /// longer than others; with another priority it goes to the end of that priority.
     pub(super) fn push(&mut self, delivery: Delivery) -> Option<Delivery> {
         let known = self.by_topic.get(delivery.message.topic()).copied().filter(|_| delivery.latest);
         let replaced = known.and_then(|stand| self.take(stand));
@@ -106,7 +106,7 @@ impl SortedQueue {
         }
     }
 
-    /// Makes the expiry index anew.
+    /// Builds the expiry index again.
     fn index_expiries(&mut self) {
         let all = self.lanes.iter().flat_map(|(lane, deliveries)| {
             deliveries.iter().map(|(number, delivery)| (delivery.message.expires_at, (*lane, number)))
@@ -144,7 +144,7 @@ impl SortedQueue {
         Some((lower.unwrap_or(highest), lower.is_some()))
     }
 
-    /// The first of each lane, or of those that need no window.
+    /// The first of each lane, or only of lanes that need no window.
     fn fronts(&self, window: bool) -> impl Iterator<Item = Stand> + '_ {
         let lanes = self.lanes.iter().filter(move |(lane, _)| window || !lane.needs_window);
         lanes.filter_map(|(lane, deliveries)| Some((*lane, deliveries.front()?.0)))

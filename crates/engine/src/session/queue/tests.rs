@@ -28,7 +28,7 @@ fn text(delivery: &Delivery) -> String {
     String::from_utf8(delivery.message.payload().to_vec()).unwrap()
 }
 
-/// Takes everything; what is shown first is what is taken.
+/// Takes all messages; the shown message is the one taken.
 fn drain(queue: &mut SessionQueue, share: u16) -> Vec<String> {
     let mut taken = Vec::new();
     while let Some(shown) = queue.front(share, true).map(text) {
@@ -64,7 +64,7 @@ fn without_priorities_the_first_in_is_the_first_out() {
 fn higher_priorities_go_first_and_lower_ones_have_their_share() {
     let mixed = || filled((0..9).map(|n| delivery("t", n / 3, false, &n.to_string())));
     assert_eq!(drain(&mut mixed(), 0), ["6", "7", "8", "3", "4", "5", "0", "1", "2"]);
-    // Every third is the oldest of those that are not of the highest waiting level.
+    // Every third is the oldest message below the highest waiting level.
     assert_eq!(drain(&mut mixed(), 3), ["6", "7", "0", "8", "3", "1", "4", "5", "2"]);
     assert_eq!(drain(&mut mixed(), 1), ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
     let mut queue = mixed();
@@ -99,7 +99,7 @@ fn the_least_priority_makes_room_first() {
 }
 
 #[test]
-fn what_was_collected_is_as_it_was_added() {
+fn a_collected_queue_equals_one_filled_by_push() {
     let queue: SessionQueue =
         [delivery("t", 0, false, "1"), delivery("t", 1, true, "2"), delivery("t", 0, false, "3")].into_iter().collect();
     assert_eq!(queue.iter().map(text).collect::<Vec<_>>(), ["1", "2", "3"]);
@@ -115,7 +115,7 @@ fn expiring(at: u64, qos: QoS, payload: &str) -> Delivery {
 }
 
 #[test]
-fn qos_0_goes_on_without_a_window_and_in_its_order() {
+fn qos_0_is_sent_in_order_without_a_window() {
     let qos = |n: u64| if n.is_multiple_of(2) { QoS::AtMostOnce } else { QoS::AtLeastOnce };
     let mixed = || filled((0..6).map(|n| expiring(u64::MAX, qos(n), &n.to_string())));
     let mut queue = mixed();
@@ -154,9 +154,9 @@ fn a_queue_in_order_takes_the_last_to_its_place() {
 }
 
 proptest! {
-    /// Whatever is taken by whom: what has expired is found, nothing else is, and each QoS keeps its order.
+    /// After any takes, expired messages are found and no others are, and each QoS keeps its order.
     #[test]
-    fn expiry_and_windows_take_what_they_should(
+    fn expiry_and_windows_take_the_right_messages(
         steps in proptest::collection::vec((0..10_u8, any::<bool>(), proptest::option::of(0..40_u64)), 1..300),
     ) {
         let mut queue = SessionQueue::default();

@@ -17,8 +17,8 @@ impl FullQueue<'_> {
             return self.refuse(Reason::QueueFullNewest);
         };
         let flow = session.flow_mut();
-        // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by then still
-        // enters: a message of each, and what is on its way from other shards.
+        // A publisher is asked to wait as soon as the limit is reached. Messages in flight by then still enter: one of
+        // each publisher, and those on their way from other shards.
         let hard = flow.waiting().1 < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);
         let flow_gave_up = flow.block_given_up;
         let reason = if flow_gave_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };

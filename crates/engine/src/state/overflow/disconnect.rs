@@ -1,4 +1,4 @@
-//! The slow reader is disconnected; its session keeps what it may keep.
+//! The slow reader is disconnected; its session keeps its queue within the limits.
 
 use crate::state::overflow::FullQueue;
 use crate::telling::reason::Reason;

@@ -49,7 +49,7 @@ fn filters_match_as_the_standard_says() {
 }
 
 #[test]
-fn the_first_and_the_last_local_interest_are_told() {
+fn the_first_and_the_last_local_interest_are_returned() {
     let mut index = SubscriptionIndex::new();
     for filter in ["a/b", "a/+"] {
         let one = index.subscribe(TENANT, filter, subscriber(1, QoS::AtMostOnce, 0));
@@ -148,7 +148,7 @@ fn a_crowd_comes_and_goes() {
 }
 
 #[test]
-fn many_filters_keep_their_places_in_tables_that_grow_and_shrink() {
+fn many_filters_stay_found_while_tables_grow_and_shrink() {
     let mut index = SubscriptionIndex::new();
     let names: Vec<String> =
         (0..20_000).map(|n| format!("site/{n}/{}", if n % 2 == 0 { "temp" } else { "+" })).collect();

@@ -110,7 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Applies a change to both and compares what they say about it.
+/// Applies a change to both and compares their results.
 fn change(index: &mut SubscriptionIndex, model: &mut Model, tenant: TenantId, step: &Step) {
     match step {
         Step::Subscribe(filter, new) => {

@@ -36,15 +36,15 @@ pub(crate) struct FakeBroker {
     sessions: BTreeMap<String, Session>,
     /// Sessions as they were when they were saved last.
     saved: BTreeMap<String, Session>,
-    /// It has lost a part of what it knew, so that packet ids may stand for something else.
+    /// It has lost a part of its state, so that packet ids may have another meaning.
     pub has_rolled_back: bool,
     retained: BTreeMap<String, Carried>,
     lines: BTreeMap<SocketId, Line>,
     withheld: Vec<(SocketId, Option<PacketId>, Vec<u8>)>,
     withheld_sub_acks: Vec<(SocketId, Vec<u8>)>,
-    /// What is to be sent, in order.
+    /// Packets to be sent, in order.
     pub outbox: Vec<(SocketId, Vec<u8>)>,
-    /// What it has taken, for reading a trace.
+    /// Messages that it has taken, for reading a trace.
     pub log: Vec<String>,
     /// Connections that it has closed.
     pub closed: Vec<SocketId>,
@@ -123,7 +123,7 @@ impl FakeBroker {
         self.saved = self.sessions.clone();
     }
 
-    /// It knows of sessions what it has saved.
+    /// Returns to the saved sessions.
     pub(crate) fn roll_back(&mut self) {
         self.sessions = self.saved.clone();
         self.sessions.values_mut().for_each(|session| session.line = None);
@@ -216,7 +216,7 @@ impl FakeBroker {
         }
     }
 
-    // ---- what comes ------------------------------------------------------------------------------------------------
+    // ---- input -----------------------------------------------------------------------------------------------------
 
     /// Takes bytes from the orchestrator.
     pub(crate) fn receive(&mut self, line: SocketId, bytes: &[u8]) {
@@ -226,7 +226,7 @@ impl FakeBroker {
         self.work_off(line);
     }
 
-    /// Does what has waited because of its earlier ways.
+    /// Takes the steps that its earlier ways have held back.
     pub(crate) fn go_on(&mut self) {
         if !self.ways.withholds_acknowledgements {
             for (line, frees, bytes) in std::mem::take(&mut self.withheld) {

@@ -144,7 +144,7 @@ impl FakeBroker {
         }
     }
 
-    /// Sends again what was under way when the last connection ended.
+    /// Sends the messages again that were in flight when the last connection ended.
     pub(super) fn resend(&mut self, client: &str) {
         let Some(session) = self.sessions.get(client) else { return };
         let Some(line) = session.line else { return };

@@ -19,11 +19,11 @@ pub(crate) enum NoV5 {
 pub(crate) struct Ways {
     /// It takes connections.
     pub reachable: bool,
-    /// What it does with MQTT 5, if it does not speak it.
+    /// Its answer to MQTT 5, if it does not speak it.
     pub no_v5: Option<NoV5>,
     /// The code with which it refuses connections.
     pub refuses: Option<ReasonCode>,
-    /// It reads nothing of what it gets.
+    /// It does not read its input.
     pub hangs: bool,
     /// The code with which it answers messages above QoS 0.
     pub answers: ReasonCode,
@@ -33,7 +33,7 @@ pub(crate) struct Ways {
     pub withholds_sub_acks: bool,
     /// It acknowledges messages and throws them away.
     pub loses: bool,
-    /// It keeps what it has for subscribers.
+    /// It keeps back the messages for subscribers.
     pub withholds_messages: bool,
     /// Messages go to their subscribers before they are acknowledged.
     pub delivers_first: bool,

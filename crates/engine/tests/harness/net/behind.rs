@@ -14,9 +14,9 @@ impl Net {
     /// Takes the batch for one other shard; in turn all shards are served before anything else happens here.
     pub(super) fn ship(&mut self, shard: usize) {
         if self.shipping[shard].is_none() {
-            // Before anyone else can know of what it says.
+            // Before any other shard can know of its records.
             self.write_journal(shard);
-            // A commit that comes in between may let something leave for those who were served before it.
+            // A commit that comes in between may release records for shards that were served before it.
             self.unshipped[shard] = false;
         }
         let to = self.shipping[shard].unwrap_or(0);
@@ -46,7 +46,7 @@ impl Net {
         }
     }
 
-    /// What waited for what is committed by now goes on its way.
+    /// Releases the batches whose commit has come.
     pub(super) fn release_behind(&mut self) {
         let (nodes, store) = (self.nodes, &self.store);
         let ready = |(until, from, ..): &(u64, usize, usize, Batch)| *until <= store.done(nodes.node_of(*from));
@@ -57,7 +57,7 @@ impl Net {
         }
     }
 
-    /// A node has died: what had not left is lost, and nobody is there to get the rest.
+    /// A node has died: its unsent batches are lost, and the others have no receiver.
     pub(super) fn forget_behind(&mut self, node: usize) {
         let nodes = self.nodes;
         self.behind.retain(|(_, from, to, _)| nodes.node_of(*from) != node && nodes.node_of(*to) != node);

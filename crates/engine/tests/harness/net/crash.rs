@@ -81,7 +81,7 @@ impl Net {
         self.live.clear();
         self.break_from_brokers();
         let nodes = self.nodes;
-        self.store.crash(nodes, 0, kept);
+        self.store.crash(&nodes, 0, kept);
         if crash.swept {
             self.store.pairs = self.store.swept();
         }

@@ -21,14 +21,14 @@ pub(crate) struct Asked {
 }
 
 impl Net {
-    /// Calls an engine from outside, and carries out what follows from it.
+    /// Calls an engine from outside, and carries out the resulting events.
     pub(crate) fn with_engine<T>(&mut self, shard: usize, call: impl FnOnce(&mut Engine, Now) -> T) -> T {
         let result = call(&mut self.engines[shard], self.now);
         self.gather(shard);
         result
     }
 
-    /// Carries out what a shard asks for.
+    /// Carries out the events of a shard.
     pub(super) fn gather(&mut self, shard: usize) {
         self.unshipped[shard] = true;
         while let Some(event) = self.engines[shard].poll_event() {

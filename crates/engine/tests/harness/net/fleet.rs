@@ -34,7 +34,7 @@ impl Net {
         let there = self.brokers.get(&name).is_some_and(|broker| broker.ways.reachable);
         self.trace.note(format!("shard 0: dials {name}, which is there: {there}"));
         if !there {
-            self.with_engine(0, |engine, now| engine.fleet().fail_uplink(now, &name, attempt, "nobody listens"));
+            self.with_engine(0, |engine, now| engine.fleet().fail_uplink(now, &name, attempt, "connection refused"));
             return;
         }
         let Some(key) = self.engines[0].fleet().open_uplink(self.now, &name, attempt) else {
@@ -90,7 +90,7 @@ impl Net {
         self.dialing.clear();
     }
 
-    /// Does something with a broker, and carries out what follows.
+    /// Acts on a broker, and carries out the results.
     pub(crate) fn with_broker<T>(&mut self, name: &str, act: impl FnOnce(&mut FakeBroker) -> T) -> T {
         let broker = self.brokers.get_mut(name).expect("a broker of this name");
         let result = act(broker);
@@ -107,7 +107,7 @@ impl Net {
         result
     }
 
-    /// A broker dies; of what it has sent on each connection so many bytes still arrive.
+    /// A broker dies; so many bytes in flight on each of its connections still arrive.
     pub(crate) fn kill_broker(&mut self, name: &str, survives: usize) {
         self.trace.note(format!("{name} dies"));
         for line in self.with_broker(name, FakeBroker::die) {

@@ -12,7 +12,7 @@ impl Net {
     pub(super) fn write_journal(&mut self, shard: usize) {
         if let Some(batch) = self.engines[shard].store().take_journal() {
             self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
-            self.store.hand_in(self.nodes, shard, batch);
+            self.store.hand_in(&self.nodes, shard, batch);
         }
     }
 
@@ -43,7 +43,7 @@ impl Net {
     fn commit_of(&mut self, node: Option<usize>, count: usize) {
         let mut committed = BTreeMap::new();
         for _ in 0..count {
-            let Some((shard, sequence)) = self.store.commit_one(self.nodes, node) else { break };
+            let Some((shard, sequence)) = self.store.commit_one(&self.nodes, node) else { break };
             committed.insert(shard, sequence);
         }
         self.trace.note(format!("committed: {committed:?}"));

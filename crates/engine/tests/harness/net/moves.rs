@@ -1,4 +1,4 @@
-//! Partitions that move from node to node while everything else goes on: each step is one that a node takes by itself.
+//! Partitions that move from node to node while all other work continues: a node takes each step alone.
 
 use tidegate_engine::{PARTITIONS, PartitionId, PartitionImage, Partitions, Snapshot};
 
@@ -6,7 +6,7 @@ use super::Net;
 use super::tables::Order;
 use crate::harness::Random;
 
-/// What a move is about.
+/// The subject of a move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     id: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Moved {
 pub(crate) struct Move {
     moved: Moved,
     stage: Stage,
-    /// How much of the new home's store has to be committed before it goes on.
+    /// The part of the new home's store that has to be committed before the move continues.
     until: u64,
 }
 
@@ -69,7 +69,7 @@ impl Net {
         let at = random.below(living.len());
         let from = living[at];
         let to = living[(at + 1 + random.below((living.len() - 1).max(1))) % living.len()];
-        // The first ones stay, so that every shard goes on working something; what is to be fetched cannot be sent.
+        // The first ones stay, so that every shard keeps some work; partitions to be fetched cannot be sent.
         let all = (self.nodes.engines()..PARTITIONS).map(PartitionId);
         let nodes = self.nodes;
         let at_home = all.filter(|it| nodes.node_of(nodes.home_of(*it)) == from && !nodes.absent().has(*it));
@@ -89,7 +89,7 @@ impl Net {
         self.publish_table(&[Order::Begin(moved)]);
     }
 
-    /// Takes the next step of the move that is under way, if whoever it is for is there and ready.
+    /// Takes the next step of the present move, if its node is there and ready.
     pub(crate) fn advance_move(&mut self) {
         let Some(it) = &self.moving else { return };
         let Moved { id, partitions, from, to } = it.moved;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Batch, Engine, Home, Homes, Millis, Now, PARTITIONS, PartitionId, Partitions, Place, Reason, Roster, ShardId,
+    Batch, Engine, Home, Homes, MAX_SHARDS, Millis, Now, PARTITIONS, PartitionId, Partitions, Place, Reason, Roster,
+    ShardId,
 };
 
 use super::Net;
@@ -37,6 +38,8 @@ pub(crate) struct Nodes {
     gone: u64,
     /// Pairs of nodes that do not reach each other, a bit each.
     unlinked: u64,
+    /// How often each pair of nodes was linked again.
+    sessions: [u8; u64::BITS as usize],
     newest: Table,
 }
 
@@ -49,7 +52,7 @@ impl Nodes {
     pub(crate) fn new(nodes: u16, shards: u16) -> Self {
         let given = [NOT_GIVEN; PARTITIONS as usize];
         let newest = Table { dead: 0, absent: Partitions::NONE, moving: Partitions::NONE, moves_begun: 0, given };
-        Self { count: nodes, shards, gone: 0, unlinked: 0, newest }
+        Self { count: nodes, shards, gone: 0, unlinked: 0, sessions: [0; u64::BITS as usize], newest }
     }
 
     pub(crate) fn are_several(self) -> bool {
@@ -140,15 +143,18 @@ impl Nodes {
         Place { shard: ShardId(engine % self.shards), shards: self.shards }
     }
 
-    /// The number that one engine's process has for another engine.
+    /// The number that one engine's process has for another engine. A node that is linked again has other numbers, and has the
+    /// first ones again after all that there are.
     pub(crate) fn number(self, of: usize, other: usize) -> ShardId {
         let (here, there) = (self.node_of(of), self.node_of(other));
-        let row = match there.cmp(&here) {
-            std::cmp::Ordering::Equal => 0,
-            std::cmp::Ordering::Less => there + 1,
-            std::cmp::Ordering::Greater => there,
-        };
-        ShardId((row * usize::from(self.shards) + other % usize::from(self.shards)) as u16)
+        let (shards, peers) = (usize::from(self.shards), usize::from(self.count) - 1);
+        if there == here {
+            return ShardId((other % shards) as u16);
+        }
+        let sessions = (usize::from(MAX_SHARDS) - shards) / (shards * peers);
+        let session = usize::from(self.sessions[place_of_pair(here, there)]) % sessions;
+        let row = 1 + session * peers + there - usize::from(there > here);
+        ShardId((row * shards + other % shards) as u16)
     }
 
     /// A batch as it arrives: over the wire where that is another node.
@@ -168,7 +174,7 @@ impl Nodes {
 
     fn home_by(self, table: &Table, partition: PartitionId) -> usize {
         let engines = usize::from(self.engines());
-        let first = usize::from(partition.0) % engines;
+        let first = usize::from(partition.0 % tidegate_engine::EARLIER_PARTITIONS) % engines;
         let given = table.given[usize::from(partition.0)];
         let first = match given {
             NOT_GIVEN => first,
@@ -245,9 +251,14 @@ impl Nodes {
     }
 }
 
-/// A bit for two of at most eight nodes.
+/// The place of two of at most eight nodes.
+fn place_of_pair(one: usize, other: usize) -> usize {
+    one.min(other) * 8 + one.max(other)
+}
+
+/// A bit for them.
 fn pair(one: usize, other: usize) -> u64 {
-    1 << (one.min(other) * 8 + one.max(other))
+    1 << place_of_pair(one, other)
 }
 
 impl Net {
@@ -305,7 +316,7 @@ impl Net {
         }
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
         self.forget_behind(node);
-        self.store.crash(self.nodes, node, 0);
+        self.store.crash(&self.nodes, node, 0);
         self.nodes.introduce(&self.read, &mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
@@ -361,14 +372,23 @@ impl Net {
         self.behind.retain(|(_, from, to, _)| !between(*from, *to));
         self.held.retain(|(from, to)| !between(*from, *to));
         self.nodes.unlinked |= pair(one, other);
-        self.introduce_all();
+        self.introduce_by_tables_read();
     }
 
     /// All nodes reach each other again.
     pub(crate) fn mend_links(&mut self) {
         self.trace.note("all nodes have links again".to_owned());
-        self.nodes.unlinked = 0;
-        self.introduce_all();
+        let unlinked = std::mem::take(&mut self.nodes.unlinked);
+        for (place, sessions) in self.nodes.sessions.iter_mut().enumerate() {
+            *sessions += u8::from(unlinked >> place & 1 != 0);
+        }
+        self.introduce_by_tables_read();
+    }
+
+    /// All nodes that live learn whom they reach, by the tables that they have read.
+    fn introduce_by_tables_read(&mut self) {
+        self.nodes.introduce(&self.read, &mut self.engines, self.now);
+        (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
 
     /// A node that was dead joins with nothing.

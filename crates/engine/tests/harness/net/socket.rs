@@ -34,7 +34,7 @@ pub(crate) struct Socket {
     pub(super) upstream: VecDeque<u8>,
     /// The client has closed its end: the server sees it behind `upstream`.
     pub(super) hung_up: bool,
-    /// The engine was told so; it may end the connection later.
+    /// The engine knows it; it may end the connection later.
     pub(super) end_told: bool,
     /// The server was asked not to read.
     pub paused: bool,
@@ -108,7 +108,7 @@ impl Net {
         }
     }
 
-    /// The client closes its end; the server may still read what was sent.
+    /// The client closes its end; the server may still read the bytes sent.
     pub(crate) fn hang_up(&mut self, id: SocketId) {
         let socket = &mut self.sockets[id];
         socket.hung_up = true;
@@ -116,7 +116,7 @@ impl Net {
         self.trace.note(format!("{name} hangs up socket {id}"));
     }
 
-    /// The network breaks: of what the client sent, only `survives` bytes still arrive.
+    /// The network breaks: only `survives` of the client's bytes still arrive.
     pub(crate) fn cut(&mut self, id: SocketId, survives: usize) {
         self.sockets[id].upstream.truncate(survives);
         self.hang_up(id);
@@ -222,7 +222,7 @@ impl Net {
         if !self.sockets[id].hung_up {
             self.write(id, usize::MAX);
             if self.output_len(id) > 0 && self.sockets[id].window > 0 {
-                // What is left waits for a commit; the shell waits with it for a while.
+                // The rest waits for a commit; the shell waits with it for a while.
                 self.sockets[id].awaits_commit = true;
                 return;
             }

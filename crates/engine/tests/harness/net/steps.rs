@@ -93,7 +93,7 @@ impl Net {
             let steps: Vec<Step> = self.steps().into_iter().filter(|step| kind(step) && here(self, step)).collect();
             for step in steps {
                 self.take(step);
-                // Shipping goes on for as many steps as there are shards.
+                // A shard ships in as many steps as there are shards.
                 while self.shipping[shard].is_some() {
                     self.take(Step::Ship(shard));
                 }
@@ -215,7 +215,7 @@ impl Net {
         }
     }
 
-    /// All or, with a seed, a part of what could be read or written.
+    /// All or, with a seed, a part of the bytes that could be read or written.
     pub(super) fn part(&mut self, all: usize) -> usize {
         match &mut self.schedule {
             Schedule::InTurn => all,

@@ -1,4 +1,4 @@
-//! The tables of a cluster: each node reads one after the other, in its own time, and does what they ask for.
+//! The tables of a cluster: each node reads them in order, in its own time, and carries out their orders.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use super::moves::Moved;
 use super::nodes::Table;
 use crate::harness::Random;
 
-/// What a table asks nodes to do.
+/// An order of a table to nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     /// A move begins.
     Begin(Moved),
     /// It is over.
     End { moved: Moved, committed: bool },
-    /// Those who have taken in what a dead node had serve it.
+    /// The nodes that have taken in a dead node's partitions serve them.
     Serve(Partitions),
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Order {
 pub(super) type Unread = VecDeque<(Table, Vec<Order>)>;
 
 impl Net {
-    /// A table is stored. Nobody has read it.
+    /// A table is stored. No node has read it.
     pub(super) fn publish_table(&mut self, orders: &[Order]) {
         for node in self.nodes.living() {
             self.unread.entry(node).or_default().push_back((self.nodes.newest(), orders.to_vec()));

@@ -16,7 +16,7 @@ impl Net {
     pub(crate) fn fall(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
-        self.store.crash(self.nodes, node, kept.min(waiting));
+        self.store.crash(&self.nodes, node, kept.min(waiting));
         self.lose_batches_of(node, arrive);
         self.await_node(node);
     }
@@ -25,7 +25,7 @@ impl Net {
     pub(crate) fn fall_unnoticed(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
-        self.store.crash(self.nodes, node, kept.min(waiting));
+        self.store.crash(&self.nodes, node, kept.min(waiting));
         self.lose_batches_of(node, arrive);
         self.lose_node(node);
     }
@@ -49,11 +49,10 @@ impl Net {
         self.read_all_tables();
         let awaited = self.nodes.absent();
         let pairs = self.store.take_pairs(node);
-        let images = self.images_of(&pairs, awaited);
         let nodes = self.nodes;
         for taker in (0..usize::from(nodes.count())).filter(|taker| nodes.lives(*taker)) {
-            let its = |image: &&PartitionImage| nodes.node_of(nodes.home_of(image.partition)) == taker;
-            let images: Vec<PartitionImage> = images.iter().filter(its).cloned().collect();
+            let its = awaited.iter().filter(|partition| nodes.node_of(nodes.home_of(*partition)) == taker).collect();
+            let images = self.images_of(&pairs, its);
             self.trace.note(format!("node {taker} takes in {} partitions of node {node}", images.len()));
             for engine in nodes.engines_of(taker) {
                 self.with_engine(engine, |engine, now| engine.moves().arrive(now, &images)).expect("images of a store");

@@ -101,7 +101,7 @@ impl World {
         });
     }
 
-    /// Takes what was told to the log.
+    /// Takes the log events.
     pub(crate) fn take_log(&self) -> Vec<LogEvent> {
         std::mem::take(&mut self.0.borrow_mut().log)
     }

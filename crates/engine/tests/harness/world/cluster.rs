@@ -16,30 +16,28 @@ impl World {
         self.run();
     }
 
-    /// The same, and of what was under way from it only so many batches of each shard still arrive. Nothing else
-    /// happens yet.
+    /// The same, and only so many of its batches to each shard still arrive. Nothing else happens yet.
     pub(crate) fn kill_node(&self, node: usize, arrive: usize) {
         let mut net = self.0.borrow_mut();
         net.lose_batches_of(node, arrive);
         net.end_node(node);
     }
 
-    /// A node of the cluster dies, and others will go on with what it owed.
+    /// A node of the cluster dies, and other nodes will take over.
     pub(crate) fn await_node(&self, node: usize) {
         self.0.borrow_mut().await_node(node);
         self.run();
     }
 
-    /// A node dies as [`World::kill_node`] says, and others will go on with what it owed. Nothing else happens yet.
+    /// A node dies as with [`World::kill_node`], and other nodes will take over. Nothing else happens yet.
     pub(crate) fn kill_awaited_node(&self, node: usize, arrive: usize) {
         let mut net = self.0.borrow_mut();
         net.lose_batches_of(node, arrive);
         net.await_node(node);
     }
 
-    /// A node dies whose store is on the bus, with so many of the batches that it has not committed, and others will go
-    /// on with what it owed; of what was under way from it so many batches of each shard still arrive. Nothing else
-    /// happens yet.
+    /// A node with its store on the bus dies. So many of its uncommitted batches are kept, and so many of its batches
+    /// to each shard still arrive. Other nodes will take over. Nothing else happens yet.
     pub(crate) fn fall(&self, node: usize, kept: usize, arrive: usize) {
         self.0.borrow_mut().fall(node, kept, arrive);
     }
@@ -54,7 +52,7 @@ impl World {
         self.0.borrow_mut().bury(node);
     }
 
-    /// A table says that those who have taken in what a dead node had serve it.
+    /// A table says that the nodes that have taken in a dead node's partitions serve them.
     pub(crate) fn serve_by_table(&self) {
         self.0.borrow_mut().serve_by_table();
     }
@@ -75,7 +73,7 @@ impl World {
         self.0.borrow_mut().read_all_tables();
     }
 
-    /// Others take in what a dead node had, and do not serve it yet.
+    /// Other nodes take in a dead node's partitions, and do not serve them yet.
     pub(crate) fn fetch_of(&self, node: usize) {
         self.0.borrow_mut().fetch_of(node);
     }
@@ -85,7 +83,7 @@ impl World {
         self.0.borrow_mut().serve_for(node);
     }
 
-    /// Others take in what a dead node had, and serve it.
+    /// Other nodes take in a dead node's partitions, and serve them.
     pub(crate) fn take_over(&self, node: usize) {
         self.fetch_of(node);
         self.run();
@@ -109,14 +107,14 @@ impl World {
         self.run();
     }
 
-    /// Others go on with what a dead node owed.
+    /// Other nodes take over from a dead node.
     pub(crate) fn replace_node(&self, node: usize) {
         self.0.borrow_mut().replace_node(node);
         self.run();
     }
 
-    /// Two nodes lose their link, and of what was under way only so many batches of each shard to each still arrive.
-    /// Nothing else happens yet.
+    /// Two nodes lose their link, and only so many batches of each shard to each still arrive. Nothing else happens
+    /// yet.
     pub(crate) fn break_link(&self, one: usize, other: usize, arrive: usize) {
         self.0.borrow_mut().break_link(one, other, arrive);
     }
@@ -126,8 +124,7 @@ impl World {
         self.0.borrow_mut().mend_links();
     }
 
-    /// Lets things happen until a shard has worked off a batch of another one, and what it wrote for that is not
-    /// committed.
+    /// Runs until a shard has handled a batch of another one, and its records for that are not committed.
     pub(crate) fn until_it_has(&self, to: u16, from: u16) {
         let mut net = self.0.borrow_mut();
         while let Some(step) = net.steps().first().copied() {

@@ -19,7 +19,7 @@ pub(crate) fn everywhere_with(change: impl Fn(&mut Settings), story: impl Fn(&Wo
     in_clusters(change, story);
 }
 
-/// The same for what each node of a cluster has for itself.
+/// The same for state that each node of a cluster has for itself.
 pub(crate) fn in_one_process(story: impl Fn(&World)) {
     in_one_process_with(|_| {}, story);
 }
@@ -33,7 +33,7 @@ pub(crate) fn in_one_process_with(change: impl Fn(&mut Settings), story: impl Fn
     in_one_process_in_memory(change, story);
 }
 
-/// The same without a store, for what holds only where memory is all that there is.
+/// The same without a store, for behaviour that exists only in memory.
 pub(crate) fn everywhere_in_memory(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
     in_one_process_in_memory(&change, &story);
     in_clusters(change, story);

@@ -1,6 +1,6 @@
 //! Where things are.
 
-use tidegate_engine::{TenantId, partition_of};
+use tidegate_engine::{PartitionId, TenantId, partition_of};
 
 use super::World;
 
@@ -11,13 +11,18 @@ impl World {
 
     /// The home of a client id, a retained topic, or (`share/filter`) a shared group.
     pub(crate) fn home_of(&self, name: &str) -> u16 {
-        self.0.borrow().nodes.home_of(partition_of(TenantId::DEFAULT, name)) as u16
+        self.home_of_partition(partition_of(TenantId::DEFAULT, name).0)
+    }
+
+    /// The shard that works a partition.
+    pub(crate) fn home_of_partition(&self, partition: u16) -> u16 {
+        self.0.borrow().nodes.home_of(PartitionId(partition)) as u16
     }
 
     /// Whether a shard works any partition.
     pub(crate) fn works_something(&self, shard: u16) -> bool {
         let nodes = self.0.borrow().nodes;
-        (0..tidegate_engine::PARTITIONS).any(|at| nodes.home_of(tidegate_engine::PartitionId(at)) == usize::from(shard))
+        (0..tidegate_engine::PARTITIONS).any(|at| nodes.home_of(PartitionId(at)) == usize::from(shard))
     }
 
     /// A name that starts with `stem` and whose home is the given shard.

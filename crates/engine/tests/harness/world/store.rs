@@ -1,4 +1,4 @@
-//! What is on its way to the store, and what it holds; the end of a process, and the next one.
+//! The batches on their way to the store, and its contents; the end of a process, and the next one.
 
 use super::World;
 use crate::harness::net::crash::Crash;
@@ -17,7 +17,7 @@ impl World {
         self.run();
     }
 
-    /// Commits whatever waits, again and again until nothing does, and goes on committing.
+    /// Commits all waiting batches until none is left, and keeps committing.
     pub(crate) fn release_commits(&self) {
         self.0.borrow_mut().store.held = false;
         self.run();
@@ -64,7 +64,7 @@ impl World {
         self.crash(Crash::now(1));
     }
 
-    /// The process dies, and another one goes on.
+    /// The process dies, and another one takes over.
     pub(crate) fn crash(&self, crash: Crash) {
         self.0.borrow_mut().crash(crash);
     }

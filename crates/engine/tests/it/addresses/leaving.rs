@@ -8,7 +8,7 @@ use super::*;
 struct Follower {
     id: String,
     client: Option<Client>,
-    /// What it has got, in the order in which each came first, by sender.
+    /// The received messages by sender, in the order in which each came first.
     got: BTreeMap<char, Vec<usize>>,
     owed: BTreeMap<char, Vec<usize>>,
 }
@@ -76,7 +76,7 @@ fn play(world: &World, random: &mut Random) {
                 };
                 let qos = if random.below(2) == 0 { AtLeastOnce } else { ExactlyOnce };
                 sender.send_publish(message(&topic, format!("{name}{number}")).qos(qos));
-                // What the sender has sent is taken; what comes of it may be under way.
+                // The message is taken; its delivery may be under way.
                 for node in to {
                     nodes[node].owed.entry(*name).or_default().push(number);
                 }

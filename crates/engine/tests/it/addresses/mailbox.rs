@@ -81,6 +81,35 @@ fn what_comes_while_a_node_is_away_is_kept_in_order_whatever_its_qos() {
 }
 
 #[test]
+fn messages_sent_again_stay_before_new_ones_of_qos_0() {
+    everywhere_with(open, |world| {
+        let sender = world.connect(v5("sender"));
+        for node in &ways("n")[1..] {
+            world.connect(node.clone()).disconnect();
+            for number in 0..3 {
+                sender.publish_later(message("ctx/to/node/n", number.to_string()));
+            }
+            world.run();
+            let unanswered = world.connect(node.clone().manual());
+            assert_eq!(numbers(&unanswered.messages()), [0, 1, 2]);
+            unanswered.lose();
+            let again = world.connect(node.clone().receive_maximum(1).manual());
+            sender.publish_later(message("ctx/to/node/n", "3"));
+            world.run();
+            let mut got = Vec::new();
+            while again.has_arrived(PacketType::Publish) {
+                let message = again.expect_message();
+                got.push(message.text().parse::<usize>().unwrap());
+                message.id.into_iter().for_each(|id| again.puback(id));
+                world.run();
+            }
+            assert_eq!(got, [0, 1, 2, 3]);
+            again.disconnect();
+        }
+    });
+}
+
+#[test]
 fn a_clean_start_takes_what_is_addressed_and_gives_up_the_rest() {
     everywhere_with(open, |world| {
         let sender = world.connect(v5("sender"));

@@ -1,4 +1,4 @@
-//! Who gets what is sent to an address.
+//! The receivers of messages to addresses.
 
 use tidegate_engine::{Access, ListenerSettings, MembershipError, Reason, Right, Subject};
 use tidegate_mqtt::SubscriptionOptions;
@@ -8,7 +8,7 @@ use super::*;
 const ALL_QOS: [QoS; 3] = [AtMostOnce, AtLeastOnce, ExactlyOnce];
 
 #[test]
-fn a_node_gets_what_is_sent_to_it_without_subscribing() {
+fn a_node_gets_its_messages_without_subscribing() {
     everywhere_with(open, |world| {
         let sender = world.connect(v5("sender"));
         for number in 0..4 {
@@ -58,7 +58,7 @@ fn a_broadcast_reaches_every_node_once() {
 }
 
 #[test]
-fn a_groupcast_reaches_those_who_are_in_the_group_at_that_time() {
+fn a_groupcast_reaches_the_present_members_of_the_group() {
     everywhere_with(open, |world| {
         let nodes: Vec<Client> = (0..6).map(|number| world.connect(v5(&format!("n{number}")).lasting())).collect();
         let sender = world.connect(v5("sender").clean(true));
@@ -116,7 +116,7 @@ fn changes_that_cannot_be_made_change_nothing() {
     });
     let _node = world.connect(v5("n"));
     let _plain = world.connect(v5("plain").through(1));
-    assert_eq!(change(&world, "nobody", &["g"], &[]), MembershipOutcome::NoSuchNode);
+    assert_eq!(change(&world, "unknown", &["g"], &[]), MembershipOutcome::NoSuchNode);
     assert_eq!(change(&world, "plain", &["g"], &[]), MembershipOutcome::NoSuchNode);
     for name in ["", "a/b", "+", "#"] {
         let refused = MembershipError::InvalidName { name: name.to_owned() };
@@ -131,7 +131,7 @@ fn changes_that_cannot_be_made_change_nothing() {
 }
 
 #[test]
-fn only_clients_of_such_listeners_with_a_name_of_their_own_are_nodes() {
+fn only_named_clients_of_node_listeners_are_nodes() {
     let world = World::with(3, |settings| {
         open(settings);
         settings.listeners.push(ListenerSettings { mobile_nodes: false, ..ListenerSettings::default() });
@@ -285,7 +285,7 @@ fn contexts_of_others_and_advertisements_need_a_rule() {
 }
 
 #[test]
-fn only_mobile_nodes_are_told_to_those_who_balance_them() {
+fn only_mobile_nodes_are_listed_for_balancing() {
     everywhere_with(open, |world| {
         let (_node, _application) = (world.connect(v5("truck")), world.connect(v5("")));
         let on = |shard: u16| {
@@ -329,7 +329,7 @@ impl Access for Roles {
 }
 
 #[test]
-fn who_may_speak_to_one_to_a_group_and_to_all_is_said_by_rules_on_the_names_of_addresses() {
+fn rules_on_address_topics_decide_who_may_publish_to_nodes() {
     let guarded = |settings: &mut Settings| settings.addresses = Some(AddressSettings::default());
     everywhere_with(guarded, |world| {
         for shard in 0..world.shards() {

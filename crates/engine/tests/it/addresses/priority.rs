@@ -1,4 +1,4 @@
-//! What is addressed to a node goes by its priority, from clients and from the bus.
+//! Messages to a node are served by priority, from clients and from the bus.
 
 use tidegate_engine::{InnerPublication, Millis, PriorityRule, PrioritySource, TenantId};
 
@@ -17,7 +17,7 @@ fn property(level: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_waited_for_a_node_comes_by_its_priority_wherever_it_came_from() {
+fn messages_to_a_node_come_by_priority_from_every_source() {
     everywhere_with(by_property, |world| {
         let sender = world.connect(v5("office"));
         for node in [v311("n"), v5("n")] {

@@ -1,4 +1,4 @@
-//! What senders are told of what they have sent to nodes.
+//! Receipts for the senders of messages to nodes.
 
 use tidegate_engine::{ListenerSettings, Reason};
 
@@ -8,7 +8,7 @@ fn asking(topic: &str, what: &str) -> Message {
     message(topic, "x").qos1().user("receipt", what)
 }
 
-/// The receipts that have come, without what they are about.
+/// The outcomes of the received receipts.
 fn told(client: &Client) -> Vec<String> {
     let word = |got: Delivered| {
         let text = got.text();
@@ -23,13 +23,13 @@ fn texts(client: &Client) -> Vec<String> {
 }
 
 #[test]
-fn a_sender_is_told_what_becomes_of_a_message_to_one_node() {
+fn a_sender_gets_the_outcome_of_a_message_to_one_node() {
     everywhere_with(open, |world| {
         let sender = world.connect(v5("the/sender"));
         let node = world.connect(v311("n"));
         for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
             sender.publish_later(asking("ctx/to/node/n/a", "delivered").qos(qos).response("no/where", b"12"));
-            sender.publish_later(message("ctx/to/node/n", "nobody asked").qos(qos));
+            sender.publish_later(message("ctx/to/node/n", "unasked").qos(qos));
         }
         world.run();
         node.messages_among_others();
@@ -42,7 +42,7 @@ fn a_sender_is_told_what_becomes_of_a_message_to_one_node() {
         assert_eq!(got[0].text(), "{\"receipt\":\"delivered\",\"node\":\"n\",\"topic\":\"ctx/to/node/n/a\"}");
         sender.publish_later(asking("ctx/to/node/n", "delivered"));
         assert_eq!(sender.messages_among_others()[0].topic, "ctx/receipts/the%2Fsender", "it is a node itself");
-        sender.publish_later(asking("ctx/to/node/nobody", "delivered"));
+        sender.publish_later(asking("ctx/to/node/unknown", "delivered"));
         assert_eq!(told(&sender), ["unknown"]);
         node.disconnect();
         sender.publish_later(asking("ctx/to/node/n", "delivered"));
@@ -56,7 +56,7 @@ fn a_sender_is_told_what_becomes_of_a_message_to_one_node() {
 }
 
 #[test]
-fn a_sender_is_told_why_a_message_is_given_up() {
+fn a_sender_gets_the_reason_of_a_drop() {
     let world = World::with(3, |settings| {
         open(settings);
         settings.queue.max_messages = 2;
@@ -81,7 +81,7 @@ fn a_sender_is_told_why_a_message_is_given_up() {
 }
 
 #[test]
-fn a_sender_is_told_of_expiry_while_the_node_is_away() {
+fn a_sender_learns_of_expiry_while_the_node_is_away() {
     for lasting in [false, true] {
         everywhere_with(open, |world| {
             let sender = world.connect(v5("sender"));
@@ -124,7 +124,7 @@ fn counts_tell_of_expiry_while_the_nodes_are_away() {
 }
 
 #[test]
-fn a_sender_is_told_counts_of_a_message_to_many() {
+fn a_sender_gets_counts_of_a_message_to_many() {
     everywhere_with(open, |world| {
         let plain = world.connect(v5("plain"));
         assert_eq!(change(world, "plain", &["h"], &[]), MembershipOutcome::Done);
@@ -135,7 +135,7 @@ fn a_sender_is_told_counts_of_a_message_to_many() {
         for node in &nodes[5..] {
             node.disconnect();
         }
-        // One that is no member and has subscribed by itself gets it, and is not counted.
+        // A subscriber that is no member gets it, and is not counted.
         let curious = world.connect(v5("curious"));
         curious.subscribe("ctx/to/group/+/x", QoS::AtLeastOnce);
         plain.publish_later(asking("ctx/to/group/g/x", "delivered").expiry(100));
@@ -159,7 +159,7 @@ fn a_sender_is_told_counts_of_a_message_to_many() {
         assert_eq!(texts(&plain), [counts(7, 1, true)]);
         world.advance(seconds(10));
         assert_eq!(texts(&plain), Vec::<String>::new());
-        plain.publish_later(asking("ctx/to/group/nobody", "delivered"));
+        plain.publish_later(asking("ctx/to/group/unknown", "delivered"));
         world.advance(seconds(3));
         let got = texts(&plain);
         assert!(got.len() == 1 && got[0].contains("\"members\":0") && got[0].contains("\"final\":true"), "{got:?}");
@@ -167,7 +167,7 @@ fn a_sender_is_told_counts_of_a_message_to_many() {
 }
 
 #[test]
-fn a_receipt_that_there_is_not_is_refused_where_its_sender_can_be_told() {
+fn an_unknown_receipt_is_refused_if_the_sender_can_know() {
     everywhere_with(open, |world| {
         let (sender, node) = (world.connect(v5("office")), world.connect(v311("truck")));
         for (qos, topic) in [(QoS::AtLeastOnce, "ctx/to/node/truck"), (QoS::ExactlyOnce, "ctx/to/all/x")] {
@@ -198,7 +198,7 @@ fn receipts_do_not_go_where_their_sender_may_not_publish() {
         assert_eq!(got.len(), 1, "{forbidden}");
         assert_eq!(got[0].topic, "ctx/receipts/sender");
     }
-    // What is nobody's else is read by nobody else.
+    // No other client reads its receipts.
     assert_eq!(other.messages_among_others().len(), 0);
 }
 
@@ -215,10 +215,10 @@ fn only_so_many_are_counted() {
     assert_eq!(told(&sender).len(), 1_024);
 }
 
-/// Where receipts go is said by the broker: whoever could say it would have it publish where it may not publish, and to
-/// what is no topic.
+/// The broker sets the address of receipts. A client that could set it would make the broker publish to forbidden or
+/// invalid topics.
 #[test]
-fn a_sender_cannot_say_in_place_of_the_broker_where_receipts_go() {
+fn a_sender_cannot_set_the_address_of_receipts() {
     everywhere_with(open, |world| {
         let (sender, other) = (world.connect(v5("office")), world.connect(v5("other")));
         for filter in ["victim", "victim/#", "ctx/receipts/+"] {
@@ -238,7 +238,7 @@ fn a_sender_cannot_say_in_place_of_the_broker_where_receipts_go() {
         let got = node.messages_among_others();
         assert_eq!(got.len(), 9);
         assert!(got.iter().all(|message| message.user_properties.is_empty()), "{got:?}");
-        // What it says on other topics is its own.
+        // User properties on other topics are the client's own.
         sender.publish_later(message("elsewhere/x", "x"));
         other.subscribe("elsewhere", AtLeastOnce);
         sender.publish_later(forged("elsewhere", "a"));
@@ -248,7 +248,7 @@ fn a_sender_cannot_say_in_place_of_the_broker_where_receipts_go() {
 
 /// Each `+` of it takes three bytes of a topic.
 #[test]
-fn a_sender_with_the_longest_client_id_has_no_receipts_and_its_message_arrives() {
+fn a_sender_with_the_longest_client_id_has_no_receipts() {
     let world = World::with(1, |settings| {
         open(settings);
         settings.listeners[0].max_client_id_len = 65_535;

@@ -217,7 +217,7 @@ impl Weather {
                 let answered = answers.get(number.to_string().as_bytes()).is_some_and(|code| !code.is_error());
                 let owed = sent.qos != AtMostOnce && !sent.hurried && answered;
                 assert!(times > 0 || !owed, "{run}: {name} never got {number} ({:?}, {})", sent.qos, sent.topic);
-                // Whoever starts clean may see again what it had not answered.
+                // A node with a clean start may get its unacknowledged messages again.
                 let lasts = node % 2 == 0;
                 assert!(times < 2 || sent.qos != ExactlyOnce || !lasts, "{run}: {name} has got {number} {times} times");
             }
@@ -229,7 +229,7 @@ impl Weather {
 }
 
 #[test]
-fn what_is_addressed_arrives_whatever_moves_in_between() {
+fn addressed_messages_arrive_whatever_moves_in_between() {
     for seed in seeds() {
         Weather::new(Kind::Moving, seed).play();
     }

@@ -1,4 +1,4 @@
-//! QoS 2 messages on their way between nodes, of which one dies.
+//! QoS 2 messages between nodes when one node dies.
 
 use tidegate_engine::{Reason, name_of_kind};
 use tidegate_mqtt::QoS::ExactlyOnce;
@@ -13,7 +13,7 @@ enum Come {
     NotYet,
     /// It is there, and not in its store.
     Unwritten,
-    /// It is in its store, and nobody else knows.
+    /// It is in its store, and no other node knows.
     Written,
 }
 
@@ -67,7 +67,7 @@ fn all_come_back(world: &World, [there, survivor, publisher]: [Connecting; 3]) {
 }
 
 #[test]
-fn a_message_to_a_node_that_dies_comes_once_when_another_has_taken_its_place() {
+fn a_message_to_a_dead_node_comes_once_after_its_replacement() {
     for come in [Come::NotYet, Come::Unwritten, Come::Written] {
         let (world, clients) = under_way(come);
         world.note(format!("{come:?}"));
@@ -115,7 +115,7 @@ fn a_message_comes_once_when_the_node_of_its_publisher_dies() {
 }
 
 #[test]
-fn a_message_that_is_on_its_way_to_a_shard_comes_once_when_that_takes_the_place_of_a_dead_node() {
+fn a_message_to_a_shard_that_takes_over_comes_once() {
     // The dead node had it, or had not.
     for reached in [true, false] {
         let world = World::cluster(2, 2, |settings| settings.durability = Durability::Commit);
@@ -178,7 +178,7 @@ fn between_shards(reached: bool) -> (World, [Connecting; 3]) {
 }
 
 #[test]
-fn a_message_between_two_shards_comes_once_when_their_node_dies_after_it_took_in_sessions_that_have_it() {
+fn a_crossing_comes_once_if_its_node_dies_after_a_takeover() {
     for (reached, comes_back) in [(true, true), (true, false), (false, true), (false, false)] {
         let (world, [there, beside, publisher]) = between_shards(reached);
         world.fall(1, usize::MAX, 0);
@@ -204,7 +204,7 @@ fn a_message_between_two_shards_comes_once_when_their_node_dies_after_it_took_in
 }
 
 #[test]
-fn a_message_that_was_on_a_link_that_breaks_comes_once_when_both_nodes_live() {
+fn a_message_on_a_broken_link_of_living_nodes_comes_once() {
     for come in [Come::NotYet, Come::Written] {
         let world = three();
         let subscriber = world.connect(steady(&world, 1, "there "));
@@ -236,7 +236,7 @@ fn a_message_that_was_on_a_link_that_breaks_comes_once_when_both_nodes_live() {
 }
 
 #[test]
-fn a_publisher_that_comes_back_waits_for_nodes_that_have_not_confirmed() {
+fn a_returning_publisher_waits_for_unconfirmed_nodes() {
     for come in [Come::NotYet, Come::Written] {
         let world = three();
         let there = steady(&world, 1, "there ");
@@ -305,7 +305,7 @@ fn a_publisher_that_comes_back_is_answered_when_nodes_confirm() {
 }
 
 #[test]
-fn what_was_noted_of_messages_is_forgotten_when_their_publishers_have_released_them() {
+fn notes_of_messages_end_when_their_publishers_release_them() {
     let world = three();
     let subscriber = world.connect(steady(&world, 1, "there "));
     subscriber.subscribe("t", ExactlyOnce);

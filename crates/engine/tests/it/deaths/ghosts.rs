@@ -108,14 +108,14 @@ fn a_removal_outlives_the_process_of_its_home() {
     world.run();
     world.mend_links();
     world.run();
-    // Of topics that are at home at node 0, node 2 has forgotten what it kept in its place.
+    // Node 2 has forgotten the values that it kept for topics of node 0.
     let expected = [&topics[0], &topics[3]].map(|topic| (topic.clone(), vec!["two".to_owned()]));
     assert_eq!(values(&world, &[0, 1, 2]), BTreeMap::from(expected));
 }
 
 #[test]
-fn what_was_kept_for_a_dead_node_is_one_value_behind_its_end() {
-    // It has kept nothing: others begin anew with what they have kept in its place.
+fn values_kept_for_a_dead_node_are_single_after_its_end() {
+    // It has kept nothing: others start with the values that they have kept in its place.
     let world = World::cluster(3, 1, |_| {});
     let (publishers, topics) = (publishers(&world), topics(&world));
     world.fall_unnoticed(2, 0, 0);
@@ -134,7 +134,7 @@ fn what_was_kept_for_a_dead_node_is_one_value_behind_its_end() {
 }
 
 #[test]
-fn what_was_kept_for_another_node_is_no_ghost_after_a_restart() {
+fn values_kept_for_another_node_are_gone_after_a_restart() {
     let world = three();
     let (publishers, topics) = (publishers(&world), topics(&world));
     for topic in &topics {
@@ -151,7 +151,7 @@ fn what_was_kept_for_another_node_is_no_ghost_after_a_restart() {
     world.run();
     world.mend_links();
     world.run();
-    // A node that starts again forgets what is at home elsewhere.
+    // A node that starts again forgets values with another home.
     let mut expected = all(&topics[..2], "two");
     expected.extend([&topics[2], &topics[5]].map(|topic| (topic.clone(), vec!["one".to_owned()])));
     assert_eq!(values(&world, &[0, 1, 2]), expected);

@@ -21,7 +21,7 @@ fn member(world: &World, node: u16, topic: &str) -> Connecting {
 }
 
 #[test]
-fn what_a_member_has_in_its_store_comes_once_when_its_node_dies_before_it_says_so() {
+fn a_stored_unconfirmed_deal_comes_once_if_its_node_dies() {
     let world = three();
     let topic = group_at(&world, 0);
     let member = member(&world, 1, &topic);
@@ -41,7 +41,7 @@ fn what_a_member_has_in_its_store_comes_once_when_its_node_dies_before_it_says_s
 }
 
 #[test]
-fn what_a_member_had_acknowledged_does_not_come_again_when_its_node_dies_before_it_says_so() {
+fn an_acknowledged_deal_is_not_repeated_if_its_node_dies() {
     let world = three();
     let topic = group_at(&world, 0);
     let member = member(&world, 1, &topic);
@@ -61,7 +61,7 @@ fn what_a_member_had_acknowledged_does_not_come_again_when_its_node_dies_before_
 }
 
 #[test]
-fn what_a_group_had_dealt_is_not_dealt_again_when_its_home_dies_before_it_says_so() {
+fn a_deal_is_not_repeated_if_its_home_dies_unconfirmed() {
     // The home dies before it has the message, before that is in its store, or when it is.
     for come in [0, 1, 2] {
         let world = three();
@@ -96,7 +96,7 @@ fn what_a_group_had_dealt_is_not_dealt_again_when_its_home_dies_before_it_says_s
 }
 
 #[test]
-fn what_a_member_beside_its_group_had_not_acknowledged_goes_to_another_when_their_node_dies() {
+fn a_deal_within_a_dead_node_goes_to_another_member() {
     // The session of the member is on the shard that deals, or on the other one of its node.
     for shard in [0, 1] {
         let world = World::cluster(3, 2, |settings| settings.durability = Durability::Commit);

@@ -7,13 +7,13 @@ use tidegate_mqtt::ReasonCode;
 use super::*;
 
 #[test]
-fn who_starts_while_another_is_dead_acknowledges_nothing_that_may_be_wanted_there() {
+fn a_node_started_beside_a_dead_one_acknowledges_nothing_of_it() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         let world = three();
         let subscriber = steady(&world, 1, "there ");
         let client = world.connect(subscriber.clone());
         client.subscribe("t", qos);
-        // The other one starts anew with nothing, and the first has died meanwhile.
+        // The other one starts with nothing, and the first has died meanwhile.
         world.fall(2, 0, 0);
         world.take_over(2);
         world.fall(1, 0, 0);

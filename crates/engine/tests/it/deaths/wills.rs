@@ -10,7 +10,7 @@ fn topics(client: &Client) -> Vec<String> {
     topics
 }
 
-/// Clients with wills at node 1, and somebody at node 0 who waits for them.
+/// Clients with wills at node 1, and a watcher at node 0.
 fn with_wills() -> (World, Client, Connecting) {
     let world = three();
     let watcher = world.connect(steady(&world, 0, "watcher "));
@@ -29,7 +29,7 @@ fn with_wills() -> (World, Client, Connecting) {
 }
 
 #[test]
-fn wills_are_published_once_where_others_take_the_place_of_a_dead_node() {
+fn wills_of_a_replaced_node_are_published_once() {
     let (world, watcher, back) = with_wills();
     world.fall(1, 0, 0);
     world.run();
@@ -46,7 +46,7 @@ fn wills_are_published_once_where_others_take_the_place_of_a_dead_node() {
 }
 
 #[test]
-fn wills_of_a_node_that_comes_back_with_its_data_are_published_once() {
+fn wills_of_a_returning_node_are_published_once() {
     let (world, watcher, _) = with_wills();
     world.fall(1, 0, 0);
     world.run();
@@ -69,7 +69,7 @@ fn wills_of_a_node_that_keeps_nothing_die_with_it() {
     watcher.expect_nothing();
 }
 
-/// Watchers of all nodes, and clients at node 1 with wills that are retained at all nodes, of which some end with their
+/// Watchers of all nodes, and clients at node 1 with wills that are retained at all nodes. Some sessions end with their
 /// connection and some stay.
 fn with_retained_wills(world: &World) -> [Connecting; 3] {
     let watchers = [0, 1, 2].map(|node| steady(world, node, "watcher "));

@@ -5,8 +5,8 @@ use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
 
 use super::*;
 
-/// A publisher with a session and its packet id taken, and a message for somebody on another shard of which only the
-/// entering shard's word is in the store.
+/// A publisher with a session and its packet id taken, and a message for a client on another shard; only the entering
+/// shard's record is in the store.
 fn taken(world: &World, topic: &str) -> Client {
     let publisher = world.connect(v311(&world.name_on(0, "p")).lasting().manual());
     world.hold_commits();
@@ -15,8 +15,8 @@ fn taken(world: &World, topic: &str) -> Client {
     publisher
 }
 
-/// What there is after a crash that has left so many batches; also when the next process dies at once, with any part of
-/// what it has written.
+/// Checks the state after a crash that has left so many batches; also when the next process dies at once, with any part
+/// of its own batches.
 fn with_crashes(kept: usize, to: u16, before: impl Fn(&World), after: impl Fn(&World)) {
     for again in [None, Some(0), Some(1), Some(2), Some(3)] {
         let world = stored(3);
@@ -37,7 +37,7 @@ fn owes_one(world: &World, name: &str) {
 }
 
 #[test]
-fn a_qos_2_message_whose_packet_id_is_taken_reaches_the_other_shards_once() {
+fn a_taken_qos_2_message_reaches_the_other_shards_once() {
     for kept in 1..=3 {
         for to in 1..=3 {
             with_crashes(
@@ -67,7 +67,7 @@ fn a_qos_2_message_whose_packet_id_is_taken_reaches_the_other_shards_once() {
 }
 
 #[test]
-fn a_retained_qos_2_message_whose_packet_id_is_taken_reaches_the_home_of_its_topic() {
+fn a_taken_retained_qos_2_message_reaches_its_home() {
     let names = World::new(3);
     let topic = names.name_on(2, "t");
     for to in 1..=3 {
@@ -89,7 +89,7 @@ fn a_retained_qos_2_message_whose_packet_id_is_taken_reaches_the_home_of_its_top
 }
 
 #[test]
-fn what_a_group_dealt_to_another_shard_is_dealt_once_more_if_it_had_not_arrived() {
+fn a_deal_lost_between_shards_is_dealt_again() {
     let names = World::new(3);
     let home = |filter: &str| names.home_of(&format!("g/{filter}"));
     let topic = (0..10_000).map(|number| format!("t{number}")).find(|topic| home(topic) == 0).unwrap();
@@ -117,7 +117,7 @@ fn what_a_group_dealt_to_another_shard_is_dealt_once_more_if_it_had_not_arrived(
 }
 
 #[test]
-fn what_a_member_gave_back_across_shards_is_not_lost() {
+fn a_message_returned_across_shards_is_not_lost() {
     let names = World::new(3);
     let topic =
         (0..10_000).map(|number| format!("t{number}")).find(|topic| names.home_of(&format!("g/{topic}")) == 0).unwrap();
@@ -170,7 +170,7 @@ fn a_will_that_was_published_reaches_the_other_shards() {
 }
 
 #[test]
-fn nothing_is_written_for_what_does_not_cross_or_would_be_sent_again() {
+fn local_and_repeatable_messages_write_no_crossing() {
     let world = stored(3);
     let subscriber = world.connect(v5(&world.name_on(1, "s")));
     subscriber.subscribe("t", ExactlyOnce);
@@ -186,7 +186,7 @@ fn nothing_is_written_for_what_does_not_cross_or_would_be_sent_again() {
 }
 
 #[test]
-fn what_has_crossed_leaves_no_trace() {
+fn a_finished_crossing_leaves_no_record() {
     let world = stored(3);
     for shard in 0..3 {
         world.connect(v5(&world.name_on(shard, "s")).lasting()).subscribe("t", ExactlyOnce);

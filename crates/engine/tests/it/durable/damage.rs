@@ -1,4 +1,4 @@
-//! Pairs that are not what was written: refused, and never a reason to stop the process otherwise.
+//! Damaged pairs: refused, and never another reason to stop the process.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tidegate_engine::{Engine, Place, RestoreError, ShardId, describe};
 
 use super::*;
 
-/// What a broker holds.
+/// The pairs of a broker.
 fn pairs() -> Pairs {
     let world = stored(1);
     everything(&world);
@@ -50,7 +50,7 @@ fn pairs_of_a_later_version_are_refused() {
     }
     let mut pairs = whole.clone();
     pairs.insert(vec![0x90, 1], vec![1, 2, 3]);
-    assert!(take_in(&pairs, 2).is_ok(), "what is not the engine's is left alone");
+    assert!(take_in(&pairs, 2).is_ok(), "foreign keys are left alone");
 }
 
 #[test]

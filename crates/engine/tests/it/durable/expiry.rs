@@ -1,4 +1,4 @@
-//! What has expired leaves the store as well.
+//! Expired messages leave the store as well.
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::QoS::AtLeastOnce;

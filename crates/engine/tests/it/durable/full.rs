@@ -13,7 +13,7 @@ fn fill(world: &World, full: bool) {
 }
 
 #[test]
-fn a_publisher_is_told_or_keeps_its_message() {
+fn a_publisher_gets_an_error_or_keeps_its_message() {
     for shards in [1, 3] {
         let world = stored(shards);
         let owed = world.connect(v5("owed").lasting());
@@ -38,7 +38,7 @@ fn a_publisher_is_told_or_keeps_its_message() {
 }
 
 #[test]
-fn what_nobody_has_to_keep_goes_its_way() {
+fn messages_that_need_no_store_are_delivered() {
     for shards in [1, 3] {
         let world = stored(shards);
         let publishers = [world.connect(v5("five")), world.connect(v311("three"))];
@@ -53,7 +53,7 @@ fn what_nobody_has_to_keep_goes_its_way() {
         brief.subscribe("t", tidegate_mqtt::QoS::AtMostOnce);
         fill(&world, true);
         for publisher in &publishers {
-            assert!(!publisher.publish(message("nobody", "x").qos1()).is_error());
+            assert!(!publisher.publish(message("unwanted", "x").qos1()).is_error());
             for sent in [message("t", "1").qos1(), message("t", "2").qos2()] {
                 assert_eq!(publisher.publish(sent), ReasonCode::Success);
             }
@@ -121,7 +121,7 @@ fn a_shared_group_counts_by_its_members() {
 }
 
 #[test]
-fn what_was_taken_before_is_finished_and_delivered() {
+fn messages_taken_before_are_finished_and_delivered() {
     let world = stored(1);
     let client = world.connect(v5("a").lasting().manual());
     client.subscribe("t", ExactlyOnce);
@@ -131,7 +131,7 @@ fn what_was_taken_before_is_finished_and_delivered() {
     publisher.expect(PacketType::PubRec);
     publisher.expect(PacketType::PubAck);
     fill(&world, true);
-    // A repetition of what was taken is answered as it was.
+    // A repetition of a message taken before gets the same answer.
     publisher.publish_later(message("t", "1").qos2().id(1).dup());
     let again = publisher.expect(PacketType::PubRec);
     assert!(matches!(again.packet(), tidegate_mqtt::Packet::PubRec(ack) if !ack.reason_code.is_error()));
@@ -151,11 +151,11 @@ fn what_was_taken_before_is_finished_and_delivered() {
     world.connect(v5("p")).disconnect();
     let left = Crash { swept: true, ..Crash::now(1) };
     world.crash(left);
-    assert_eq!(world.gauges().sessions_disconnected, 0, "what gives room back goes on");
+    assert_eq!(world.gauges().sessions_disconnected, 0, "work that frees space continues");
 }
 
 #[test]
-fn no_session_that_lasts_begins_and_those_that_are_there_come_back() {
+fn a_full_store_refuses_new_and_resumes_old_sessions() {
     let world = stored(1);
     world.connect(v5("old").lasting()).lose();
     fill(&world, true);

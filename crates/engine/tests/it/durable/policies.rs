@@ -1,4 +1,4 @@
-//! What a queue's policy decided holds after the process has died, and the policy goes on as if it had not.
+//! The decisions of a queue's policy survive the end of the process, and the policy continues.
 
 use tidegate_engine::{OverflowPolicy, PriorityRule, PrioritySource};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
@@ -12,7 +12,7 @@ fn rejecting(settings: &mut Settings) {
     settings.limits.block_timeout_ms = seconds(30);
 }
 
-/// A session that is owed what is published to a filter, and nobody there to take it.
+/// An offline session that is owed the messages of a filter.
 fn away(world: &World, name: &str, filter: &str) {
     let client = world.connect(v5(name).lasting());
     client.subscribe(filter, ExactlyOnce);
@@ -39,7 +39,7 @@ fn taken(world: &World, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_was_rejected_stays_away_and_a_full_queue_rejects_after_a_restart_as_well() {
+fn rejected_messages_stay_rejected_after_a_restart() {
     for (from, to) in RESTARTS {
         let world = stored_with(from, rejecting);
         away(&world, "full", "t");
@@ -60,7 +60,7 @@ fn what_was_rejected_stays_away_and_a_full_queue_rejects_after_a_restart_as_well
         world.crash(Crash::now(to));
         let publisher = world.connect(v5("p"));
         assert_eq!(publish(&publisher, 4), ReasonCode::QuotaExceeded, "the queue is full still");
-        assert_eq!(taken(&world, "other-0"), [""; 0], "nobody gets what one has no room for");
+        assert_eq!(taken(&world, "other-0"), [""; 0], "no subscriber gets a message that one has no room for");
         for name in ["full", "other-1", "other-2", "other-3"] {
             assert_eq!(taken(&world, name), ["1", "2"], "{from} to {to} shards");
         }
@@ -110,7 +110,7 @@ fn room_that_was_reserved_when_the_process_died_is_free_again() {
 }
 
 #[test]
-fn a_withheld_message_is_sent_again_after_a_restart_and_taken_once() {
+fn a_withheld_message_is_taken_once_after_a_restart() {
     for (from, to) in RESTARTS {
         let world = stored_with(from, rejecting);
         away(&world, "full", "t");
@@ -139,7 +139,7 @@ fn a_withheld_message_is_sent_again_after_a_restart_and_taken_once() {
 }
 
 #[test]
-fn of_each_topic_the_newest_is_there_after_a_restart_and_is_replaced_on() {
+fn keep_last_holds_and_replaces_after_a_restart() {
     for (from, to) in RESTARTS {
         let world = stored_with(from, |settings| settings.queue.overflow = OverflowPolicy::KeepLast);
         away(&world, "dash", "#");
@@ -164,7 +164,7 @@ fn of_each_topic_the_newest_is_there_after_a_restart_and_is_replaced_on() {
 }
 
 #[test]
-fn wherever_the_process_dies_one_message_of_a_topic_is_left_and_no_older_one_than_was_acknowledged() {
+fn a_crash_leaves_the_newest_acknowledged_of_a_topic() {
     for kept in 0..12 {
         let world = stored_with(1, |settings| settings.queue.overflow = OverflowPolicy::KeepLast);
         away(&world, "dash", "#");

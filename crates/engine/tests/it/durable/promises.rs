@@ -54,7 +54,7 @@ fn answers_to_subscriptions_of_a_session_that_lasts_wait() {
 }
 
 #[test]
-fn a_publisher_is_answered_when_what_it_sent_is_kept_for_others() {
+fn a_publisher_is_answered_when_its_message_is_kept() {
     for shards in [1, 3] {
         // With and without a session of its own, and for every place of the subscriber.
         for (place, connecting) in [(0, v5("p")), (1, v5("p")), (2, v311("p").lasting())] {
@@ -91,7 +91,7 @@ fn a_publisher_is_answered_when_its_retained_message_is_kept() {
 }
 
 #[test]
-fn a_qos_2_publisher_that_lasts_is_answered_when_its_packet_id_is_kept() {
+fn a_lasting_qos_2_publisher_waits_for_its_stored_packet_id() {
     let world = stored(1);
     let publisher = world.connect(v311("p").lasting().manual());
     world.hold_commits();
@@ -164,7 +164,7 @@ fn qos_0_and_1_reach_a_session_that_lasts_at_once() {
 }
 
 #[test]
-fn an_answer_waits_for_the_batch_of_the_other_shard_and_for_no_other() {
+fn an_answer_waits_only_for_the_other_shards_batch() {
     let world = stored(2);
     let subscriber = world.connect(v5(&world.name_on(1, "s")).lasting());
     subscriber.subscribe("t", AtLeastOnce);
@@ -198,7 +198,7 @@ fn several_answers_of_one_output_leave_with_their_commits() {
 }
 
 #[test]
-fn what_does_not_wait_leaves_before_what_does_and_large_payloads_stay_in_their_place() {
+fn output_before_a_promise_leaves_first_in_order() {
     for size in [10, 16 * 1024, 100_000] {
         let world = stored(1);
         let client = world.connect(v5("a").lasting().manual());
@@ -257,7 +257,7 @@ fn a_slow_reader_with_held_output_loses_nothing() {
 }
 
 #[test]
-fn a_connection_that_ends_waits_for_what_it_still_promises() {
+fn an_ending_connection_waits_for_its_promises() {
     let world = stored(1);
     let client = world.connect(v5("a").lasting());
     world.hold_commits();
@@ -272,7 +272,7 @@ fn a_connection_that_ends_waits_for_what_it_still_promises() {
 }
 
 #[test]
-fn a_refusal_follows_what_was_promised_before_it() {
+fn a_refusal_follows_earlier_promises() {
     let world = stored(1);
     let client = world.connect(v5("a").lasting());
     world.hold_commits();
@@ -298,7 +298,7 @@ fn a_client_that_is_gone_leaves_nothing_behind_that_waits() {
 }
 
 #[test]
-fn who_does_not_wait_for_commits_is_told_at_once() {
+fn relaxed_durability_answers_at_once() {
     let world = World::with(3, |settings| settings.durability = Durability::Relaxed);
     world.hold_commits();
     let client = world.connect(v5("a").lasting());

@@ -1,4 +1,4 @@
-//! What is there after the process has died: all that was owed, and no time is lost.
+//! The state after the process has died: no debt and no time is lost.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tidegate_mqtt::{Packet, PacketType, ReasonCode, SubscriptionOptions};
 use super::*;
 
 #[test]
-fn what_was_owed_is_owed_after_a_restart_with_any_number_of_shards() {
+fn debts_survive_a_restart_with_any_number_of_shards() {
     for (from, to) in RESTARTS {
         let world = stored(from);
         everything(&world);
@@ -18,7 +18,7 @@ fn what_was_owed_is_owed_after_a_restart_with_any_number_of_shards() {
         assert!(sum(|owed| owed.queued) > 4 && sum(|owed| owed.retained) == 2 && sum(|owed| owed.wills) == 2);
         assert!(sum(|owed| owed.await_pub_ack) > 0 && sum(|owed| owed.await_pub_rec) > 0);
         assert_eq!((sum(|owed| owed.await_pub_comp), sum(|owed| owed.await_pub_rel)), (1, 3));
-        // Twice: what was taken in is stored as well as what was written.
+        // Twice: restored records are stored as well as written ones.
         for shards in [to, from] {
             world.crash(Crash::now(shards));
             let after = owed(&world);
@@ -85,7 +85,7 @@ fn what_is_in_flight_goes_on_in_each_state_under_the_same_packet_ids() {
 }
 
 #[test]
-fn a_qos_2_message_is_taken_once_although_the_process_died_in_between() {
+fn a_qos_2_message_is_taken_once_despite_a_crash() {
     restarted(
         0,
         |world| {
@@ -112,7 +112,7 @@ fn a_qos_2_message_is_taken_once_although_the_process_died_in_between() {
 }
 
 #[test]
-fn subscriptions_hold_with_their_options_and_those_that_ended_do_not_come_back() {
+fn only_present_subscriptions_are_restored_with_options() {
     restarted(
         0,
         |world| {
@@ -178,7 +178,7 @@ fn members_of_a_shared_group_meet_again() {
 }
 
 #[test]
-fn a_session_that_was_away_ends_at_its_time_and_one_that_was_there_has_its_whole_time() {
+fn a_restart_keeps_or_restarts_the_expiry_of_sessions() {
     for away in [0, 30, 50] {
         restarted(
             seconds(away),
@@ -221,14 +221,14 @@ fn a_session_whose_time_is_over_is_gone_for_good() {
 }
 
 #[test]
-fn a_wall_clock_that_stepped_while_nobody_looked_moves_the_end_and_breaks_nothing() {
+fn a_stepped_wall_clock_only_moves_the_end() {
     for stepped in [-3_000_000_000_i64, -3_600_000, 3_600_000, 3_000_000_000_000] {
         let world = stored(2);
         everything(&world);
         world.crash(Crash { stepped, ..Crash::now(3) });
         world.run();
         let there = world.connect(v5("slow").lasting());
-        assert!(there.session_present(), "it was connected, so its time begins anew");
+        assert!(there.session_present(), "it was connected, so its time starts again");
         world.advance(minutes(1));
         world.crash(Crash { stepped: -stepped, ..Crash::now(1) });
         world.run();
@@ -236,7 +236,7 @@ fn a_wall_clock_that_stepped_while_nobody_looked_moves_the_end_and_breaks_nothin
 }
 
 #[test]
-fn a_will_of_a_client_that_was_there_is_published_and_one_that_waits_keeps_its_time() {
+fn a_restart_publishes_wills_and_keeps_their_delays() {
     restarted(
         seconds(5),
         |world| {
@@ -273,7 +273,7 @@ fn a_will_of_a_client_that_was_there_is_published_and_one_that_waits_keeps_its_t
 }
 
 #[test]
-fn a_will_of_a_client_whose_session_does_not_last_is_published_once_by_the_restart() {
+fn a_restart_publishes_the_will_of_a_clean_session_once() {
     restarted(
         seconds(5),
         |world| {
@@ -308,7 +308,7 @@ fn a_will_of_a_client_whose_session_does_not_last_is_published_once_by_the_resta
 }
 
 #[test]
-fn messages_expire_while_nobody_is_there() {
+fn messages_expire_while_the_process_is_down() {
     restarted(
         seconds(30),
         |world| {
@@ -343,7 +343,7 @@ fn messages_expire_while_nobody_is_there() {
 }
 
 #[test]
-fn no_number_stands_for_two_things_whatever_died_in_between() {
+fn no_number_is_used_twice_whatever_died_in_between() {
     let world = stored(3);
     let mut sessions: BTreeMap<String, String> = BTreeMap::new();
     let mut bodies: BTreeMap<String, String> = BTreeMap::new();

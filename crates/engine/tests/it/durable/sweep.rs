@@ -1,4 +1,4 @@
-//! What is nobody's goes, and what is somebody's stays.
+//! Records without an owner are deleted, and others stay.
 
 use tidegate_engine::{Sweep, describe};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
@@ -11,7 +11,7 @@ fn swept(pairs: &Pairs) -> (Pairs, Pairs) {
 }
 
 #[test]
-fn nothing_is_left_of_those_who_have_left() {
+fn ended_sessions_leave_nothing() {
     for shards in [1, 3] {
         let world = stored(shards);
         everything(&world);
@@ -42,7 +42,7 @@ fn what_this_version_cannot_read_is_kept() {
 
 /// Everything that a sweep keeps is owed to someone, and everything that is owed is kept.
 #[test]
-fn a_sweep_keeps_what_is_owed_and_nothing_else() {
+fn a_sweep_keeps_owed_records_and_nothing_else() {
     for seed in 0..12 {
         let mut random = Random::new(seed);
         let shards = 1 + random.below(3) as u16;

@@ -8,7 +8,7 @@ use super::*;
 /// Bytes of a queue in memory: a few messages.
 const SHARE: u64 = 2_000;
 
-/// Publishes so many messages to a client that is away, and returns what it is owed.
+/// Publishes so many messages to an offline client, and returns their payloads.
 fn fill(world: &World, count: usize) -> Vec<String> {
     let client = world.connect(v5("a").lasting());
     client.subscribe("t/#", AtLeastOnce);
@@ -27,7 +27,7 @@ fn small(settings: &mut tidegate_engine::Settings) {
 }
 
 #[test]
-fn what_is_beyond_the_share_waits_in_the_store_and_comes_in_its_order() {
+fn messages_beyond_the_share_wait_in_the_store_in_order() {
     for shards in [1, 2] {
         let world = stored_with(shards, small);
         let texts = fill(&world, 200);
@@ -61,15 +61,15 @@ fn a_restart_leaves_it_in_the_store_whatever_the_share_is_then() {
 }
 
 #[test]
-fn it_counts_towards_the_limits_of_its_queue_and_ends_with_its_session() {
+fn a_tail_counts_in_its_queue_and_ends_with_its_session() {
     let world = stored_with(1, |settings| {
         small(settings);
         settings.queue.max_messages = 50;
     });
     fill(&world, 60);
     assert_eq!(world.dropped(Reason::QueueFullNewest), 10);
-    let anew = world.connect(v5("a"));
-    anew.expect_nothing();
+    let again = world.connect(v5("a"));
+    again.expect_nothing();
     assert_eq!(world.dropped(Reason::SessionDiscarded), 50);
     assert_eq!(world.gauges().stored_messages, 0);
     world.crash(Crash::now(1));
@@ -114,7 +114,7 @@ fn what_cannot_leave_memory_keeps_to_its_bound_there() {
 }
 
 #[test]
-fn what_is_in_memory_between_what_is_not_comes_once() {
+fn messages_in_memory_between_stored_ones_come_once() {
     let world = stored_with(1, small);
     let client = world.connect(v5("a").lasting());
     client.subscribe("t/#", AtLeastOnce);
@@ -157,7 +157,7 @@ fn a_client_that_leaves_while_it_is_read_gets_all_of_it_later() {
     let mut got = Vec::new();
     while got.len() < texts.len() {
         let client = world.connect(v5("a").lasting().manual());
-        // What it does not acknowledge comes again.
+        // An unacknowledged message comes again.
         if let Some(next) = client.messages_among_others().into_iter().next() {
             client.puback(next.id.unwrap());
             got.push(next.text());

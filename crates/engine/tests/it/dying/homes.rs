@@ -13,7 +13,7 @@ use crate::simulation::seeds;
 /// Things that happen in one run.
 const ACTIONS: usize = 160;
 
-/// What becomes of the node that is home to the groups.
+/// The fate of the node with the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Dies,
@@ -25,7 +25,7 @@ struct Homes {
     fate: Fate,
     world: World,
     random: Random,
-    /// The node that is home to the groups: the last one.
+    /// The node with the groups: the last one.
     node: usize,
     members: Vec<Device>,
     publishers: Vec<Device>,
@@ -202,7 +202,7 @@ impl Homes {
 }
 
 #[test]
-fn what_a_group_has_taken_reaches_its_members_when_its_home_dies() {
+fn a_group_message_reaches_its_members_if_its_home_dies() {
     for seed in seeds() {
         Homes::new(Fate::Dies, seed).play();
     }
@@ -213,7 +213,7 @@ fn what_a_group_has_taken_reaches_its_members_when_its_home_dies() {
 const FOUND_WHILE_CUT_OFF: [u64; 1] = [84];
 
 #[test]
-fn what_a_group_has_taken_reaches_its_members_when_the_links_of_its_home_are_lost_and_come_back() {
+fn a_group_message_survives_broken_links_of_its_home() {
     let found = FOUND_WHILE_CUT_OFF.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(seeds()) {
         Homes::new(Fate::IsCutOff, seed).play();

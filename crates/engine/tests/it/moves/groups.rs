@@ -18,7 +18,7 @@ fn member_at(world: &World, node: u16, topic: &str) -> Connecting {
     member
 }
 
-/// A move of a group from node 0 has been committed, and nobody has read so.
+/// Commits a move of a group from node 0, and no node has read so.
 fn commit_move_of(world: &World, topic: &str, to: usize) {
     world.begin_move(0, to, &format!("group/{topic}"));
     for _ in 0..5 {
@@ -46,7 +46,7 @@ fn comes_to(world: &World, member: Connecting) {
 }
 
 #[test]
-fn what_the_old_home_of_a_group_has_dealt_reaches_its_member_when_the_old_home_dies() {
+fn a_deal_of_an_old_home_arrives_if_that_home_dies() {
     // Node 1 takes the place of the old home, and is the new one or not.
     for (qos, to) in [(AtLeastOnce, 1), (ExactlyOnce, 1), (AtLeastOnce, 2), (ExactlyOnce, 2)] {
         let world = four();
@@ -67,7 +67,7 @@ fn what_the_old_home_of_a_group_has_dealt_reaches_its_member_when_the_old_home_d
 }
 
 #[test]
-fn what_a_member_has_of_the_old_home_of_its_group_does_not_go_to_another_when_its_node_dies() {
+fn a_deal_of_an_old_home_is_not_repeated_if_its_node_dies() {
     let world = four();
     let topic = group_at(&world, 0);
     let member = member_at(&world, 3, &topic);
@@ -90,7 +90,7 @@ fn what_a_member_has_of_the_old_home_of_its_group_does_not_go_to_another_when_it
 }
 
 #[test]
-fn what_waits_for_a_member_is_not_lost_between_two_homes_of_which_one_has_yet_to_read_so() {
+fn a_waiting_deal_is_not_lost_between_two_homes() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         let world = four();
         let topic = group_at(&world, 0);
@@ -113,7 +113,7 @@ fn what_waits_for_a_member_is_not_lost_between_two_homes_of_which_one_has_yet_to
 }
 
 #[test]
-fn what_the_new_home_of_a_member_gave_back_does_not_go_to_its_old_home() {
+fn a_message_returned_by_a_new_home_skips_the_old_home() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         let world = World::cluster(3, 1, |settings| {
             settings.queue.max_messages = 1;
@@ -135,7 +135,7 @@ fn what_the_new_home_of_a_member_gave_back_does_not_go_to_its_old_home() {
 }
 
 #[test]
-fn what_was_set_aside_for_a_member_that_does_not_come_is_dealt_once_when_its_dealer_dies() {
+fn a_deal_set_aside_for_an_absent_member_is_dealt_once() {
     for (qos, called_off_first) in
         [(AtLeastOnce, true), (ExactlyOnce, true), (AtLeastOnce, false), (ExactlyOnce, false)]
     {
@@ -163,7 +163,7 @@ fn what_was_set_aside_for_a_member_that_does_not_come_is_dealt_once_when_its_dea
         let mut got = client.payloads();
         world.advance(minutes(5));
         got.extend(client.payloads());
-        // At QoS 1 the node that goes on for the dealer may deal it once more.
+        // At QoS 1 the node that takes over from the dealer may deal it once more.
         got.truncate(if qos == ExactlyOnce { usize::MAX } else { 1 });
         assert_eq!(got, ["x"], "{qos:?}");
         assert_eq!(world.gauges().kept_deals, 0, "{qos:?}");
@@ -183,7 +183,7 @@ fn move_while_members_die(world: &World, topic: &str, stage: u32) -> Connecting 
         other.subscribe(&filter, ExactlyOnce);
     }
     commit_move_of(world, topic, 1);
-    // The new home is told of the group as long as nobody knows that its members are about to be gone.
+    // The new home learns of the group as long as no node knows that its members are about to be gone.
     if stage > 0 {
         world.read_table(0);
     }
@@ -205,9 +205,9 @@ fn move_while_members_die(world: &World, topic: &str, stage: u32) -> Connecting 
 }
 
 #[test]
-fn a_group_whose_members_are_all_at_a_node_that_dies_takes_what_is_published_when_its_home_has_moved() {
-    // The node dies before the move, when the old home has read that it is none, when the new one has as well; then while another member leaves,
-    // or when the group has begun at the old home.
+fn a_moved_group_keeps_messages_for_members_at_a_dead_node() {
+    // The node dies before the move, when the old home has read that it is not the home any more, or when the new one
+    // has read it as well; then while another member leaves, or when the group has begun at the old home.
     for stage in 0..5 {
         for qos in [AtLeastOnce, ExactlyOnce] {
             let world = four();
@@ -223,7 +223,7 @@ fn a_group_whose_members_are_all_at_a_node_that_dies_takes_what_is_published_whe
 }
 
 #[test]
-fn a_group_that_moved_without_members_is_forgotten_when_none_of_them_comes_back() {
+fn a_moved_group_without_members_is_forgotten_in_the_end() {
     for stage in 0..4 {
         let world = four();
         let topic = group_at(&world, 0);
@@ -237,14 +237,14 @@ fn a_group_that_moved_without_members_is_forgotten_when_none_of_them_comes_back(
 }
 
 #[test]
-fn a_group_takes_a_message_once_when_its_next_home_dies_before_all_have_changed() {
+fn a_group_deals_once_if_its_next_home_dies_early() {
     for (qos, at) in [(AtLeastOnce, 0), (ExactlyOnce, 0), (AtLeastOnce, 2), (ExactlyOnce, 2), (ExactlyOnce, 3)] {
         let world = four();
         let topic = group_at(&world, 0);
         let member = member_at(&world, 3, &topic);
         let publisher = world.connect(v5(&world.name_on(at, "publisher ")));
         commit_move_of(&world, &topic, 1);
-        // Nobody hears that anything is wanted there, or that it would deal.
+        // No other node learns of its interest, or that it would deal.
         for node in [0, 2, 3] {
             world.hold(1, node);
         }
@@ -271,7 +271,7 @@ fn with_a_message_that_waits(world: &World, topic: &str) -> Client {
 }
 
 #[test]
-fn what_a_member_gives_back_goes_to_who_keeps_it_though_that_is_the_home_no_longer() {
+fn a_returned_message_goes_to_its_keeper_after_a_move() {
     // The node of the member dies before the old home, or the new one, has heard of it.
     for unheard in [0, 1] {
         let world = four();
@@ -295,10 +295,10 @@ fn what_a_member_gives_back_goes_to_who_keeps_it_though_that_is_the_home_no_long
 }
 
 #[test]
-fn what_waits_for_a_client_that_has_left_its_group_goes_to_another_unless_the_client_has_it() {
+fn a_deal_to_a_client_that_left_is_dealt_on_unless_it_arrived() {
     for arrives in [true, false] {
         let world = four();
-        // Not where the place of node 3 is taken: that node knows by itself what the client has.
+        // Not where another node replaces node 3: that node knows which messages the client has.
         let topic = group_at(&world, 1);
         let filter = format!("$share/group/{topic}");
         let member = v5(&world.name_on(3, "member ")).clean(false).expiry(u32::MAX);
@@ -325,7 +325,7 @@ fn what_waits_for_a_client_that_has_left_its_group_goes_to_another_unless_the_cl
 
 /// Where much waits for one group, each of thousands who come to others would have it looked at.
 #[test]
-fn who_comes_to_one_group_has_nothing_looked_at_that_waits_for_another() {
+fn a_new_member_of_a_group_skips_other_groups_messages() {
     let world = four();
     let topic = group_at(&world, 0);
     let _member = member_at(&world, 3, &topic);
@@ -333,7 +333,7 @@ fn who_comes_to_one_group_has_nothing_looked_at_that_waits_for_another() {
     world.fall_unnoticed(3, usize::MAX, 0);
     world.run();
     publisher.publish(message(&topic, "x").qos1().expiry(10));
-    // Whoever looks at it finds that its time is over.
+    // A look at it finds that its time is over.
     world.advance(seconds(20));
     let another =
         (0..1000).map(|number| format!("u{number}")).find(|name| world.home_of(&format!("group/{name}")) == 0);
@@ -342,4 +342,138 @@ fn who_comes_to_one_group_has_nothing_looked_at_that_waits_for_another() {
     assert_eq!((world.gauges().kept_deals, world.dropped(Reason::MessageExpired)), (1, 0));
     other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
     assert_eq!((world.gauges().kept_deals, world.dropped(Reason::MessageExpired)), (0, 1));
+}
+
+/// A steady member of a group that node 2 deals for, with its session at node 0, and a publisher at node 2.
+fn with_member_elsewhere(world: &World) -> (String, Connecting, Client) {
+    let topic = group_at(world, 2);
+    let member = member_at(world, 0, &topic);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    (topic, member, publisher)
+}
+
+/// Another member at node 2 has joined since.
+fn with_another(world: &World, topic: &str) -> Client {
+    let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
+    other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    other
+}
+
+/// The message has come to the member, once, and to nobody else.
+fn comes_to_member_alone(world: &World, member: Connecting, other: &Client) {
+    let client = world.connect(member);
+    assert_eq!(client.payloads(), ["x"]);
+    world.advance(minutes(5));
+    assert!(client.payloads().is_empty() && other.payloads().is_empty());
+    assert_eq!(world.gauges().kept_deals, 0);
+}
+
+#[test]
+fn a_message_on_a_lost_link_stays_with_a_member_whose_move_is_called_off() {
+    // It has come to the session before the link was lost, or it has not.
+    for arrives in [true, false] {
+        let world = four();
+        let (topic, member, publisher) = with_member_elsewhere(&world);
+        if arrives {
+            world.hold(0, 2);
+        } else {
+            world.hold(2, 0);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        world.break_link(0, 2, 0);
+        world.run();
+        // The session comes to the node that deals for its group, which gives it the message.
+        world.begin_move(0, 2, &member.client_id);
+        world.advance_move();
+        world.advance_move();
+        let other = with_another(&world, &topic);
+        world.call_off_move();
+        world.read_all_tables();
+        world.mend_links();
+        world.run();
+        comes_to_member_alone(&world, member, &other);
+    }
+}
+
+#[test]
+fn a_message_for_a_member_that_has_not_come_waits_for_the_member() {
+    for arrives in [true, false] {
+        let world = four();
+        let (topic, member, publisher) = with_member_elsewhere(&world);
+        if arrives {
+            world.hold(0, 2);
+        } else {
+            world.hold(2, 0);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        world.break_link(0, 2, 0);
+        world.run();
+        // The message is under way to the next home of the session when the move is called off.
+        world.hold(2, 1);
+        world.begin_move(0, 1, &member.client_id);
+        world.advance_move();
+        world.advance_move();
+        let other = with_another(&world, &topic);
+        world.call_off_move();
+        world.read_all_tables();
+        world.run();
+        world.release(2, 1);
+        world.run();
+        world.mend_links();
+        world.run();
+        comes_to_member_alone(&world, member, &other);
+    }
+}
+
+#[test]
+fn a_message_is_not_for_a_session_whose_rest_was_given_out() {
+    let world = four();
+    let (topic, member, publisher) = with_member_elsewhere(&world);
+    world.hold(2, 0);
+    assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+    world.break_link(0, 2, 0);
+    world.run();
+    // Node 2, which deals for the group, reaches neither home of the session until the move is committed.
+    world.hold(2, 1);
+    world.begin_move(0, 1, &member.client_id);
+    for _ in 0..5 {
+        world.advance_move();
+    }
+    world.break_link(1, 2, 0);
+    world.run();
+    world.mend_links();
+    world.hold(1, 2);
+    world.run();
+    world.release(1, 2);
+    world.read_all_tables();
+    world.run();
+    let other = with_another(&world, &topic);
+    comes_to_member_alone(&world, member, &other);
+}
+
+#[test]
+fn a_group_keeps_a_message_that_it_gives_to_another_shard_of_its_node() {
+    for arrives in [true, false] {
+        let world = World::cluster(2, 2, |settings| settings.durability = Durability::Commit);
+        let topic = group_at(&world, 2);
+        let member = member_at(&world, 1, &topic);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        if arrives {
+            world.hold(1, 2);
+        } else {
+            world.hold(2, 1);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        world.break_link(0, 1, 0);
+        world.run();
+        world.begin_move(0, 1, &member.client_id);
+        world.advance_move();
+        world.advance_move();
+        let other = with_another(&world, &topic);
+        world.call_off_move();
+        world.read_all_tables();
+        world.mend_links();
+        world.run();
+        comes_to_member_alone(&world, member, &other);
+    }
 }

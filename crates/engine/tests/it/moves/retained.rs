@@ -1,4 +1,4 @@
-//! Retained values whose topics move while somebody subscribes.
+//! Retained values of topics that move while a client subscribes.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn move_topic(world: &World, topic: &str, read: usize) {
 }
 
 #[test]
-fn who_subscribes_while_the_old_home_has_forgotten_a_value_gets_it_from_the_new_one() {
+fn a_subscriber_gets_a_moved_value_from_the_new_home() {
     for (filter, of_one) in [("a/+", false), ("", true)] {
         for read in 0..3 {
             let world = World::cluster(3, 1, |_| {});
@@ -49,7 +49,7 @@ fn who_subscribes_while_the_old_home_has_forgotten_a_value_gets_it_from_the_new_
 }
 
 #[test]
-fn who_has_asked_the_new_home_before_it_had_a_value_asks_it_again() {
+fn a_new_home_asked_too_early_is_asked_again() {
     let world = World::cluster(3, 1, |_| {});
     let topic = world.name_on(0, "a/");
     with_a_value(&world, &topic);
@@ -79,7 +79,7 @@ fn who_has_asked_the_new_home_before_it_had_a_value_asks_it_again() {
 }
 
 #[test]
-fn who_waits_for_a_move_goes_on_when_it_is_called_off_or_its_nodes_die() {
+fn a_fetch_continues_if_its_move_is_cancelled_or_nodes_die() {
     for (off, falls) in [(true, None), (false, Some(0)), (false, Some(1))] {
         let world = World::cluster(3, 1, |settings| settings.durability = tidegate_engine::Durability::Commit);
         let topic = world.name_on(0, "a/");
@@ -109,9 +109,9 @@ fn who_waits_for_a_move_goes_on_when_it_is_called_off_or_its_nodes_die() {
 /// A seed in which a shard was asked to cut for a move that had been called off, after it had cut for the next one.
 const FOUND: [u64; 1] = [99];
 
-/// Whoever subscribes gets each value: once by the name of its topic.
+/// A subscriber gets each value: once by the name of its topic.
 #[test]
-fn who_subscribes_gets_each_value_whatever_moves_meanwhile() {
+fn a_subscriber_gets_each_value_whatever_moves_meanwhile() {
     let found = FOUND.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(seeds()) {
         let world = World::seeded_cluster(3, 2, seed, &format!("values that move, TIDEGATE_SEED={seed}"), |settings| {

@@ -14,7 +14,7 @@ fn a_message_expires_by_the_clock_on_the_wall() {
             publisher.publish(message("t", expiry.to_string()).qos1().expiry(expiry));
         }
         here.advance(seconds(30));
-        // An operator sets the clock forward: what is kept here takes no notice.
+        // An operator sets the clock forward: monotonic deadlines stay.
         here.step_wall_clock(3_600_000);
         let there = elsewhere(&here, to, seconds(20));
         move_all(&here, &there);

@@ -38,7 +38,7 @@ fn retained_values_move_to_the_homes_of_their_topics() {
 }
 
 #[test]
-fn retained_values_still_owed_to_a_subscription_are_brought_in_the_new_place() {
+fn owed_retained_values_are_brought_in_the_new_place() {
     moved(
         seconds(1),
         |here| {

@@ -1,4 +1,4 @@
-//! Random clients in two worlds that are alike until one of them moves: whoever comes back is sent the same in both.
+//! Random clients in two equal worlds until one of them moves: a returning client gets the same packets in both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ enum Act {
     Answer {
         which: Index,
     },
-    /// Goes on with one of the QoS 2 messages that it has published.
+    /// Continues one of the QoS 2 exchanges that it has begun.
     Release {
         which: Index,
     },
@@ -55,7 +55,7 @@ enum Act {
     },
 }
 
-/// The identifier of a shared subscription, which no other subscription has: what comes by a group can be told apart.
+/// The identifier of a shared subscription, which no other subscription has: it marks messages of a group.
 fn of_group(filter: usize) -> Option<u32> {
     FILTERS[filter].starts_with("$share").then(|| 100 + u32::try_from(filter).unwrap())
 }
@@ -81,7 +81,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What a client has been sent and not answered.
+/// A packet that a client has got and not answered.
 #[derive(Clone, Copy, Debug)]
 enum Unanswered {
     AtLeastOnce(PacketId),
@@ -107,7 +107,7 @@ impl Actor {
         self.connection.as_ref().filter(|client| client.closed().is_none())
     }
 
-    /// Takes what has come; tells it as text, so that two worlds can be compared.
+    /// Takes the received packets as text, so that two worlds can be compared.
     fn take(&mut self) -> Vec<String> {
         let Some(client) = &self.connection else { return Vec::new() };
         let mut told = Vec::new();
@@ -152,7 +152,7 @@ impl Actor {
 
     fn answer(&mut self, which: usize) {
         let Some(client) = self.connection.as_ref().filter(|client| client.closed().is_none()) else {
-            // Whoever is gone answers nothing any more.
+            // A client that is gone answers nothing any more.
             self.unanswered.clear();
             return;
         };
@@ -277,7 +277,7 @@ impl Stage {
 }
 
 impl Actor {
-    /// Sends again what it has published and not released; returns what it was sent meanwhile.
+    /// Sends its unreleased messages again; returns the packets received meanwhile.
     fn repeat(&mut self, world: &World) -> Vec<String> {
         let Some(client) = self.connection.clone() else { return Vec::new() };
         for (id, topic) in self.unreleased.drain(..) {
@@ -302,8 +302,8 @@ impl Actor {
     }
 }
 
-/// What was sent live, in order, by the way it came: a group may be kept at another shard than its members, and then
-/// what comes by it and what comes to the member itself take ways of different lengths.
+/// Live messages in order, by their way: a group may be kept at another shard than its members, so messages of the
+/// group and messages to the member itself take ways of different lengths.
 fn live(lines: &[String]) -> BTreeMap<&str, Vec<&String>> {
     let mut ways = BTreeMap::<&str, Vec<&String>>::new();
     for line in lines.iter().filter(|line| !line.contains("retain true")) {
@@ -325,7 +325,7 @@ fn compare(moved: &[String], stayed: &[String]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What is retained, as a client finds it.
+/// The retained messages, as a client finds them.
 fn retained(world: &World) -> Vec<String> {
     let finder = world.connect(v5("finder"));
     finder.subscribe("#", AtMostOnce);
@@ -345,7 +345,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_owed_before_a_move_is_owed_after_it(
+    fn debts_before_a_move_remain_after_it(
         acts in proptest::collection::vec((0..CLIENTS, act()), 1..80),
         shards in prop_oneof![Just((1, 1)), Just((1, 2)), Just((2, 2)), Just((2, 3)), Just((2, 1))],
     ) {
@@ -374,8 +374,7 @@ proptest! {
             compare(moved, &stayed)?;
         }
         prop_assert_eq!(retained(&there), retained(&here));
-        // What is published from now on reaches the same clients. Whose turn it is in a shared group is not a thing
-        // that is owed, so messages are only counted.
+        // Later messages reach the same clients. The turn in a shared group is not owed, so messages are only counted.
         let counted = [(&mut moves, &there), (&mut stays, &here)].map(|(stage, world)| {
             let publisher = world.connect(v5("publisher"));
             for topic in TOPICS {

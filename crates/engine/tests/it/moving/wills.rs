@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_will_is_published_in_the_new_place_only_if_its_client_does_not_come_back() {
+fn a_moved_will_is_published_unless_its_client_returns() {
     moved(
         seconds(2),
         |here| {

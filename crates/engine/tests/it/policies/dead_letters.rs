@@ -1,4 +1,4 @@
-//! Dead letters: what is dropped is published once below a topic of its own.
+//! Dead letters: a dropped message is published once below a topic of its own.
 
 use tidegate_engine::{DeadLetter, Reason, Settings};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
@@ -14,7 +14,7 @@ fn dead_letters(max_rate: u32) -> impl Fn(&mut Settings) {
     }
 }
 
-/// What a client got below the topic of dead letters: reasons and payloads.
+/// The dead letters of a client: reasons and payloads.
 fn letters(reader: &Client) -> Vec<(String, String)> {
     let got = reader.messages();
     got.iter().map(|got| (got.topic.trim_start_matches("$DEAD/").to_owned(), got.text())).collect()
@@ -26,7 +26,7 @@ fn wants(reasons: &[Reason]) -> impl Fn(&mut Settings) {
 }
 
 #[test]
-fn what_is_dropped_is_published_once_below_the_topic_of_dead_letters() {
+fn a_dropped_message_makes_one_dead_letter() {
     everywhere_with(dead_letters(100), |world| {
         let reader = world.connect(v5("reader"));
         reader.subscribe("$DEAD/#", AtLeastOnce);
@@ -50,7 +50,7 @@ fn what_is_dropped_is_published_once_below_the_topic_of_dead_letters() {
 }
 
 #[test]
-fn what_is_larger_than_its_subscriber_takes_becomes_a_dead_letter_wherever_it_is_found_out() {
+fn a_message_above_the_packet_limit_becomes_a_dead_letter() {
     everywhere_with(wants(&[Reason::SubscriberPacketLimit]), |world| {
         let reader = world.connect(v5("reader"));
         reader.subscribe("$DEAD/#", AtMostOnce);
@@ -73,7 +73,7 @@ fn what_is_larger_than_its_subscriber_takes_becomes_a_dead_letter_wherever_it_is
 }
 
 #[test]
-fn qos_0_messages_for_who_is_away_become_dead_letters_where_that_is_asked_for() {
+fn qos_0_for_offline_clients_become_dead_letters_on_request() {
     everywhere_with(wants(&[Reason::OfflineQos0]), |world| {
         let reader = world.connect(v5("reader"));
         reader.subscribe("$DEAD/#", AtMostOnce);

@@ -1,4 +1,4 @@
-//! Near the memory ceiling: those who fill it wait before anything is dropped.
+//! Near the memory ceiling: publishers that fill it wait before any message is dropped.
 
 use tidegate_engine::{Reason, Settings};
 use tidegate_mqtt::QoS::AtLeastOnce;
@@ -7,8 +7,7 @@ use tidegate_mqtt::ReasonCode;
 use super::stuck;
 use crate::harness::*;
 
-/// A ceiling that is reached soon, and input that is not read far ahead. Where there is a store, what waits in it takes
-/// no memory.
+/// A low ceiling, and input that is not read far ahead. Messages that wait in a store take no memory.
 fn low_ceiling(settings: &mut Settings) {
     settings.limits.memory_ceiling = 3_000_000;
     settings.limits.parked_bytes = 50_000;
@@ -30,7 +29,7 @@ fn flood(world: &World, name: &str, messages: u32) -> Client {
 }
 
 #[test]
-fn near_the_memory_ceiling_those_who_fill_it_wait_before_anything_is_dropped() {
+fn near_the_ceiling_publishers_wait_before_a_drop() {
     everywhere_in_memory(low_ceiling, |world| {
         let slow = stuck(world, &world.name_on(0, "slow"), "t");
         let quick = world.connect(v5(&world.name_on(0, "quick")));
@@ -50,7 +49,7 @@ fn near_the_memory_ceiling_those_who_fill_it_wait_before_anything_is_dropped() {
 }
 
 #[test]
-fn a_publisher_waits_for_memory_only_so_long_and_then_the_policies_decide() {
+fn a_publisher_waits_for_memory_until_the_policies_decide() {
     everywhere_in_memory(low_ceiling, |world| {
         let slow = stuck(world, "slow", "t");
         let flood = flood(world, "flood", 600);
@@ -64,7 +63,7 @@ fn a_publisher_waits_for_memory_only_so_long_and_then_the_policies_decide() {
 }
 
 #[test]
-fn nobody_waits_for_the_queue_of_a_client_that_is_away() {
+fn no_publisher_waits_for_an_offline_clients_queue() {
     everywhere_in_memory(low_ceiling, |world| {
         stuck(world, "away", "t").lose();
         let flood = flood(world, "flood", 600);

@@ -54,7 +54,7 @@ fn bytes_are_limited_as_well_and_a_client_may_leave_meanwhile() {
         assert_eq!(subscriber.payloads().len(), 4);
         fast.lose();
         world.run();
-        assert_eq!(subscriber.payloads().len(), 13, "what it had sent before counts");
+        assert_eq!(subscriber.payloads().len(), 13, "its earlier messages count");
         world.advance(minutes(1));
     });
 }

@@ -1,4 +1,4 @@
-//! What a PUBLISH is refused for.
+//! Reasons to refuse a PUBLISH.
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::QoS::AtLeastOnce;
@@ -7,7 +7,7 @@ use tidegate_mqtt::{QoS, ReasonCode, Version};
 use crate::harness::*;
 
 #[test]
-fn a_payload_that_is_said_to_be_text_is_checked_where_the_listener_asks_for_it() {
+fn utf_8_payloads_are_checked_if_the_listener_asks() {
     everywhere(|world| {
         let client = world.connect(v5("a"));
         client.publish(message("t", b"\xff").utf8().qos1());

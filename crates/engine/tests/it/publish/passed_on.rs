@@ -1,4 +1,4 @@
-//! What of a message is passed on: properties, payload, order, and what is left of its time.
+//! The parts of a message that are passed on: properties, payload, order, and the rest of its time.
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::PayloadFormat;

@@ -48,7 +48,7 @@ fn unconfirmed_qos_1_messages_count_towards_the_receive_maximum() {
 }
 
 #[test]
-fn a_strict_receive_maximum_broke_small_devices_so_it_is_a_choice() {
+fn a_lenient_receive_maximum_spares_small_devices() {
     everywhere_with(
         |settings| {
             settings.listeners[0].receive_maximum = 2;

@@ -115,9 +115,9 @@ fn the_first_stage_that_finds_a_fault_answers() {
             // A repetition has the properties of the first packet.
             continue;
         }
-        // Observers are told a repetition, too, if its publisher may still publish it.
-        let is_told = faults.contains(&Fault::ObserverFull) && !faults.contains(&Fault::Denied);
-        let observed = Some(Fault::ObserverFull).filter(|_| is_told);
+        // Observers get a repetition, too, if its publisher may still publish it.
+        let reaches_observers = faults.contains(&Fault::ObserverFull) && !faults.contains(&Fault::Denied);
+        let observed = Some(Fault::ObserverFull).filter(|_| reaches_observers);
         let first = faults.first().copied();
         let decides = if first == Some(Fault::Repeated) { observed.or(first) } else { first };
         assert_eq!(publish_with(&faults), answer_of(decides), "{faults:?}");

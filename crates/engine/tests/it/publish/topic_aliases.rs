@@ -55,7 +55,7 @@ fn an_alias_out_of_range_or_never_set_ends_the_connection() {
 }
 
 #[test]
-fn the_server_names_topics_by_aliases_where_the_client_allows_it() {
+fn the_server_uses_topic_aliases_if_the_client_allows_it() {
     everywhere(|world| {
         let two = world.connect(v5("two").aliases(2));
         let none = world.connect(v5("none"));

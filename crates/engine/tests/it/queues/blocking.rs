@@ -1,4 +1,4 @@
-//! `block`: whoever fills a queue waits, loses nothing, and goes on with everything else.
+//! `block`: a publisher that fills a queue waits, loses nothing, and its other packets are served.
 
 use tidegate_engine::{OverflowPolicy, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -26,7 +26,7 @@ fn block_loses_nothing_and_keeps_the_order() {
 }
 
 #[test]
-fn what_was_parked_does_not_overrun_the_queue_when_it_goes_on() {
+fn parked_packets_do_not_overrun_the_queue_when_released() {
     // All of it arrives in one read, so that it is parked as one piece.
     let world = World::with(1, policy(OverflowPolicy::Block, 10));
     let subscriber = stuck(&world, "s");
@@ -67,7 +67,7 @@ fn a_parked_publishers_acknowledgements_and_pings_go_on() {
 }
 
 #[test]
-fn a_parked_publisher_holds_nobody_else_up() {
+fn a_parked_publisher_delays_no_other_client() {
     everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
         let subscriber = stuck(world, "s");
         let publisher = world.connect(v5("p"));
@@ -140,7 +140,7 @@ fn parked_packets_are_bounded_and_then_the_socket_is_not_read() {
 }
 
 #[test]
-fn nobody_is_parked_longer_than_the_limit() {
+fn no_publisher_is_parked_longer_than_the_limit() {
     everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
         let subscriber = stuck(world, "s");
         let publisher = world.connect(v5("p"));
@@ -265,7 +265,7 @@ fn more_publishers_than_a_queue_has_places_lose_nothing() {
 }
 
 #[test]
-fn a_repetition_does_not_wait_behind_a_parked_publish_until_it_looks_new() {
+fn a_repetition_does_not_wait_behind_a_parked_publish() {
     everywhere_with(policy(OverflowPolicy::Block, 1), |world| {
         let subscriber = world.connect(v5("s").lasting().receive_maximum(1).manual());
         subscriber.subscribe("t", ExactlyOnce);
@@ -274,7 +274,7 @@ fn a_repetition_does_not_wait_behind_a_parked_publish_until_it_looks_new() {
         publisher.send_publish(message("t", "2").qos2().id(8));
         publisher.send_publish(message("t", "3").qos2().id(9));
         world.run();
-        // The publisher waits by now; it repeats what was taken and releases it then.
+        // The publisher waits by now; it repeats a message taken before and releases it then.
         publisher.send_publish(message("t", "4").qos2().id(10));
         publisher.send_publish(message("t", "3").qos2().id(9).dup());
         world.run();
@@ -296,7 +296,7 @@ fn a_repetition_does_not_wait_behind_a_parked_publish_until_it_looks_new() {
 }
 
 #[test]
-fn what_a_parked_publisher_sent_before_it_left_is_not_lost() {
+fn packets_of_a_parked_publisher_that_left_are_not_lost() {
     everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
         let watcher = world.connect(v5("watcher"));
         watcher.subscribe("wills/#", AtMostOnce);

@@ -7,7 +7,7 @@ use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
 use crate::harness::*;
 
 #[test]
-fn above_the_memory_ceiling_new_work_is_refused_and_below_it_is_taken_again() {
+fn new_work_is_refused_only_above_the_memory_ceiling() {
     let ceiling = |overflow| {
         move |settings: &mut Settings| {
             settings.limits.memory_ceiling = 100_000;
@@ -30,7 +30,7 @@ fn above_the_memory_ceiling_new_work_is_refused_and_below_it_is_taken_again() {
         assert!(gauges.queued_bytes < 110_000, "{overflow:?}: {gauges:?}");
         assert!(gauges.queued_bytes > 50_000, "{overflow:?}: {gauges:?}");
         assert_eq!(gauges.queued_messages + world.counters().dropped_total(), 1000, "{overflow:?}");
-        assert_eq!(world.refuses(0), None, "{overflow:?}: queues alone keep nobody out");
+        assert_eq!(world.refuses(0), None, "{overflow:?}: queues alone refuse no client");
     }
 }
 
@@ -72,7 +72,7 @@ fn a_shard_full_of_parts_of_packets_refuses_connections() {
 }
 
 #[test]
-fn wills_count_for_the_ceiling_and_a_shard_full_of_them_takes_no_more() {
+fn wills_count_for_the_ceiling_and_are_refused_above_it() {
     let world = World::with(1, |settings| settings.limits.memory_ceiling = 50_000);
     let with_will =
         |number: usize| v5(&format!("c{number}")).lasting().will(message("w", vec![b'x'; 10_000]).delay(60));
@@ -88,11 +88,11 @@ fn wills_count_for_the_ceiling_and_a_shard_full_of_them_takes_no_more() {
     for client in there {
         client.disconnect();
     }
-    assert_eq!(world.refuses(0), None, "whoever says goodbye takes the will along");
+    assert_eq!(world.refuses(0), None, "a DISCONNECT removes the will");
 }
 
 #[test]
-fn subscriptions_count_for_the_ceiling_and_what_is_there_may_be_renewed() {
+fn subscriptions_count_for_the_ceiling_and_may_be_renewed() {
     everywhere_with(
         |settings| settings.limits.memory_ceiling = 200_000,
         |world| {

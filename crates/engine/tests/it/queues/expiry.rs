@@ -1,4 +1,4 @@
-//! What has expired takes no room: it leaves its queue before any policy decides about a message that comes.
+//! Expired messages take no room: they leave their queue before a policy decides about the next message.
 
 use tidegate_engine::{DeadLetter, OverflowPolicy, Reason, SharedStrategy};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
@@ -97,7 +97,7 @@ fn expired_messages_make_room_in_bytes() {
 }
 
 #[test]
-fn only_what_has_expired_makes_room() {
+fn only_expired_messages_make_room() {
     everywhere_with(policy(OverflowPolicy::Reject, 4), |world| {
         stuck(world, "away").lose();
         let publisher = world.connect(v5("p"));
@@ -115,7 +115,7 @@ fn only_what_has_expired_makes_room() {
 }
 
 #[test]
-fn a_blocked_publisher_goes_on_when_the_queue_expires() {
+fn a_blocked_publisher_continues_when_the_queue_expires() {
     everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
         let slow = stuck(world, "slow");
         let publisher = world.connect(v5("p"));
@@ -126,7 +126,7 @@ fn a_blocked_publisher_goes_on_when_the_queue_expires() {
         publisher.send_publish(message("t", "new").qos1().id(200));
         world.run();
         let mut answered = publisher.answers().len();
-        // Those that waited come into the queue then, and expire there in their turn.
+        // The waiting messages enter the queue then, and expire there in their turn.
         for _ in 0..6 {
             world.advance(LOOKED_AT);
             answered += publisher.answers().len();
@@ -137,7 +137,7 @@ fn a_blocked_publisher_goes_on_when_the_queue_expires() {
 }
 
 #[test]
-fn a_rejected_mqtt_3_publisher_goes_on_when_the_queue_expires() {
+fn a_rejected_mqtt_3_publisher_continues_after_expiry() {
     everywhere_with(policy(OverflowPolicy::Reject, 2), |world| {
         let slow = stuck(world, "slow");
         let first = world.connect(v5("first"));
@@ -218,7 +218,7 @@ fn what_expired_counts_for_no_memory() {
 }
 
 #[test]
-fn nobody_wakes_for_a_queue_that_has_expired() {
+fn no_timer_is_left_for_an_expired_queue() {
     let world = World::with(1, |_| {});
     stuck(&world, "away").lose();
     let publisher = world.connect(v5("p"));

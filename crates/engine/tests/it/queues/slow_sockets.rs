@@ -1,5 +1,4 @@
-//! Clients that do not read: what they are sent is bounded, control packets are not dropped, and their keep-alive finds
-//! them out.
+//! Clients that do not read: their output is bounded, control packets are not dropped, and the keep-alive ends them.
 
 use tidegate_engine::{OverflowPolicy, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
@@ -76,7 +75,7 @@ fn control_packets_are_never_dropped_when_the_queue_is_full() {
 }
 
 #[test]
-fn a_client_that_only_asks_and_never_reads_does_not_fill_the_memory() {
+fn requests_of_a_client_that_never_reads_fill_no_memory() {
     everywhere_with(
         |settings| settings.limits.output_high_water = 10_000,
         |world| {
@@ -100,7 +99,7 @@ fn a_client_that_only_asks_and_never_reads_does_not_fill_the_memory() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_at_all_is_found_out_by_its_keep_alive() {
+fn a_client_that_reads_nothing_ends_by_its_keep_alive() {
     everywhere_with(
         |settings| settings.limits.output_high_water = 1000,
         |world| {

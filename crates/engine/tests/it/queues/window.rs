@@ -1,4 +1,4 @@
-//! What goes on for a client whose window (Receive Maximum) is full.
+//! Packets for a client whose window (Receive Maximum) is full.
 
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 
@@ -6,7 +6,7 @@ use super::numbers;
 use crate::harness::*;
 
 #[test]
-fn qos_0_goes_on_for_a_client_whose_window_is_full() {
+fn qos_0_is_sent_to_a_client_whose_window_is_full() {
     everywhere(|world| {
         let client = world.connect(v5("s").receive_maximum(2).manual());
         client.subscribe("cmd/#", AtLeastOnce);
@@ -35,7 +35,7 @@ fn a_topic_keeps_the_order_of_each_qos_behind_a_full_window() {
         }
         world.run();
         let got = client.drain();
-        let of = |what: &str| -> Vec<String> { got.iter().filter(|text| text.starts_with(what)).cloned().collect() };
+        let of = |start: &str| -> Vec<String> { got.iter().filter(|text| text.starts_with(start)).cloned().collect() };
         assert_eq!(got[..4], ["once 1", "none 3", "none 6", "none 9"]);
         assert_eq!(of("once"), ["once 1", "once 2", "once 4", "once 5", "once 7", "once 8"]);
     });
@@ -66,7 +66,7 @@ fn qos_0_that_waited_for_the_socket_passes_a_full_window() {
 }
 
 #[test]
-fn qos_0_goes_on_while_messages_are_sent_again() {
+fn qos_0_is_sent_while_messages_are_sent_again() {
     everywhere(|world| {
         let client = world.connect(v5("s").lasting().receive_maximum(5).manual());
         client.subscribe("t", AtLeastOnce);

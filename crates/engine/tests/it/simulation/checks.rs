@@ -1,4 +1,4 @@
-//! What has to hold in every run.
+//! The checks of every run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ impl Simulation {
     pub(super) fn check_bounds(&self) {
         let (settings, gauges) = (&self.profile.settings, self.world.gauges());
         let sessions = gauges.sessions_connected + gauges.sessions_disconnected;
-        // Under `Block` what is under way from other shards still enters.
+        // Under `Block` messages on their way from other shards still enter.
         let largest = 3000;
         let queue_bytes = settings.queue.max_bytes.saturating_mul(2) + settings.limits.shard_link_bytes;
         let queue_bytes = queue_bytes.saturating_add(largest * (u64::from(settings.retained.step.min(20)) + 1));
@@ -82,7 +82,7 @@ impl Simulation {
             let got = &received.message;
             let text = got.text();
             let Some(number) = number_of(&text) else {
-                assert_eq!(text, "a will", "seed {seed}: {name} has got what nobody has sent");
+                assert_eq!(text, "a will", "seed {seed}: {name} has got an unsent message");
                 continue;
             };
             let short = text.get(..12).unwrap_or(&text);
@@ -98,12 +98,12 @@ impl Simulation {
             }
             let times = times.entry(number).or_default();
             *times += 1;
-            // Of what was sent at QoS 0 a process that comes later knows nothing, and a QoS 2 publisher that had no
-            // answer sends it once more.
+            // A later process knows nothing of messages sent at QoS 0, and a QoS 2 publisher without an answer sends
+            // its message once more.
             let forgotten = got.qos == QoS::AtMostOnce && self.profile.kind.crashes();
             let once = got.qos != QoS::AtLeastOnce && sent.qos != QoS::AtLeastOnce && !forgotten;
             assert!(*times == 1 || !once, "seed {seed}: {name} has got {short} {times} times");
-            // What is not kept may overtake what waits in the store.
+            // A message that is not kept may overtake messages in the store.
             let kept = got.qos != QoS::AtMostOnce;
             let before = last.entry((sent.publisher, &sent.topic, kept)).or_default();
             let again = self.devices[sent.publisher].resent.contains(sent.payload.as_bytes());
@@ -118,8 +118,8 @@ impl Simulation {
         filters.into_iter().any(|(_, filter, _)| matches(share_of(filter).map_or(*filter, |share| share.1), topic))
     }
 
-    /// What a publisher got an answer for has reached every subscription that was there before and has stayed, unless a
-    /// limit was in the way, which is counted.
+    /// An acknowledged message has reached every subscription that was there before and has stayed, unless a counted
+    /// limit prevented it.
     fn check_nothing_lost(&self) {
         // A message for several subscriptions of a client comes once.
         let mut missing = BTreeSet::new();
@@ -230,9 +230,12 @@ impl Simulation {
             });
             // A QoS 1 message that is sent again counts again, also behind a QoS 2 message that was already taken.
             let again = self.devices[publisher].resent.contains(self.published[number].payload.as_bytes());
-            let anew = again || !self.profile.is_steady(publisher);
+            let repeated = again || !self.profile.is_steady(publisher);
             let later = later.and_then(|sent| sent.payload.get(..10));
-            assert!(later.is_none() || anew, "seed {run}: {topic} holds message {number}, but {later:?} came later");
+            assert!(
+                later.is_none() || repeated,
+                "seed {run}: {topic} holds message {number}, but {later:?} came later"
+            );
         }
     }
 
@@ -249,7 +252,7 @@ impl Simulation {
         let ended: u64 = counters.disconnects.iter().sum::<u64>() + self.world.broken();
         assert_eq!(ended, counters.connects_accepted, "seed {seed}: connections that came and went");
         let accepted = counters.packets_out[PacketType::ConnAck as usize];
-        assert!(accepted >= counters.connects_accepted, "seed {seed}: each was told");
+        assert!(accepted >= counters.connects_accepted, "seed {seed}: each was counted");
         assert_eq!(self.world.next_deadline(), tidegate_engine::Millis::NEVER, "seed {seed}: something still waits");
         let left: Vec<String> =
             self.world.swept().iter().filter_map(|(key, value)| tidegate_engine::describe(key, value)).collect();
@@ -264,7 +267,7 @@ pub(super) fn share_topic(topic: &str) -> bool {
     topic.starts_with("s/")
 }
 
-/// What was not delivered, by reason.
+/// Undelivered messages by reason.
 pub(super) fn reasons(world: &World) -> Vec<(&'static str, u64)> {
     let counters = world.counters();
     let counted = Reason::ALL.iter().map(|reason| (reason.label(), counters.dropped[reason.number()]));

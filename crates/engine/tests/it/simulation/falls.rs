@@ -1,4 +1,4 @@
-//! Nodes that die at any step, and what becomes of their place.
+//! Nodes that die at any step, and their successors.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ enum Stage {
     None,
     /// It is gone, and no table says so.
     Gone(usize),
-    /// It is dead, and nobody has its data.
+    /// It is dead, and no other node has its data.
     Dead(usize),
-    /// Others have taken in what it had, and do not serve it yet.
+    /// Others have taken in its data, and do not serve it yet.
     Fetched(usize),
     /// They do, and it is away.
     Away(usize),
@@ -50,7 +50,7 @@ impl Simulation {
                 self.world.fetch_of(node);
                 Stage::Fetched(node)
             }
-            // It is served when it is in the stores of those who serve it.
+            // It is served when it is in the stores of its new nodes.
             Stage::Fetched(node) if self.is_uncommitted() => Stage::Fetched(node),
             Stage::Fetched(node) if self.profile.kind.moves() => {
                 self.world.serve_by_table();

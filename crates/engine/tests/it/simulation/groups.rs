@@ -11,7 +11,7 @@ use super::{Sent, Simulation, at_least, seeds};
 use crate::harness::*;
 use crate::model::matches;
 
-/// The groups, each of which takes all messages to topics of groups.
+/// The groups; each takes all messages to topics of groups.
 const GROUPS: [&str; 2] = ["g", "h"];
 
 impl Simulation {
@@ -89,7 +89,7 @@ impl Simulation {
         assert_eq!((dropped, counters.deals_not_kept), (0, 0), "seed {}: {told:?}", self.seed);
     }
 
-    /// Whoever is in a group, or may be.
+    /// The present and possible members of a group.
     fn members(&self, group: &str) -> impl Iterator<Item = usize> {
         let is_in = move |filter: &&str| share_of(filter).is_some_and(|(share, _)| share == group);
         (0..self.devices.len()).filter(move |device| {
@@ -107,7 +107,7 @@ fn each_group_takes_each_message_whatever_moves_in_between() {
 }
 
 #[test]
-fn each_group_takes_each_message_whichever_nodes_die_when_others_take_their_place() {
+fn each_group_takes_each_message_while_nodes_are_replaced() {
     for seed in at_least(12) {
         Simulation::new(Kind::FallingGroups, seed).play();
     }
@@ -115,8 +115,8 @@ fn each_group_takes_each_message_whichever_nodes_die_when_others_take_their_plac
 
 /// Seeds that have found something about groups while nodes died and partitions moved: the node that took a dead home's
 /// place did not know what others had dealt; a message was dealt to a session that was about to leave for a dead node,
-/// and one came twice that such a session gave back; a group whose next home had died was dealt at two nodes; and what
-/// was set aside for a client that did not come was dealt once more by the node that had kept it.
+/// and a message that such a session returned came twice; a group whose next home had died was dealt at two nodes; and a deal
+/// set aside for a client that did not come was dealt once more by the node that had kept it.
 const FOUND_OF_GROUPS: [u64; 5] = [30, 54, 137, 165, 195];
 
 #[test]

@@ -85,7 +85,7 @@ impl Simulation {
             self.check_bounds();
         }
         self.calm_down();
-        assert!(!self.profile.kind.falls() || self.falls.count > 0, "seed {}: nobody dies", self.seed);
+        assert!(!self.profile.kind.falls() || self.falls.count > 0, "seed {}: no node dies", self.seed);
         assert!(!self.profile.kind.moves() || self.world.moves() > 0, "seed {}: nothing moves", self.seed);
         self.check_outcome();
         self.go_home();
@@ -154,7 +154,7 @@ impl Simulation {
     }
 
     fn publish(&mut self, device: usize) {
-        // Nobody remembers what one has begun to send whose session has ended.
+        // A message begun by an ended session is forgotten.
         let device = if self.profile.is_fleeting(device) { 0 } else { device };
         let draft = self.profile.draft(&mut self.random);
         let number = self.published.len();
@@ -225,7 +225,7 @@ impl Simulation {
         }
     }
 
-    /// The process dies with a part of what it has not committed, and another one with so many shards goes on.
+    /// The process dies with a part of its uncommitted batches, and another one with so many shards takes over.
     fn crash(&mut self) {
         let waiting = self.world.uncommitted();
         let crash = Crash {
@@ -237,7 +237,7 @@ impl Simulation {
         };
         self.world.crash(crash);
         if self.random.percent(25) {
-            // The next one dies as well, while it is still busy with what was left to it.
+            // The next one dies as well, while it is still restoring.
             let waiting = self.world.uncommitted();
             let shards = self.profile.next_shards(&mut self.random);
             self.world.crash(Crash { kept: self.random.below(waiting + 1), shards, ..crash });
@@ -367,7 +367,7 @@ fn every_message_is_delivered_or_counted_with_its_reason() {
 }
 
 #[test]
-fn what_was_promised_outlives_any_crash() {
+fn promises_outlive_any_crash() {
     for seed in seeds() {
         Simulation::new(Kind::Crashing, seed).play();
     }
@@ -380,8 +380,8 @@ fn every_message_comes_exactly_once_whatever_dies_in_between() {
     }
 }
 
-/// Seeds that have found something while partitions moved: groups that deal a message again to another session that is
-/// about to be forgotten, and that deal to sessions of which each node believes that they are at the other.
+/// Seeds that have found a fault while partitions moved: groups that deal a message again to another session that is
+/// about to be forgotten, and groups that deal to sessions that each node believes to be at the other.
 const FOUND_WHILE_MOVING: [u64; 2] = [256, 36];
 
 #[test]
@@ -399,13 +399,12 @@ fn nothing_is_lost_invented_or_repeated_while_partitions_move() {
     }
 }
 
-/// Seeds that have found something while nodes died: the place of a dead node was believed to be taken before it was
-/// known what is wanted there, and a message came twice that was on its way to a shard which took in sessions that had
-/// it.
+/// Seeds that have found a fault while nodes died: a dead node was believed to be replaced before its interest was
+/// known, and a message came twice that was on its way to a shard which took in sessions that had it.
 const FOUND_WHILE_DYING: [u64; 3] = [57, 248, 300];
 
 #[test]
-fn every_message_comes_exactly_once_whichever_nodes_die_when_others_take_their_place() {
+fn every_message_comes_once_while_nodes_are_replaced() {
     let found = FOUND_WHILE_DYING.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(at_least(12)) {
         Simulation::new(Kind::Falling, seed).play();
@@ -413,7 +412,7 @@ fn every_message_comes_exactly_once_whichever_nodes_die_when_others_take_their_p
 }
 
 #[test]
-fn nothing_is_lost_invented_or_repeated_while_nodes_die_and_others_take_their_place() {
+fn nothing_is_lost_or_repeated_while_nodes_are_replaced() {
     for seed in at_least(12) {
         Simulation::new(Kind::FallingMixed, seed).play();
     }
@@ -424,7 +423,7 @@ fn nothing_is_lost_invented_or_repeated_while_nodes_die_and_others_take_their_pl
 const FOUND_WHILE_BOTH: [u64; 2] = [21, 177];
 
 #[test]
-fn every_message_comes_exactly_once_whatever_moves_while_nodes_die() {
+fn every_message_comes_once_while_nodes_die_and_move() {
     let found = FOUND_WHILE_BOTH.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(at_least(12)) {
         Simulation::new(Kind::MovingFalling, seed).play();
@@ -436,7 +435,7 @@ fn every_message_comes_exactly_once_whatever_moves_while_nodes_die() {
 const FOUND_WHILE_MIXED: [u64; 1] = [216];
 
 #[test]
-fn nothing_is_lost_invented_or_repeated_while_partitions_move_and_nodes_die() {
+fn nothing_is_lost_or_repeated_while_nodes_die_and_move() {
     let found = FOUND_WHILE_MIXED.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(at_least(12)) {
         Simulation::new(Kind::MovingFallingMixed, seed).play();

@@ -40,8 +40,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether all that does not go to groups is QoS 2, and subscriptions of those who are there from the beginning
-    /// stay.
+    /// True if all messages outside groups are QoS 2, and subscriptions of the first clients stay.
     pub(super) fn is_exact(self) -> bool {
         matches!(self, Self::Exact | Self::Lasting | Self::Moving | Self::Falling | Self::MovingFalling) || self.deals()
     }
@@ -81,7 +80,7 @@ pub(super) struct Profile {
     pub tight: bool,
 }
 
-/// What is about to be published.
+/// A message to be published.
 pub(super) struct Draft {
     pub topic: &'static str,
     pub qos: QoS,
@@ -155,19 +154,18 @@ impl Profile {
         random.pick(&[1, 2, 3, self.shards])
     }
 
-    /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions
-    /// end.
+    /// True if a device always resumes its session. The others start a new one now and then, or let their sessions end.
     pub(super) fn is_steady(&self, device: usize) -> bool {
         (self.kind.is_exact() && !self.is_fleeting(device)) || device < 4
     }
 
-    /// Whether a device has a session that ends with each of its connections, while those of the others stay.
+    /// True if a device has a session that ends with each of its connections, while sessions of the others stay.
     pub(super) fn is_fleeting(&self, device: usize) -> bool {
         self.kind.deals() && device == 7
     }
 
-    /// What a member of a group that comes and goes subscribes to. A message of QoS 2 that was sent to one whose
-    /// session has ended is for nobody else ([MQTT-4.8.2-5]), so that such a one asks for QoS 1.
+    /// The subscription of a member that comes and goes. A QoS 2 message sent to an ended session is for no other
+    /// client ([MQTT-4.8.2-5]), so a member with ending sessions asks for QoS 1.
     pub(super) fn visit(&self, device: usize) -> Option<(&'static str, QoS)> {
         match device {
             6 if self.kind.deals() => Some(("$share/g/s/#", QoS::ExactlyOnce)),
@@ -214,7 +212,7 @@ impl Profile {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
         let qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
-        // What becomes of a retained message that may be lost cannot be said.
+        // The outcome of a retained message that may be lost is unknown.
         let retain = qos != QoS::AtMostOnce && random.percent(25);
         Draft { topic, qos, retain }
     }
@@ -226,7 +224,7 @@ impl Profile {
     /// Subscriptions of a run in which they stay.
     pub(super) fn filters_for_good(&self, device: usize) -> &'static [&'static str] {
         match device {
-            // Nobody is in two groups, so that it is known for which one a message has come.
+            // No client is in two groups, so that the group of each message is known.
             3 if self.kind.deals() => &["t/1", "t/2/x", "$share/g/s/#"],
             5 if self.kind.deals() => &["$share/h/s/+"],
             0 => &["t/#", "$share/g/s/#"],

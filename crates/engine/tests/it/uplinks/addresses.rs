@@ -127,7 +127,7 @@ fn wills_and_receipts_of_nodes_go_to_no_broker() {
 }
 
 #[test]
-fn contexts_stay_and_other_reports_are_told_and_go_on() {
+fn contexts_stay_and_other_reports_are_observed_and_sent() {
     in_front_of_one(|world, broker| {
         let node = world.connect(v5("truck"));
         for (topic, taken) in [("ctx/context/truck", 0), ("vehicle/7/position", 1)] {

@@ -1,4 +1,4 @@
-//! What a broker does without end, the orchestrator does not.
+//! Endless behaviour of a broker that the orchestrator bounds.
 
 use tidegate_engine::{DialAttempt, Millis, RoutingPolicy, UplinkState};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -8,7 +8,7 @@ use crate::harness::fleet::lasting;
 use crate::harness::*;
 
 #[test]
-fn a_message_that_never_comes_back_is_sent_again_three_times_and_then_delivered_without_a_broker() {
+fn an_unreturned_message_is_resent_thrice_then_delivered_here() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a"], |world, [a]| {
             let client = world.connect(v5("c"));
@@ -29,7 +29,7 @@ fn a_message_that_never_comes_back_is_sent_again_three_times_and_then_delivered_
 }
 
 #[test]
-fn all_brokers_together_get_a_message_that_never_comes_back_no_more_often_than_one() {
+fn the_resend_limit_counts_all_brokers_together() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -46,7 +46,7 @@ fn all_brokers_together_get_a_message_that_never_comes_back_no_more_often_than_o
 }
 
 #[test]
-fn what_comes_back_after_it_was_delivered_without_its_broker_is_not_delivered_again() {
+fn a_late_return_is_not_delivered_again() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -59,7 +59,7 @@ fn what_comes_back_after_it_was_delivered_without_its_broker_is_not_delivered_ag
         client.expect_publish("t", "2");
         a.now(|ways| ways.withholds_messages = false);
         client.expect_nothing();
-        // What it brings shows that it brings the topic's messages again.
+        // A returned message shows that it brings the topic's messages again.
         client.publish(message("t", "3").qos1());
         client.expect_publish("t", "3");
         assert_eq!((a.owed(), a.report().counters.delivered_here), (0, 2));
@@ -82,7 +82,7 @@ fn refusing(version: Version, story: impl Fn(&World, Client, Broker)) {
 }
 
 #[test]
-fn a_message_that_matches_only_what_its_broker_has_refused_is_sent_there_once_and_delivered_at_once() {
+fn a_message_of_refused_filters_only_is_delivered_at_once() {
     for version in [Version::V311, Version::V5] {
         for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
             refusing(version, |world, client, a| {
@@ -100,7 +100,7 @@ fn a_message_that_matches_only_what_its_broker_has_refused_is_sent_there_once_an
 }
 
 #[test]
-fn a_broker_that_has_refused_a_filter_is_asked_again_each_minute_and_believed_when_it_grants_it() {
+fn a_refused_filter_is_asked_for_again_each_minute() {
     refusing(Version::V5, |world, client, a| {
         a.asked();
         world.advance(seconds(55));
@@ -119,7 +119,7 @@ fn a_broker_that_has_refused_a_filter_is_asked_again_each_minute_and_believed_wh
 }
 
 #[test]
-fn a_message_goes_to_a_broker_that_has_granted_its_filter_rather_than_to_one_that_has_refused_it() {
+fn a_message_prefers_a_broker_that_granted_its_filter() {
     refusing(Version::V5, |world, client, a| {
         let b = world.broker("b");
         for number in 0..20 {
@@ -132,7 +132,7 @@ fn a_message_goes_to_a_broker_that_has_granted_its_filter_rather_than_to_one_tha
 }
 
 #[test]
-fn the_only_broker_is_offered_what_it_has_no_room_for_less_and_less_often() {
+fn the_only_broker_without_room_is_tried_ever_more_rarely() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a"], |world, [a]| {
             let client = world.connect(v5("c"));
@@ -168,7 +168,7 @@ fn the_only_broker_is_offered_what_it_has_no_room_for_less_and_less_often() {
 }
 
 #[test]
-fn a_broker_without_room_leaves_its_messages_to_nobody_who_was_given_up() {
+fn a_broker_without_room_gives_none_to_lost_brokers() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t/#", ExactlyOnce);
@@ -185,7 +185,7 @@ fn a_broker_without_room_leaves_its_messages_to_nobody_who_was_given_up() {
 }
 
 #[test]
-fn a_broker_that_never_answers_subscribe_is_lost_after_the_deadline_and_not_before() {
+fn a_broker_without_a_suback_is_lost_at_the_deadline() {
     in_front_of([], |world, []| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -208,7 +208,7 @@ fn a_broker_that_never_answers_subscribe_is_lost_after_the_deadline_and_not_befo
 }
 
 #[test]
-fn a_broker_that_answers_for_filters_one_after_the_other_may_take_its_time() {
+fn a_broker_may_answer_filters_slowly_one_by_one() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         for round in 0..4 {

@@ -27,7 +27,7 @@ fn a_message_of_a_client_comes_once_however_many_filters_match() {
 }
 
 #[test]
-fn a_message_of_a_direct_publisher_comes_once_where_copies_can_be_told() {
+fn a_direct_publishers_message_comes_once_if_recognised() {
     for copies in [false, true] {
         in_front_of([], |world, []| {
             let a = world.broker_with("a", fleet::lasting(), Ways { copies, ..Ways::default() });
@@ -116,7 +116,7 @@ pub(super) fn renumber(carried: &mut Carried, origin: u8) {
 }
 
 #[test]
-fn what_enters_at_another_orchestrator_comes_in_and_is_not_owed_here() {
+fn messages_of_another_orchestrator_are_not_owed_here() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -132,7 +132,7 @@ fn what_enters_at_another_orchestrator_comes_in_and_is_not_owed_here() {
 }
 
 #[test]
-fn a_message_that_several_orchestrators_could_deal_is_not_sent_to_the_fleet_again() {
+fn a_message_from_the_fleet_is_not_sent_there_again() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", AtLeastOnce);

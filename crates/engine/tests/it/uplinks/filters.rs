@@ -10,7 +10,7 @@ use crate::harness::fleet::lasting;
 use crate::harness::*;
 
 #[test]
-fn each_filter_is_asked_for_once_however_many_clients_and_shards_want_it() {
+fn each_filter_is_asked_for_once() {
     in_front_of(["a", "b"], |world, brokers| {
         let clients: Vec<Client> = (0..6).map(|n| world.connect(v5(&world.name_on(n, &format!("c{n}."))))).collect();
         for client in &clients {
@@ -63,7 +63,7 @@ fn a_new_broker_serves_only_when_it_holds_all_filters() {
 }
 
 #[test]
-fn messages_for_a_broker_that_is_not_serving_yet_come_back_all_the_same() {
+fn messages_to_a_broker_not_yet_serving_come_back() {
     in_front_of([], |world, []| {
         let client = world.connect(v5("c"));
         client.subscribe("t/#", AtLeastOnce);
@@ -78,7 +78,7 @@ fn messages_for_a_broker_that_is_not_serving_yet_come_back_all_the_same() {
 }
 
 #[test]
-fn a_broker_that_comes_back_is_told_of_what_changed_meanwhile() {
+fn a_returning_broker_gets_the_changed_filters() {
     in_front_of(["a", "b"], |world, [a, _b]| {
         let client = world.connect(v5("c"));
         for filter in ["stays", "goes"] {
@@ -144,7 +144,7 @@ fn a_suback_waits_no_longer_for_a_broker_that_dies() {
 }
 
 #[test]
-fn a_filter_that_a_broker_refuses_is_told_and_the_others_are_served() {
+fn a_filter_that_a_broker_refuses_is_reported() {
     in_front_of([], |world, []| {
         let client = world.connect(v5("c"));
         for filter in ["good", "bad"] {
@@ -187,7 +187,7 @@ fn a_filter_that_no_broker_takes_is_refused_to_the_client() {
 }
 
 #[test]
-fn subscriptions_of_sessions_that_are_away_are_held_after_a_restart() {
+fn subscriptions_of_offline_sessions_hold_after_a_restart() {
     let world = World::with(3, |settings| {
         fleet_settings(settings, RoutingPolicy::TopicHash);
         settings.durability = tidegate_engine::Durability::Commit;
@@ -210,7 +210,7 @@ fn subscriptions_of_sessions_that_are_away_are_held_after_a_restart() {
 }
 
 #[test]
-fn who_subscribes_to_what_was_just_asked_for_waits_as_well() {
+fn a_subscriber_of_a_filter_just_asked_for_waits_as_well() {
     for shards in 1..=3 {
         let world = World::with(shards, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
         let a = world.broker("a");

@@ -37,7 +37,7 @@ fn new_rules_are_about_clients_and_brokers_stay() {
 }
 
 #[test]
-fn an_id_that_a_client_has_sent_along_is_not_taken_for_the_messages_own() {
+fn an_id_from_a_client_is_not_taken_for_the_messages_own() {
     in_front_of(["a"], |world, [_a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -53,7 +53,7 @@ fn an_id_that_a_client_has_sent_along_is_not_taken_for_the_messages_own() {
 }
 
 #[test]
-fn an_id_that_a_client_has_made_up_reaches_neither_a_broker_nor_a_client() {
+fn a_forged_id_reaches_neither_a_broker_nor_a_client() {
     for loses in [false, true] {
         in_front_of(["a"], |world, [a]| {
             let client = world.connect(v5("c"));
@@ -90,7 +90,7 @@ fn topics_that_begin_with_a_dollar_go_to_the_fleet_as_well() {
 }
 
 #[test]
-fn a_topic_beyond_the_limits_of_the_orchestrator_costs_one_message_and_not_the_connection() {
+fn a_topic_beyond_the_limits_costs_only_its_message() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("deep/#", AtLeastOnce);
@@ -123,7 +123,7 @@ fn the_last_broker_that_is_not_drained_stays() {
 }
 
 #[test]
-fn a_broker_that_has_spoken_mqtt_5_and_closes_without_a_word_is_not_asked_in_an_older_version() {
+fn a_broker_that_spoke_mqtt_5_is_not_asked_in_mqtt_3() {
     in_front_of(["a"], |world, [a]| {
         a.now(|ways| ways.no_v5 = Some(NoV5::Silence));
         a.cut();
@@ -136,7 +136,7 @@ fn a_broker_that_has_spoken_mqtt_5_and_closes_without_a_word_is_not_asked_in_an_
 }
 
 #[test]
-fn a_broker_that_is_set_again_while_it_is_away_keeps_messages_from_others_for_a_while_only() {
+fn a_broker_set_again_while_away_keeps_messages_briefly() {
     in_front_of(["a", "b"], |world, [a, b]| {
         a.die();
         a.now(|ways| ways.reachable = false);
@@ -154,7 +154,7 @@ fn a_broker_that_is_set_again_while_it_is_away_keeps_messages_from_others_for_a_
 }
 
 #[test]
-fn what_another_broker_was_given_is_not_given_again_after_a_restart() {
+fn messages_of_another_broker_are_not_resent_after_a_restart() {
     let world = World::with(2, |settings| {
         fleet_settings(settings, RoutingPolicy::TopicHash);
         settings.durability = tidegate_engine::Durability::Commit;

@@ -1,4 +1,4 @@
-//! Brokers that say what they must not: they are closed or not listened to, and nothing breaks.
+//! Brokers that send invalid packets: they are closed or ignored, and nothing breaks.
 
 use std::num::NonZeroU16;
 
@@ -8,7 +8,7 @@ use tidegate_mqtt::{ConnAck, Packet, PubAck, PubComp, PubRec, PubRel, ReasonCode
 
 use crate::harness::*;
 
-/// A broker says something; what it is worth afterwards.
+/// A broker sends packets; `stays` says whether its connection remains.
 fn says(packets: &[Packet<'_>], stays: bool) {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
@@ -29,7 +29,7 @@ fn says(packets: &[Packet<'_>], stays: bool) {
 }
 
 #[test]
-fn acknowledgements_of_what_was_never_sent_change_nothing() {
+fn acknowledgements_of_unsent_messages_change_nothing() {
     let success = ReasonCode::Success;
     for number in [1, 17, u16::MAX - 1, u16::MAX] {
         says(&[Packet::PubAck(PubAck::new(id(number), success))], true);
@@ -83,7 +83,7 @@ fn messages_to_its_own_topics_are_acknowledged_and_go_nowhere() {
 }
 
 #[test]
-fn what_is_no_mqtt_ends_the_connection() {
+fn bytes_that_are_no_mqtt_end_the_connection() {
     for bytes in [
         &[0x00, 0x00][..],
         &[0x30, 0x00],
@@ -121,7 +121,7 @@ fn nonsense_instead_of_a_connack_is_no_reason_to_give_up() {
 }
 
 #[test]
-fn a_packet_above_the_limit_ends_the_connection_before_it_is_read() {
+fn a_packet_above_the_limit_ends_the_connection_unread() {
     everywhere_with(
         |settings| {
             fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash);
@@ -142,7 +142,7 @@ fn a_packet_above_the_limit_ends_the_connection_before_it_is_read() {
 }
 
 #[test]
-fn a_forged_id_is_at_worst_a_message_of_somebody_else() {
+fn a_forged_id_is_at_worst_another_publishers_message() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", AtLeastOnce);
@@ -160,7 +160,7 @@ fn a_forged_id_is_at_worst_a_message_of_somebody_else() {
 }
 
 #[test]
-fn a_broker_that_acknowledges_twice_or_in_another_order_settles_each_message_once() {
+fn odd_acknowledgements_settle_each_message_once() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);

@@ -8,7 +8,7 @@ use crate::harness::fleet::lasting;
 use crate::harness::*;
 
 #[test]
-fn a_drained_broker_is_given_nothing_and_settles_what_it_has() {
+fn a_drained_broker_gets_no_messages_and_settles_its_own() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t/#", ExactlyOnce);
@@ -38,7 +38,7 @@ fn a_drained_broker_is_given_nothing_and_settles_what_it_has() {
 }
 
 #[test]
-fn a_broker_is_drained_only_behind_an_answer_to_a_probe_sent_behind_the_last_message() {
+fn a_drain_ends_with_a_probe_behind_the_last_message() {
     in_front_of(["a", "b"], |world, [a, _b]| {
         a.now(|ways| ways.hangs = true);
         a.drain().unwrap();
@@ -66,7 +66,7 @@ fn a_broker_that_is_being_drained_and_set_again_serves_again() {
 }
 
 #[test]
-fn a_broker_that_is_lost_while_it_is_drained_is_not_given_messages_when_it_comes_back() {
+fn a_broker_lost_while_drained_gets_no_messages_on_return() {
     in_front_of(["a", "b"], |world, [a, b]| {
         a.now(|ways| ways.withholds_acknowledgements = true);
         let client = world.connect(v5("c"));
@@ -110,7 +110,7 @@ fn the_last_broker_is_neither_drained_nor_removed_while_it_owes() {
 }
 
 #[test]
-fn a_removed_broker_is_told_and_may_forget_the_session() {
+fn a_removed_broker_gets_a_disconnect_and_may_forget() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -120,7 +120,7 @@ fn a_removed_broker_is_told_and_may_forget_the_session() {
         assert_eq!(a.with(|broker| (broker.goodbyes, broker.lines().len())), (1, 0));
         assert_eq!(a.held(), Vec::<String>::new());
         world.advance(minutes(1));
-        assert_eq!(a.with(|broker| broker.accepted), 1, "nobody comes back");
+        assert_eq!(a.with(|broker| broker.accepted), 1, "no connection comes back");
         client.publish(message("t", "x").qos2());
         client.expect_publish("t", "x");
         assert_eq!(b.payloads(), ["x"]);
@@ -129,7 +129,7 @@ fn a_removed_broker_is_told_and_may_forget_the_session() {
 }
 
 #[test]
-fn a_removed_broker_leaves_what_it_owes_to_others() {
+fn a_removed_brokers_messages_go_to_others() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t/#", ExactlyOnce);

@@ -18,7 +18,7 @@ fn first_of<'b>(world: &World, brokers: [&'b Broker; 2], topic: &str) -> [&'b Br
     if taken[0] { [a, b] } else { [b, a] }
 }
 
-/// What becomes of ten messages to a broker that dies with all it has.
+/// Checks ten messages to a broker that dies with all its state.
 fn dies_with_ten(qos: QoS, while_it: impl Fn(&mut Ways)) {
     in_front_of(["a", "b"], |world, [a, b]| {
         let [holder, other] = first_of(world, [&a, &b], "t");
@@ -45,7 +45,7 @@ fn dies_with_ten(qos: QoS, while_it: impl Fn(&mut Ways)) {
 }
 
 #[test]
-fn what_a_lost_broker_did_not_acknowledge_others_get_in_its_order() {
+fn a_lost_brokers_unacknowledged_messages_go_to_others() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         dies_with_ten(qos, |ways| {
             ways.withholds_acknowledgements = true;
@@ -55,14 +55,14 @@ fn what_a_lost_broker_did_not_acknowledge_others_get_in_its_order() {
 }
 
 #[test]
-fn what_a_lost_broker_acknowledged_and_did_not_bring_back_others_get_in_its_order() {
+fn a_lost_brokers_unreturned_messages_go_to_others() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         dies_with_ten(qos, |ways| ways.withholds_messages = true);
     }
 }
 
 #[test]
-fn what_a_lost_broker_never_read_others_get_in_its_order() {
+fn a_lost_brokers_unread_messages_go_to_others() {
     for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
         if qos != AtMostOnce {
             dies_with_ten(qos, |ways| ways.hangs = true);
@@ -71,7 +71,7 @@ fn what_a_lost_broker_never_read_others_get_in_its_order() {
 }
 
 #[test]
-fn a_broker_that_was_lost_and_comes_back_with_its_session_brings_nothing_twice() {
+fn a_broker_back_with_its_session_brings_nothing_twice() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a", "b"], |world, [a, b]| {
             let [holder, _] = first_of(world, [&a, &b], "t");
@@ -102,7 +102,7 @@ fn a_broker_that_was_lost_and_comes_back_with_its_session_brings_nothing_twice()
 }
 
 #[test]
-fn a_broker_that_is_back_before_the_delay_is_over_goes_on() {
+fn a_broker_back_before_the_delay_continues() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a", "b"], |world, [a, b]| {
             let [holder, other] = first_of(world, [&a, &b], "t");
@@ -158,7 +158,7 @@ fn messages_for_a_lost_broker_go_to_one_that_is_added_later() {
 }
 
 #[test]
-fn a_broker_that_forgets_the_session_gets_everything_anew_under_new_packet_ids() {
+fn a_broker_without_session_gets_all_under_new_packet_ids() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a"], |world, [a]| {
             let client = world.connect(v5("c"));
@@ -205,7 +205,7 @@ fn packet_ids_of_a_broker_that_forgot_are_new_messages() {
 }
 
 #[test]
-fn a_first_message_under_a_packet_id_that_was_not_released_is_new() {
+fn a_first_delivery_under_an_unreleased_packet_id_is_new() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -244,7 +244,7 @@ fn a_hung_broker_is_lost_after_the_timeout_and_not_before() {
 }
 
 #[test]
-fn a_broker_that_sends_anything_lives_however_late_it_answers_a_probe() {
+fn any_packet_of_a_broker_counts_as_life() {
     in_front_of(["a"], |world, [a]| {
         a.now(|ways| ways.hangs = true);
         for _ in 0..10 {
@@ -261,7 +261,7 @@ fn a_broker_that_sends_anything_lives_however_late_it_answers_a_probe() {
 }
 
 #[test]
-fn a_broker_that_does_not_answer_connect_is_tried_again_less_and_less_often() {
+fn a_broker_without_a_connack_is_tried_ever_more_rarely() {
     in_front_of([], |world, []| {
         let ways = Ways { hangs: true, ..Ways::default() };
         let a = world.broker_with("a", fleet::lasting(), ways);
@@ -275,7 +275,7 @@ fn a_broker_that_does_not_answer_connect_is_tried_again_less_and_less_often() {
 }
 
 #[test]
-fn a_broker_that_answers_probes_is_not_lost_whatever_else_it_does_not_do() {
+fn a_broker_that_answers_probes_is_not_lost() {
     in_front_of(["a"], |world, [a]| {
         a.now(|ways| ways.withholds_acknowledgements = true);
         world.connect(v5("c")).publish(message("t", "x").qos1());
@@ -301,7 +301,7 @@ fn topics_of_a_lost_broker_move_and_come_home_when_it_is_back() {
 }
 
 #[test]
-fn owed_messages_outlive_the_orchestrator_and_go_on_where_they_were() {
+fn owed_messages_outlive_the_orchestrator_at_their_broker() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         for kept in [0, 1, 3, usize::MAX] {
             let world = World::with(2, |settings| {
@@ -339,7 +339,7 @@ fn owed_messages_outlive_the_orchestrator_and_go_on_where_they_were() {
 }
 
 #[test]
-fn brokers_of_an_earlier_process_that_a_manager_does_not_name_again_owe_nothing_for_long() {
+fn unnamed_brokers_of_an_earlier_process_are_given_up() {
     let world = World::with(2, |settings| {
         fleet_settings(settings, RoutingPolicy::TopicHash);
         settings.durability = tidegate_engine::Durability::Commit;
@@ -372,7 +372,7 @@ fn brokers_of_an_earlier_process_that_a_manager_does_not_name_again_owe_nothing_
 }
 
 #[test]
-fn messages_owed_by_a_broker_that_is_not_configured_any_more_go_to_others() {
+fn messages_of_an_unconfigured_broker_go_to_others() {
     let world = World::with(2, |settings| {
         fleet_settings(settings, RoutingPolicy::TopicHash);
         settings.durability = tidegate_engine::Durability::Commit;

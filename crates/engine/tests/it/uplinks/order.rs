@@ -57,7 +57,7 @@ fn topics_keep_their_order_when_a_broker_comes() {
 }
 
 #[test]
-fn what_waits_for_a_broker_moves_with_its_topics() {
+fn queued_messages_move_with_their_topics() {
     in_front_of([], |world, []| {
         let narrow = |name| {
             let ways = Ways { receive_maximum: Some(3), withholds_messages: true, ..Ways::default() };
@@ -80,7 +80,7 @@ fn what_waits_for_a_broker_moves_with_its_topics() {
 }
 
 #[test]
-fn topics_keep_their_order_when_a_broker_is_drained_and_set_again() {
+fn topics_keep_their_order_when_a_broker_is_drained_and_set() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a", "b"], |world, [a, b]| {
             let client = world.connect(v5("c"));
@@ -131,7 +131,7 @@ fn topics_keep_their_order_when_a_broker_is_removed_by_force() {
 }
 
 #[test]
-fn topics_keep_their_order_when_they_come_home_to_a_broker_that_was_lost() {
+fn topics_keep_their_order_when_a_lost_broker_returns() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t/#", ExactlyOnce);
@@ -157,7 +157,7 @@ fn topics_keep_their_order_when_they_come_home_to_a_broker_that_was_lost() {
 }
 
 #[test]
-fn topics_keep_their_order_when_a_broker_has_no_room_for_a_while() {
+fn topics_keep_their_order_when_a_broker_has_no_room() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a", "b"], |world, [a, b]| {
             let client = world.connect(v5("c"));
@@ -202,7 +202,7 @@ fn a_broker_waits_for_others_no_longer_than_two_seconds() {
 }
 
 #[test]
-fn a_broker_that_dies_or_denies_what_others_wait_for_does_not_keep_them_waiting() {
+fn a_dead_or_denying_broker_keeps_no_others_waiting() {
     for denies in [false, true] {
         in_front_of(["a"], |world, [a]| {
             let client = world.connect(v5("c"));

@@ -6,7 +6,7 @@ use tidegate_mqtt::SubscriptionOptions;
 use super::copies::renumber;
 use crate::harness::*;
 
-/// What somebody new gets of a topic.
+/// The retained message that a new subscriber gets.
 fn kept(world: &World, topic: &str) -> Option<String> {
     let reader = world.connect(v5("reader"));
     reader.send_subscribe(&[(topic, SubscriptionOptions::new(AtLeastOnce))], None);
@@ -18,7 +18,7 @@ fn kept(world: &World, topic: &str) -> Option<String> {
 }
 
 #[test]
-fn an_own_retained_message_is_kept_here_and_at_its_broker_and_comes_once() {
+fn an_own_retained_message_is_kept_twice_and_comes_once() {
     in_front_of(["a", "b"], |world, brokers| {
         let client = world.connect(v5("c"));
         client.publish(message("t", "1").qos1().retain());
@@ -40,7 +40,7 @@ fn an_own_retained_message_is_kept_here_and_at_its_broker_and_comes_once() {
 }
 
 #[test]
-fn a_live_message_has_retain_clear_for_those_who_did_not_ask() {
+fn a_live_message_has_retain_clear_unless_asked_for() {
     in_front_of(["a"], |world, [_a]| {
         let live = world.connect(v5("live"));
         live.subscribe("t", ExactlyOnce);
@@ -50,7 +50,7 @@ fn a_live_message_has_retain_clear_for_those_who_did_not_ask() {
 }
 
 #[test]
-fn what_a_broker_had_kept_is_taken_over_by_the_first_who_asks() {
+fn a_brokers_retained_value_is_taken_over_on_demand() {
     in_front_of(["a"], |world, [a]| {
         a.publish(&message("t", "there before").qos1().retain());
         let client = world.connect(v5("c"));
@@ -64,7 +64,7 @@ fn what_a_broker_had_kept_is_taken_over_by_the_first_who_asks() {
 }
 
 #[test]
-fn of_two_orchestrators_the_later_value_wins_whichever_comes_first() {
+fn the_later_value_of_two_orchestrators_wins() {
     in_front_of(["a"], |world, [a]| {
         let reader = world.connect(v5("r"));
         reader.subscribe("t", AtLeastOnce);
@@ -109,7 +109,7 @@ fn another_orchestrator_clears_a_value_too() {
 }
 
 #[test]
-fn a_direct_publisher_s_value_does_not_overwrite_one_that_is_known() {
+fn a_direct_publishers_value_overwrites_no_known_one() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.publish(message("t", "own").qos1().retain());
@@ -119,7 +119,7 @@ fn a_direct_publisher_s_value_does_not_overwrite_one_that_is_known() {
 }
 
 #[test]
-fn what_an_older_broker_value_says_reaches_nobody_wherever_its_home_is() {
+fn an_outdated_brokers_value_reaches_no_subscriber() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         for number in 0..6 {
@@ -167,7 +167,7 @@ fn retained_values_with_their_versions_outlive_a_restart() {
 }
 
 #[test]
-fn a_broker_with_retained_values_that_comes_late_brings_back_nothing_older() {
+fn a_late_broker_brings_back_no_older_retained_value() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", AtLeastOnce);

@@ -70,7 +70,7 @@ fn least_loaded_spares_a_broker_that_owes() {
 }
 
 #[test]
-fn least_loaded_spares_a_broker_that_acknowledges_and_brings_nothing_back() {
+fn least_loaded_spares_a_broker_that_returns_nothing() {
     everywhere_with(
         |settings| fleet_settings(settings, RoutingPolicy::LeastLoaded),
         |world| {
@@ -87,7 +87,7 @@ fn least_loaded_spares_a_broker_that_acknowledges_and_brings_nothing_back() {
 }
 
 #[test]
-fn what_an_orchestrator_without_a_broker_drops_has_a_reason_of_its_own() {
+fn drops_without_a_broker_have_their_own_reason() {
     in_front_of([], |world, []| {
         world.connect(v5("c")).publish(message("t", "x"));
         assert_eq!((world.dropped(Reason::NoBroker), world.dropped(Reason::FleetFull)), (1, 0));
@@ -137,7 +137,7 @@ fn few_topics_move_when_a_broker_is_added_and_only_to_it() {
         places(brokers)
     };
     let before = all(&brokers);
-    assert_eq!(before, all(&brokers), "nothing moves by itself");
+    assert_eq!(before, all(&brokers), "nothing moves without a change");
     brokers.push(world.broker("d"));
     let after = all(&brokers);
     let moved: Vec<_> = after.iter().filter(|(topic, at)| before[*topic] != **at).collect();
@@ -196,7 +196,7 @@ fn what_the_orchestrator_says_of_itself_stays_at_home() {
 }
 
 #[test]
-fn properties_of_a_message_survive_the_fleet_and_the_id_stays_inside() {
+fn properties_survive_the_fleet_and_the_id_stays_inside() {
     in_front_of(["a"], |world, [_a]| {
         let subscriber = world.connect(v5("s"));
         subscriber.subscribe("t", ExactlyOnce);
@@ -236,7 +236,7 @@ fn fill(world: &World) {
 }
 
 #[test]
-fn a_full_fleet_refuses_mqtt_5_publishers_and_withholds_from_others() {
+fn a_full_fleet_refuses_or_withholds_by_version() {
     narrow(|world, a| {
         a.now(|ways| ways.withholds_acknowledgements = true);
         fill(world);
@@ -257,7 +257,7 @@ fn a_full_fleet_refuses_mqtt_5_publishers_and_withholds_from_others() {
 }
 
 #[test]
-fn a_full_fleet_drops_what_nobody_waits_for_and_counts_it() {
+fn a_full_fleet_drops_and_counts_qos_0_messages() {
     narrow(|world, a| {
         a.now(|ways| ways.withholds_acknowledgements = true);
         fill(world);
@@ -273,7 +273,7 @@ fn a_full_fleet_drops_what_nobody_waits_for_and_counts_it() {
 }
 
 #[test]
-fn without_a_broker_nothing_is_taken_and_the_first_one_gets_what_waits() {
+fn messages_wait_for_the_first_broker() {
     everywhere_with(
         |settings| fleet_settings(settings, RoutingPolicy::TopicHash),
         |world| {

@@ -33,7 +33,7 @@ fn all_has_come_when_every_broker_has_answered_a_probe() {
 }
 
 #[test]
-fn what_a_broker_was_given_before_has_come_back() {
+fn settled_means_earlier_messages_have_come_back() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -41,7 +41,7 @@ fn what_a_broker_was_given_before_has_come_back() {
         client.publish(message("t", "1").qos1());
         let mut settling = world.begin_settling();
         assert!(!world.has_settled(&mut settling) && !world.has_settled(&mut settling));
-        // What it is given later is not waited for.
+        // Later messages are not waited for.
         a.now(|ways| ways.withholds_messages = false);
         client.expect_publish("t", "1");
         a.now(|ways| ways.withholds_messages = true);
@@ -52,7 +52,7 @@ fn what_a_broker_was_given_before_has_come_back() {
 }
 
 #[test]
-fn what_a_broker_was_given_before_is_acknowledged() {
+fn settled_means_earlier_messages_are_acknowledged() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         a.now(|ways| ways.withholds_acknowledgements = true);
@@ -65,7 +65,7 @@ fn what_a_broker_was_given_before_is_acknowledged() {
 }
 
 #[test]
-fn a_broker_that_is_lost_meanwhile_is_waited_for_and_one_that_was_away_is_not() {
+fn only_a_broker_lost_meanwhile_is_waited_for() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let mut settling = world.begin_settling();
         a.die();
@@ -73,7 +73,7 @@ fn a_broker_that_is_lost_meanwhile_is_waited_for_and_one_that_was_away_is_not() 
         assert!(world.has_settled(&mut world.begin_settling()), "it is away");
         a.come_back();
         world.advance(seconds(60));
-        // It is asked anew, on its new connection.
+        // It is asked again, on its new connection.
         assert!(!world.has_settled(&mut settling));
         assert!(world.has_settled(&mut settling));
         b.now(|ways| ways.hangs = true);
@@ -86,7 +86,7 @@ fn a_broker_that_is_lost_meanwhile_is_waited_for_and_one_that_was_away_is_not() 
 
 #[test]
 fn a_busy_broker_has_settled_when_a_later_message_comes_back() {
-    // Messages of other shards are not known as those of this process.
+    // Messages of other shards are not known as messages of this process.
     let world = World::with(1, |settings| fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash));
     let a = world.broker("a");
     let client = world.connect(v5("c"));

@@ -1,4 +1,4 @@
-//! When a message is settled, and what is sent again.
+//! The settlement of messages, and repeated sends.
 
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
@@ -6,7 +6,7 @@ use tidegate_mqtt::ReasonCode;
 use crate::harness::*;
 
 #[test]
-fn a_message_that_somebody_wants_is_settled_when_it_is_acknowledged_and_has_come_back() {
+fn a_wanted_message_is_settled_by_ack_and_return() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a"], |world, [a]| {
             let client = world.connect(v5("c"));
@@ -25,7 +25,7 @@ fn a_message_that_somebody_wants_is_settled_when_it_is_acknowledged_and_has_come
 }
 
 #[test]
-fn a_message_that_comes_back_before_its_acknowledgement_waits_for_that() {
+fn a_returned_message_waits_for_its_acknowledgement() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a"], |world, [a]| {
             let client = world.connect(v5("c"));
@@ -45,7 +45,7 @@ fn a_message_that_comes_back_before_its_acknowledgement_waits_for_that() {
 }
 
 #[test]
-fn a_message_that_came_back_is_owed_in_the_store_until_all_shards_have_it() {
+fn a_returned_message_stays_stored_until_all_shards_have_it() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         let world = World::with(2, |settings| {
             fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash);
@@ -71,7 +71,7 @@ fn a_message_that_came_back_is_owed_in_the_store_until_all_shards_have_it() {
 }
 
 #[test]
-fn a_message_that_nobody_wants_is_settled_when_it_is_acknowledged() {
+fn an_unwanted_message_is_settled_by_its_ack() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         a.now(|ways| ways.withholds_acknowledgements = true);
@@ -83,7 +83,7 @@ fn a_message_that_nobody_wants_is_settled_when_it_is_acknowledged() {
 }
 
 #[test]
-fn a_message_that_does_not_come_back_in_its_time_goes_to_another_broker() {
+fn a_message_not_returned_in_time_goes_to_another_broker() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of(["a", "b"], |world, [a, b]| {
             let client = world.connect(v5("c"));
@@ -106,7 +106,7 @@ fn a_message_that_does_not_come_back_in_its_time_goes_to_another_broker() {
 }
 
 #[test]
-fn a_message_that_comes_back_late_after_it_was_sent_again_is_delivered_once() {
+fn a_late_return_after_a_resend_is_delivered_once() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -128,7 +128,7 @@ fn a_message_that_comes_back_late_after_it_was_sent_again_is_delivered_once() {
 }
 
 #[test]
-fn what_was_to_come_back_is_settled_when_nobody_wants_it_any_more() {
+fn a_message_wanted_no_more_is_settled_without_return() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", AtLeastOnce);
@@ -161,7 +161,7 @@ fn a_message_that_a_broker_has_no_room_for_goes_to_another() {
 }
 
 #[test]
-fn what_a_broker_will_never_take_is_dropped_and_counted() {
+fn a_permanently_refused_message_is_dropped_and_counted() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -232,7 +232,7 @@ fn an_expired_message_is_not_sent_again() {
 }
 
 #[test]
-fn no_more_is_under_way_to_a_broker_than_it_allows_and_than_has_come_back() {
+fn the_window_bounds_messages_in_flight_and_unreturned() {
     in_front_of([], |world, []| {
         let ways = Ways { receive_maximum: Some(3), ..Ways::default() };
         let a = world.broker_with("a", fleet::lasting(), ways);

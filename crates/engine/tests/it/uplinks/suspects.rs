@@ -15,7 +15,7 @@ fn picky() -> Ways {
 }
 
 #[test]
-fn a_message_that_brokers_close_the_connection_for_is_set_aside_and_the_others_are_served() {
+fn a_message_that_makes_brokers_close_is_set_aside() {
     for qos in [AtLeastOnce, ExactlyOnce] {
         in_front_of([], |world, []| {
             let [a, b] = ["a", "b"].map(|name| world.broker_with(name, lasting(), picky()));
@@ -44,7 +44,7 @@ fn a_message_that_brokers_close_the_connection_for_is_set_aside_and_the_others_a
 }
 
 #[test]
-fn a_message_is_set_aside_where_the_broker_forgets_the_session_each_time_too() {
+fn a_message_is_set_aside_although_sessions_are_forgotten() {
     for policy in [RoutingPolicy::TopicHash, RoutingPolicy::RoundRobin, RoutingPolicy::LeastLoaded] {
         let world = World::with(1, |settings| fleet_settings(settings, policy));
         let options = tidegate_engine::UplinkOptions { lasting: false, ..lasting() };
@@ -61,7 +61,7 @@ fn a_message_is_set_aside_where_the_broker_forgets_the_session_each_time_too() {
 }
 
 #[test]
-fn a_message_whose_broker_dies_again_and_again_is_kept_as_long_as_it_answers_probes_behind_it() {
+fn a_message_is_kept_while_its_broker_answers_probes_after_it() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         a.now(|ways| ways.withholds_acknowledgements = true);
@@ -168,7 +168,7 @@ fn a_broker_that_answers_nothing_is_not_dialed_without_a_pause() {
 }
 
 #[test]
-fn a_filter_that_brokers_close_the_connection_for_is_refused_there_and_the_others_are_held() {
+fn a_filter_that_makes_brokers_close_is_refused_there() {
     for forgets in [false, true] {
         in_front_of([], |world, []| {
             let client = world.connect(v5("c"));
@@ -192,7 +192,7 @@ fn a_filter_that_brokers_close_the_connection_for_is_refused_there_and_the_other
             assert_eq!(client.publish(message("good/2", "x").qos1()), ReasonCode::Success);
             client.expect_publish("good/2", "x");
             if forgets {
-                // Neither forgetting it nor asking anew costs a connection.
+                // Neither forgetting it nor asking again costs a connection.
                 let lost = |broker: &Broker| broker.report().counters.lost;
                 let before: Vec<u64> = brokers.iter().map(lost).collect();
                 client.unsubscribe("bad/+");
@@ -217,7 +217,7 @@ fn a_filter_that_brokers_close_the_connection_for_is_refused_there_and_the_other
 }
 
 #[test]
-fn a_broker_that_takes_connections_and_closes_them_is_tried_less_and_less_often() {
+fn a_broker_that_closes_at_once_is_tried_ever_more_rarely() {
     in_front_of(["a"], |world, [a]| {
         let mut tries = 0;
         for _ in 0..200 {

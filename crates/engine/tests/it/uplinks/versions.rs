@@ -22,7 +22,7 @@ fn a_broker_without_mqtt_5_is_spoken_to_in_the_older_version() {
                 client.publish(message("t", "x").qos(qos));
             }
             assert_eq!(client.payloads(), ["x"; 3]);
-            // One that has said what it knows is not asked again.
+            // A broker that has told its version is not asked again.
             a.cut();
             world.advance(seconds(1));
             let tried = a.with(|broker| broker.tried.clone());
@@ -35,7 +35,7 @@ fn a_broker_without_mqtt_5_is_spoken_to_in_the_older_version() {
 }
 
 #[test]
-fn a_broker_that_was_only_starting_is_spoken_to_in_mqtt_5_in_the_end() {
+fn a_starting_broker_gets_mqtt_5_in_the_end() {
     in_front_of([], |world, []| {
         let ways = Ways { no_v5: Some(NoV5::Silence), ..Ways::default() };
         let a = world.broker_with("a", lasting(), ways);
@@ -66,7 +66,7 @@ fn a_fixed_version_is_not_left() {
 }
 
 #[test]
-fn a_broker_that_refuses_is_tried_again_and_serves_when_it_lets_in() {
+fn a_refusing_broker_is_tried_again_until_it_serves() {
     in_front_of([], |world, []| {
         let ways = Ways { refuses: Some(ReasonCode::NotAuthorized), ..Ways::default() };
         let a = world.broker_with("a", lasting(), ways);
@@ -81,7 +81,7 @@ fn a_broker_that_refuses_is_tried_again_and_serves_when_it_lets_in() {
 }
 
 #[test]
-fn what_an_older_broker_acknowledges_is_settled_and_comes_back_once() {
+fn an_mqtt_3_brokers_ack_settles_and_returns_once() {
     in_front_of([], |world, []| {
         let a = world.old_broker("a");
         let client = world.connect(v311("c"));
@@ -97,7 +97,7 @@ fn what_an_older_broker_acknowledges_is_settled_and_comes_back_once() {
 }
 
 #[test]
-fn qos_2_messages_of_a_lost_older_broker_wait_for_it_and_others_go_elsewhere() {
+fn only_qos_2_messages_wait_for_a_lost_mqtt_3_broker() {
     in_front_of([], |world, []| {
         let [a, b] = ["a", "b"].map(|name| world.old_broker(name));
         let client = world.connect(v5("c"));

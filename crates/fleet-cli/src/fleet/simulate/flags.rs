@@ -53,7 +53,7 @@ pub(super) struct ModelArgs {
     /// The most orchestrators
     #[arg(long, value_name = "N", default_value_t = 1000)]
     orchestrator_max: u32,
-    /// Messages that may wait for each resource; what comes beyond is dropped [default: no limit]
+    /// Messages that may wait for each resource; further ones are dropped [default: no limit]
     #[arg(long, value_name = "N")]
     queue_limit: Option<u32>,
     /// Memory of a resource for which nothing waits
@@ -100,14 +100,14 @@ struct PolicyArgs {
     /// The length of a season for `holt-winters`; 0 for none
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
     season: Duration,
-    /// What is looked at, and what counts as full: `cpu`, `message_rate=500`, `queue_depth=1000`, `waiting=2s`,
-    /// `drops=10` (per second), `memory=512MiB`; repeatable, and the largest wins [default: cpu]
+    /// The observed signals, and the value of each that counts as full: `cpu`, `message_rate=500`, `queue_depth=1000`,
+    /// `waiting=2s`, `drops=10` (per second), `memory=512MiB`; repeatable, and the largest wins [default: cpu]
     #[arg(long = "signal", value_name = "NAME[=FULL]", value_parser = signal)]
     signals: Vec<(Signal, f64)>,
 }
 
-/// A signal, and what counts as full for it; CPU says itself what is.
-#[expect(clippy::cast_precision_loss, reason = "what counts as full needs no more than 52 bits")]
+/// A signal, and the value that counts as full; CPU has its own.
+#[expect(clippy::cast_precision_loss, reason = "the full value needs no more than 52 bits")]
 fn signal(text: &str) -> Result<(Signal, f64), String> {
     let problem = || {
         format!(
@@ -128,7 +128,7 @@ fn signal(text: &str) -> Result<(Signal, f64), String> {
     full.filter(|full| full.is_finite() && *full > 0.0).map(|full| (signal, full)).ok_or_else(problem)
 }
 
-/// Those that were named; CPU alone when none was.
+/// The named signals; CPU alone when none is named.
 fn signals(named: &[(Signal, f64)]) -> SignalSettings {
     if named.is_empty() {
         return SignalSettings::default();
@@ -149,7 +149,7 @@ impl ModelArgs {
     /// The model that the flags describe.
     ///
     /// # Errors
-    /// What is wrong, naming the flag where that is not clear.
+    /// The fault, with the flag where that is not clear.
     pub(super) fn model(&self) -> Result<Model, String> {
         let (idle, message) =
             (memory("--idle-memory", &self.idle_memory)?, memory("--message-memory", &self.message_memory)?);
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_has_a_name_and_what_is_full() {
+    fn a_signal_has_a_name_and_a_full_value() {
         assert_eq!(signal("cpu"), Ok((Signal::Cpu, 1.0)));
         assert_eq!(signal("drops=10"), Ok((Signal::Drops, 10.0)));
         assert_eq!(signal("memory=2KiB"), Ok((Signal::Memory, 2048.0)));

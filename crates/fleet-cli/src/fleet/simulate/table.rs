@@ -1,4 +1,4 @@
-//! What came of policies, for people.
+//! The results of policies, for people.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use tidegate_fleet::simulate::{Report, Trace};
 /// Actions that are shown of a single policy; `--json` has all.
 const ACTIONS_MAX: usize = 100;
 
-/// The policies and what they do.
+/// The policies with their summaries.
 pub(super) fn policies() -> String {
     PolicyName::ALL.into_iter().fold(String::new(), |mut text, policy| {
         let _ = writeln!(text, "{:<21} {}", policy.name(), policy.summary());

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Restores the memory of an earlier manager. A malformed file, or one of another version, only costs the memory.
 pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), DriverError> {
     if let Some(problem) = restore(directory, manager)? {
-        tracing::warn!(problem, "the memory of policies was not restored: their observations start again");
+        tracing::warn!(problem, "cannot restore the state of policies; their observations start again");
     }
     Ok(())
 }
@@ -71,10 +71,10 @@ mod tests {
             fs::write(directory.join(MEMORY_FILE), damaged).unwrap();
             recall(&mut manager, &directory).unwrap();
         }
-        assert!(manager.lead_times.is_empty());
+        assert!(manager.decisions.lead_times.is_empty());
         write(&directory.join(MEMORY_FILE), &serde_json::json!({"broker": {"lead_time_ms": 1500}})).unwrap();
         recall(&mut manager, &directory).unwrap();
-        assert_eq!(manager.lead_times.get(&Level::Broker), Some(&Duration::from_millis(1500)));
+        assert_eq!(manager.decisions.lead_times.get(&Level::Broker), Some(&Duration::from_millis(1500)));
         fs::remove_dir_all(&directory).unwrap();
     }
 

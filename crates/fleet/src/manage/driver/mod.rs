@@ -40,7 +40,6 @@ use self::orchestrator_api::OrchestratorApi;
 pub use self::state_directory::{StateDirectory, is_running};
 use super::history::History;
 use super::journal::Journal;
-use super::metrics::ScalingNumbers;
 use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
@@ -353,7 +352,7 @@ impl Driver {
             Command::Tell(Entry(entry)) => {
                 if entry.get("kind").is_some_and(|kind| kind == "action") {
                     let word = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
-                    tracing::info!(action = %entry["number"], what = word("action"), outcome = word("outcome"), "an action of the fleet has ended");
+                    tracing::info!(action = %entry["number"], what = word("action"), outcome = word("outcome"), "a fleet action ended");
                 }
                 self.history.add(entry).map_err(|error| error.to_string())
             }
@@ -415,7 +414,7 @@ impl Driver {
 
     fn show(&self) {
         let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
-        let numbers = ScalingNumbers::of(&self.manager, &self.sight);
+        let numbers = self.manager.scaling_numbers(&self.sight);
         self.shown.set(self.status(), self.manager.plan(), metrics, numbers);
     }
 

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::{Driver, DriverError, STATUS_FILE, write};
 use crate::level::Level;
-use crate::manage::metrics::ScalingNumbers;
 use crate::manage::{Book, Phase, Record};
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Look, ProviderError, Release, ResourceName};
@@ -42,7 +41,7 @@ impl Driver {
         self.keep_whole(book)?;
         self.show_rest(&status)?;
         if let Err(error) = self.entry_point.set_endpoints(&[]) {
-            tracing::warn!(error, "the entry point keeps its names");
+            tracing::warn!(error, "the DNS entry point keeps its names");
         }
         self.stop_level(Level::Orchestrator, &mut status)?;
         set(&mut status, "endpoints", json!([]));
@@ -72,21 +71,21 @@ impl Driver {
         if !self.manager.book().stopping {
             return Ok(());
         }
-        tracing::warn!("the fleet was being stopped when its manager ended: the stop is finished first");
+        tracing::warn!("the manager ended while it stopped the fleet; completing the stop first");
         self.look(Look::Conditions);
         self.stop_all()
     }
 
     fn keep_whole(&mut self, book: Book) -> Result<(), DriverError> {
         self.journal.keep(&[Record::Whole(book.clone())])?;
-        self.manager.book = book;
+        self.manager.replace_book(book);
         Ok(())
     }
 
     fn show_rest(&self, status: &Value) -> Result<(), DriverError> {
         let plan = self.manager.plan();
         let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
-        let numbers = ScalingNumbers::of(&self.manager, &self.sight);
+        let numbers = self.manager.scaling_numbers(&self.sight);
         self.shown.set(status.clone(), plan.clone(), metrics, numbers);
         write(&self.directory.join(STATUS_FILE), &json!({"status": status, "plan": plan}))
     }

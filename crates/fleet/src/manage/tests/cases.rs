@@ -106,7 +106,9 @@ fn stopped_resources_start_again_without_healing() {
     let stopped = run.world.names(Level::Orchestrator);
     let ended = run.world.history.iter().filter(|entry| entry["kind"] == "action").count();
     run.world.kill(Level::Orchestrator);
-    run.manager.book.members.get_mut(&stopped[0]).unwrap().phase = Phase::Stopped;
+    let mut book = run.manager.book().clone();
+    book.members.get_mut(&stopped[0]).unwrap().phase = Phase::Stopped;
+    run.manager.replace_book(book);
     run.world.stillborn = true;
     run.turns(12, &[], &[]);
     run.world.stillborn = false;

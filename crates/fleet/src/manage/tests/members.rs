@@ -25,6 +25,10 @@ pub(super) struct Cluster {
     shares: BTreeMap<ResourceName, usize>,
     /// Processes that were asked to take a share since their start.
     asked: BTreeSet<ResourceName>,
+    /// Processes that have read a table since their start.
+    informed: BTreeSet<ResourceName>,
+    /// Processes that were there in the last turn.
+    online: BTreeSet<ResourceName>,
     /// Turns for which members have been silent.
     silent: BTreeMap<ResourceName, u32>,
 }
@@ -58,6 +62,13 @@ impl Cluster {
         let had = !self.shares.is_empty();
         // A process that starts again has not been asked yet.
         self.asked.retain(|name| online.contains(name));
+        // It reads a table in its second turn.
+        self.informed = online.intersection(&self.online).cloned().collect();
+        self.online.clone_from(online);
+        // A member has no share before it is asked.
+        for name in &self.informed {
+            self.shares.entry(name.clone()).or_default();
+        }
         for name in self.shares.keys() {
             let silent = self.silent.entry(name.clone()).or_default();
             *silent = if online.contains(name) { 0 } else { *silent + 1 };
@@ -106,6 +117,9 @@ impl Cluster {
     }
 
     pub(super) fn view(&self, name: &ResourceName) -> ClusterView {
+        if !self.informed.contains(name) {
+            return ClusterView::default();
+        }
         ClusterView {
             is_member: self.shares.contains_key(name),
             wants_share: self.asked.contains(name),
@@ -259,14 +273,14 @@ fn an_orchestrator_is_given_up_when_its_successor_serves() {
     assert!(done("scale-out") < done("give-up"));
 }
 
-#[test]
-fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
+fn hands_over(run: &Run) -> bool {
+    let action = run.manager.book().actions.get(&Level::Orchestrator);
+    action.and_then(Action::step) == Some(Step::HandOver)
+}
+
+/// A run in which the second orchestrator has handed over some of its partitions.
+fn half_way() -> (Run, ResourceName) {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2), (100_000, 1)]]);
-    let hands_over = |run: &Run| {
-        let action = run.manager.book().actions.get(&Level::Orchestrator);
-        action.and_then(Action::step) == Some(Step::HandOver)
-    };
-    // In the middle: some of its partitions have moved.
     run.turns(100, &[], &[]);
     let before = shares(&run)[1];
     let is_half_way = |run: &Run| hands_over(run) && (1..before).contains(&shares(run)[1]);
@@ -277,10 +291,64 @@ fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
         assert!(turns < 40, "it hands nothing over");
     }
     let leaving = run.world.names(Level::Orchestrator).pop().unwrap();
+    (run, leaving)
+}
+
+#[test]
+fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
+    let (mut run, leaving) = half_way();
     run.world.things.get_mut(&leaving).unwrap().life = Life::Ended;
+    let mut turns = 0;
+    while hands_over(&run) {
+        run.turns(1, &[], &[]);
+        turns += 1;
+        assert!(turns < 40, "it does not end that");
+    }
+    assert_eq!(run.world.cluster.count(&leaving), 0, "it leaves with partitions");
     run.turns(80, &[], &[(40, Event::Traffic(false))]);
     run.settled(2, 1);
     assert_eq!(shares(&run), [64]);
+}
+
+/// Whether the manager still waits when the orchestrator that leaves reports this cluster, and the other one answers or not.
+fn still_hands_over(view: impl FnOnce(&ResourceName, ClusterView) -> ClusterView, other_answers: bool) -> bool {
+    let (mut run, leaving) = half_way();
+    let mut sight = run.world.sight();
+    let cluster = &mut sight.orchestrators.get_mut(&leaving).unwrap().cluster;
+    *cluster = Some(view(&leaving, cluster.clone().unwrap()));
+    sight.orchestrators.retain(|name, _| other_answers || *name == leaving);
+    run.manager.check(Moment(run.world.now), &sight);
+    hands_over(&run)
+}
+
+#[test]
+fn one_that_hands_over_must_read_the_table_to_be_released() {
+    for other_answers in [true, false] {
+        assert!(still_hands_over(|_, _| ClusterView::default(), other_answers), "no table, {other_answers}");
+        let no_member = |_: &ResourceName, view| ClusterView { is_member: false, wants_share: false, ..view };
+        assert!(still_hands_over(no_member, other_answers), "no lease, {other_answers}");
+    }
+    // It has read an old table, and the newest one has partitions of it.
+    let old = |name: &ResourceName, view: ClusterView| {
+        let partitions =
+            view.partitions.into_iter().map(|(of, count)| (of.clone(), if of == name.as_str() { 0 } else { count }));
+        ClusterView { wants_share: false, epoch: view.epoch - 1, partitions: partitions.collect(), ..view }
+    };
+    assert!(still_hands_over(old, true));
+}
+
+#[test]
+fn one_that_never_was_a_member_has_nothing_to_hand_over() {
+    let (mut run, leaving) = half_way();
+    let mut sight = run.world.sight();
+    for view in sight.orchestrators.values_mut() {
+        let cluster = view.cluster.as_mut().unwrap();
+        cluster.partitions.remove(leaving.as_str());
+        cluster.epoch += 1;
+    }
+    sight.orchestrators.get_mut(&leaving).unwrap().cluster = Some(ClusterView::default());
+    run.manager.check(Moment(run.world.now), &sight);
+    assert!(!hands_over(&run));
 }
 
 #[test]

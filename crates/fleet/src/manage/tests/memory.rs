@@ -30,18 +30,18 @@ fn wish(manager: &mut Manager, seconds: u64) -> Wish {
     let lead_time = None;
     let members = vec![member];
     let seen = LevelSeen { at, level, serving: 1, pending: 0, leaving: 0, elsewhere: 1, lead_time, members };
-    manager.judges.get_mut(&level).unwrap().judge(&seen).wish
+    manager.decisions.judges.get_mut(&level).unwrap().judge(&seen).wish
 }
 
 #[test]
 fn the_next_manager_counts_on() {
     let mut first = manager(PolicyName::Consecutive);
-    first.lead_times.insert(Level::Broker, Duration::from_millis(1500));
+    first.decisions.lead_times.insert(Level::Broker, Duration::from_millis(1500));
     assert_eq!((wish(&mut first, 15), wish(&mut first, 30)), (Wish::Hold, Wish::Hold));
     let memory = first.memory();
     let mut next = manager(PolicyName::Consecutive);
     assert_eq!(next.recall(&memory), Vec::<String>::new());
-    assert_eq!(next.lead_times, first.lead_times);
+    assert_eq!(next.decisions.lead_times, first.decisions.lead_times);
     assert_eq!(wish(&mut next, 45), Wish::Grow(1));
     let mut other = manager(PolicyName::Brokel);
     let problems = other.recall(&memory);
@@ -78,7 +78,7 @@ fn the_hottest_member_is_named() {
         lead_time: None,
         members: vec![member("broker-1", 0.0), member("broker-2", 0.9), member("broker-3", 0.0)],
     };
-    let judge = manager.judges.get_mut(&level).unwrap();
+    let judge = manager.decisions.judges.get_mut(&level).unwrap();
     let skew = judge.judge(&seen).skew.unwrap();
     assert_eq!(skew.hottest, "broker-2".parse().unwrap());
     assert!((skew.load - 0.9).abs() < 1e-9 && (skew.mean - 0.3).abs() < 1e-9, "{skew:?}");

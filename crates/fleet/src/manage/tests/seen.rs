@@ -1,8 +1,8 @@
 //! The input of judges.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::super::seen::MessageRates;
 use super::super::*;
 use super::kills::Run;
 use super::world::settings;
@@ -36,7 +36,7 @@ fn seen(run: &mut Run, at: u64, sent: [Option<u64>; 2], owed: u64) -> MemberSeen
 #[test]
 fn a_missing_counter_is_unknown_and_its_return_is_no_burst() {
     let mut run = started();
-    run.manager.counters = BTreeMap::new();
+    run.manager.rates = MessageRates::default();
     assert_eq!(seen(&mut run, 0, [Some(1_000), Some(1_000)], 0).rate, None, "nothing to compare with yet");
     let known = seen(&mut run, 1_000, [Some(1_010), Some(1_020)], 3);
     assert_eq!((known.rate, known.queued), (Some(30.0), Some(6)));
@@ -53,7 +53,7 @@ fn a_missing_counter_is_unknown_and_its_return_is_no_burst() {
 fn drops_of_brokers_are_shared_and_need_all_orchestrators() {
     let mut run = Run::new(settings([2, 2], 1, 4), 1, 4, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(38, &[], &[]);
-    run.manager.counters = BTreeMap::new();
+    run.manager.rates = MessageRates::default();
     let mut seen = |level, at: u64, lost: [Option<u64>; 2]| -> Vec<Option<f64>> {
         let mut sight = run.world.sight();
         for (view, lost) in sight.orchestrators.values_mut().zip(lost) {
@@ -78,7 +78,7 @@ fn memory_is_what_the_provider_says() {
 #[test]
 fn a_reset_counter_is_no_standstill() {
     let mut run = started();
-    run.manager.counters = BTreeMap::new();
+    run.manager.rates = MessageRates::default();
     seen(&mut run, 0, [Some(1_000), Some(1_000)], 0);
     assert_eq!(seen(&mut run, 1_000, [Some(1_000), Some(50)], 0).rate, Some(50.0));
 }

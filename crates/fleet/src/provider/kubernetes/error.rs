@@ -46,7 +46,7 @@ pub enum KubernetesError {
     },
     /// 401.
     #[error(
-        "the API server does not know who asks (401): {0}; look at the service account's token, or the kubeconfig's user"
+        "the API server does not accept the credentials (401): {0}; check the service account's token, or the kubeconfig's user"
     )]
     Unauthorized(String),
     /// 403.
@@ -66,7 +66,7 @@ pub enum KubernetesError {
         said: String,
     },
     /// 409, again and again.
-    #[error("another client changes {what} all the time: given up after {tries} tries; the next look asks again")]
+    #[error("another client keeps changing {what}: stopped after {tries} tries; the next observation tries again")]
     Conflict {
         /// The object of the change.
         what: String,
@@ -119,7 +119,7 @@ pub enum KubernetesError {
         next: String,
     },
     /// A pod that does not work, and that Kubernetes has to start again.
-    #[error("{name} is there and does not work ({seen}); its kubelet starts it again when its liveness probe fails")]
+    #[error("{name} exists and does not work ({seen}); its kubelet restarts it when its liveness probe fails")]
     Hanging {
         /// Which.
         name: ResourceName,

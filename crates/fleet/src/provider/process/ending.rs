@@ -93,7 +93,7 @@ impl Processes {
         let (from, to) = (self.directory(name), aside.join(name.as_str()));
         fs::rename(&from, &to).map_err(|source| io("move", &from, source))?;
         self.give_ports_back(name);
-        tracing::warn!(%name, kept = %to.display(), "an orchestrator was given up; its stored state is kept there until you remove it");
+        tracing::warn!(%name, kept = %to.display(), "an orchestrator was removed; its stored state remains there until you delete it");
         self.know_no_more(name);
         Ok(())
     }

@@ -94,7 +94,7 @@ impl Processes {
                 if claims.is_free(&host, *port, &directory) {
                     claims.claim(&host, *port, &directory)?;
                 } else {
-                    tracing::warn!(%name, port, "another fleet of this machine has a port of this one: one of both will not start");
+                    tracing::warn!(%name, port, "another fleet on this machine uses the same port; one of the two will not start");
                 }
             }
         }

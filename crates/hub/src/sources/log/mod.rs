@@ -199,11 +199,7 @@ impl LogSource {
         };
         self.error = failed;
         if let Some(error) = &self.error {
-            tracing::warn!(
-                pipeline = self.settings.pipeline,
-                error,
-                "the bus has not carried out a request of a pipeline"
-            );
+            tracing::warn!(pipeline = self.settings.pipeline, error, "the bus did not execute a pipeline's request");
         }
     }
 
@@ -219,7 +215,7 @@ impl LogSource {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(pipeline = self.settings.pipeline, %error, "the states are read again");
+                    tracing::warn!(pipeline = self.settings.pipeline, %error, "reading the states again");
                     self.state_reader = None;
                     self.make_at = Some(Instant::now() + RETRY);
                     return;

@@ -27,7 +27,7 @@ impl LogSource {
         for number in numbers {
             let Some(mut part) = self.parts.remove(&number) else { continue };
             if let Err(error) = self.work_on(number, &mut part, &mut room, now) {
-                tracing::warn!(pipeline = self.settings.pipeline, partition = number, %error, "a partition is read again");
+                tracing::warn!(pipeline = self.settings.pipeline, partition = number, %error, "reading a partition again");
                 // Also when the servers have lost the log: reading begins at the mark, or at the first record.
                 part.reader = None;
                 part.trimming = None;
@@ -121,7 +121,7 @@ impl LogSource {
                 self.steps.push_back(SourceStep::Message(Arc::new(message), Some(delivery)));
             } else {
                 let pipeline = self.settings.pipeline.as_str();
-                tracing::warn!(pipeline, partition = number, position, "a record of the log is no message");
+                tracing::warn!(pipeline, partition = number, position, "a record of the log is not a message");
                 part.progress.finish(position);
             }
         }

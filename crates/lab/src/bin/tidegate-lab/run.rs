@@ -100,7 +100,7 @@ pub(crate) enum Wrong {
     Scenario(#[from] ScenarioError),
     #[error("this command takes one scenario")]
     Several,
-    #[error("the base `{base}` is none of the peers: name one of {}", peers.join(", "))]
+    #[error("the base `{base}` is not a peer: name one of {}", peers.join(", "))]
     Base { base: String, peers: Vec<String> },
     #[error("two peers are called `{0}`: give one of them another name, as in NAME=mqtt://HOST:PORT")]
     Twice(String),

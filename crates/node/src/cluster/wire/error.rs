@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A length that is not possible here.
-    #[error("a frame of {length} bytes where at most {limit} are possible: that is no node of this cluster")]
+    #[error("a frame has {length} bytes, more than the limit of {limit}: the peer is not a node of this cluster")]
     Length {
         /// What the frame says.
         length: usize,

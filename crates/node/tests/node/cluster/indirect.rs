@@ -134,7 +134,7 @@ fn another_node_carries_when_the_one_that_did_has_gone() {
 
 /// What the flight recorder of a node tells of its links.
 fn told(world: &World, of: &str) -> Vec<String> {
-    let story = world.nodes[of].handle().why(&FlightSubject::Address("127.0.0.1".parse().unwrap())).unwrap();
+    let story = world.nodes[of].handle().clients().why(&FlightSubject::Address("127.0.0.1".parse().unwrap())).unwrap();
     let told = story.events.iter().filter(|event| matches!(event.kind, FlightKind::NodeLinked | FlightKind::NodeLost));
     told.map(|event| event.detail.to_string()).collect()
 }
@@ -162,7 +162,7 @@ fn a_node_that_leaves_says_goodbye_around_a_cut_link() {
         let stopped = world.nodes.remove(leaving).unwrap().stop(std::time::Duration::from_secs(60));
         assert!(stopped.drained);
         let told = told(&world, staying);
-        assert!(told.contains(&format!("node {leaving}: it has said goodbye")), "{told:?}");
+        assert!(told.contains(&format!("node {leaving}: it said goodbye")), "{told:?}");
         assert_eq!(world.status(staying).total.resets, resets);
     }
 }

@@ -97,7 +97,7 @@ fn who_moves_to_a_banned_address_is_out() {
         since: 0,
         until: tidegate_engine::Millis::NEVER,
     };
-    node.handle().ban(ban).unwrap();
+    node.handle().clients().ban(ban).unwrap();
     let mut stays = over(dial(at), "stays");
     let mut moves = dial(at);
     moves.write_all(&connect("moves")).unwrap();

@@ -32,9 +32,9 @@ use tidegate_identity::authentication::{Visitor, Visitors};
 const MAX_CONNECTIONS: u32 = 256;
 /// Topics whose rights are remembered while a history is read.
 const MAX_RIGHTS: usize = 10_000;
-/// Client ids that are drawn for one whose home is here. A node that serves one partition of 64 misses it once in ten
-/// million times.
-const MAX_DRAWS: usize = 1_024;
+/// Client ids that are drawn for one whose home is here. A node that serves one partition of 1,024 misses it once in
+/// ten million times.
+const MAX_DRAWS: usize = 16_384;
 
 /// The node, for clients without MQTT.
 #[derive(Clone)]
@@ -182,7 +182,7 @@ impl Gateway for ToNode {
             may
         };
         read_history(histories, &query, &mut may, is_wanted).map_err(|error| {
-            tracing::warn!(%error, "a history cannot be read");
+            tracing::warn!(%error, "cannot read a history");
             ReadError::Unavailable
         })
     }

@@ -49,7 +49,7 @@ fn others_deliver_a_killed_node_s_messages_once() {
         run(&[&["ban"], words, &["--admin", cluster.node(which).address("admin=")]].concat())
     };
     assert_eq!(ban(C, &["add", "client", "eve", "--for", "1h"]).code, Some(0));
-    assert_eq!(kill(&mut cluster, C), (21, 0));
+    assert_eq!(kill(&mut cluster, C), (341, 0));
     let ban = |which: usize| run(&["ban", "list", "--admin", cluster.node(which).address("admin=")]).out;
     assert!([A, B].iter().all(|which| ban(*which).contains("eve")), "{}", ban(A));
     // Half of the sessions are fetched before it is back, and half afterwards.
@@ -103,7 +103,7 @@ fn a_second_death_around_the_first_takeover_loses_nothing() {
     cluster.publish(B, "in/x", 4..6);
     // What has come from the dead is in the log of who took it.
     kill(&mut cluster, B);
-    until("all served by one", || (cluster.view(A)["served"] == 64).then_some(()));
+    until("all served by one", || (cluster.view(A)["served"] == 1_024).then_some(()));
     assert_eq!(sum(&cluster, &[A], "taken_anew"), 0);
     for id in &ids {
         cluster.expect_owed(A, id, 6);
@@ -120,7 +120,7 @@ fn messages_for_a_dead_node_are_acknowledged_when_they_are_safe() {
     killed.wait();
     let port = cluster.port(A).to_string();
     let mut number = 0;
-    while cluster.view(A)["served"] != 32 || cluster.view(B)["served"] != 32 || number < 3 {
+    while cluster.view(A)["served"] != 512 || cluster.view(B)["served"] != 512 || number < 3 {
         let message = number.to_string();
         // Whoever is sent away comes again by itself, for a while.
         let ended = run(&["pub", "-h", "127.0.0.1", "-p", &port, "-q", "1", "-t", "in/x", "-m", &message]);
@@ -132,5 +132,5 @@ fn messages_for_a_dead_node_are_acknowledged_when_they_are_safe() {
 #[test]
 fn without_a_copy_a_dead_node_s_partitions_begin_empty() {
     let mut cluster = Cluster::with_lease(2, "1s");
-    assert_eq!(kill(&mut cluster, B), (0, 32));
+    assert_eq!(kill(&mut cluster, B), (0, 512));
 }

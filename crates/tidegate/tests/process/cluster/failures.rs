@@ -27,7 +27,7 @@ fn the_partitions_of_a_killed_node_begin_empty_at_the_others() {
     }
     cluster.wait_even();
     let anew: u64 = [A, B].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
-    assert_eq!(anew, 21);
+    assert_eq!(anew, 341);
     cluster.expect_owed(B, &stays, 4);
     // Whoever was at home there is served again, with nothing.
     assert!(connect(cluster.port(A), &dies).is_some());
@@ -57,7 +57,7 @@ fn a_node_frozen_for_longer_than_its_lease_acknowledges_nothing() {
     cluster.node(B).signal("STOP");
     until("all its threads stand still", || stands_still(cluster.node(B).id()).then_some(()));
     client.write_all(&publish_packet("a", 2)).unwrap();
-    until("the other one serves all", || (cluster.view(A)["served"] == 64).then_some(()));
+    until("the other one serves all", || (cluster.view(A)["served"] == 1_024).then_some(()));
     // The same client is served where its partition is now.
     assert!(connect(cluster.port(A), &id).is_some());
     cluster.node(B).signal("CONT");
@@ -78,7 +78,7 @@ fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> 
     for node in which {
         until("all its threads stand still", || stands_still(cluster.node(*node).id()).then_some(()));
     }
-    until("the other one serves all", || (cluster.view(by)["served"] == 64).then_some(()));
+    until("the other one serves all", || (cluster.view(by)["served"] == 1_024).then_some(()));
     cluster.publish(by, "in/x", 2..4);
     for node in which {
         cluster.node(*node).signal("CONT");

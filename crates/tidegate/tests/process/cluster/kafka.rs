@@ -164,7 +164,7 @@ fn nodes_on_kafka_are_one_broker_through_join_stop_and_death() {
     let mut goodbye = Vec::new();
     one.read_to_end(&mut goodbye).unwrap();
     assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x8e), "{goodbye:02x?}");
-    assert_eq!(super::failover::kill(&mut cluster, C), (32, 0));
+    assert_eq!(super::failover::kill(&mut cluster, C), (512, 0));
     cluster.publish(A, "in/x", 2..4);
     for id in &ids {
         cluster.expect_owed(A, id, 4);

@@ -169,13 +169,13 @@ impl Cluster {
         until("even shares", || {
             let views: Vec<Value> = running.iter().map(|which| self.view(*which)).collect();
             let served = |view: &Value| view["served"].as_u64().unwrap_or(0) as usize;
-            let even = views.iter().all(|view| served(view) >= 64 / running.len());
+            let even = views.iter().all(|view| served(view) >= 1_024 / running.len());
             let all: usize = views.iter().map(served).sum();
             let same = views
                 .iter()
                 .all(|view| view["epoch_in_force"] == views[0]["epoch"] && view["moves"] == serde_json::json!([]));
             let ready = running.iter().all(|which| self.node(*which).get("/readyz").1 == "ready\n");
-            (even && all == 64 && same && ready).then_some(())
+            (even && all == 1_024 && same && ready).then_some(())
         });
     }
 
@@ -187,7 +187,7 @@ impl Cluster {
             let same =
                 |view: &Value| view["epoch_in_force"] == views[0]["epoch"] && view["moves"] == serde_json::json!([]);
             let ready = || (0..self.nodes.len()).all(|which| self.node(which).get("/readyz").1 == "ready\n");
-            (all == 64 && views.iter().all(same) && ready()).then_some(())
+            (all == 1_024 && views.iter().all(same) && ready()).then_some(())
         });
     }
 

@@ -129,7 +129,7 @@ pub(super) fn join_and_stop(cluster: &mut Cluster) {
         publishing.join().unwrap()
     });
     let moved: u64 = [A, C].map(|which| cluster.view(which)["moved_in"].as_u64().unwrap()).iter().sum();
-    assert!(moved >= 21 + 11 && number > 10, "{moved} partitions moved, {number} messages");
+    assert!(moved >= 341 + 170 && number > 10, "{moved} partitions moved, {number} messages");
     for id in &ids {
         cluster.expect_owed(C, id, number);
     }

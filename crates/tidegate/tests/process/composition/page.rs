@@ -41,41 +41,72 @@ fn tests() -> Vec<(&'static str, Vec<Feature>)> {
     tests
 }
 
-fn reason(one: Feature, other: Feature) -> Option<&'static str> {
+/// The number of the reason of a pair in [`REASONS`].
+fn reason(one: Feature, other: Feature) -> Option<usize> {
     let fits =
         |a: &[Feature], b: &[Feature]| a.contains(&one) && b.contains(&other) || a.contains(&other) && b.contains(&one);
-    REASONS.iter().find(|(a, b, _)| fits(a, b)).map(|(_, _, reason)| *reason)
+    REASONS.iter().position(|(a, b, _)| fits(a, b))
 }
 
-/// What stands in a cell.
-fn cell(tests: &[(&str, Vec<Feature>)], one: Feature, other: Feature) -> &'static str {
-    if one == other || tests.iter().any(|(_, features)| features.contains(&one) && features.contains(&other)) {
-        return "works";
+/// True if a test uses both features.
+fn works(tests: &[(&str, Vec<Feature>)], one: Feature, other: Feature) -> bool {
+    one == other || tests.iter().any(|(_, features)| features.contains(&one) && features.contains(&other))
+}
+
+fn names(features: &[Feature]) -> String {
+    features.iter().map(|feature| feature.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// The features of `all` that are not in `some`.
+fn without(all: &[Feature], some: &[Feature]) -> Vec<Feature> {
+    all.iter().copied().filter(|feature| !some.contains(feature)).collect()
+}
+
+/// A row for each feature and reason: the other features of pairs that no test uses together.
+fn exceptions(tests: &[(&str, Vec<Feature>)]) -> String {
+    let mut rows = String::from("| feature | with | reason |\n| --- | --- | --- |\n");
+    for (number, (these, those, why)) in REASONS.iter().enumerate() {
+        for one in *these {
+            let is_left = |other: &&Feature| !works(tests, *one, **other) && reason(*one, **other) == Some(number);
+            let left: Vec<Feature> = those.iter().filter(is_left).copied().collect();
+            let rest = without(&Feature::ALL, &[&left[..], &[*one]].concat());
+            let with = if left.len() > rest.len() { format!("all but {}", names(&rest)) } else { names(&left) };
+            if !left.is_empty() {
+                writeln!(rows, "| {} | {with} | {why} |", one.name()).unwrap();
+            }
+        }
     }
-    let reason = reason(one, other);
-    reason.unwrap_or_else(|| panic!("no test and no reason for {} with {}", one.name(), other.name()))
+    rows
+}
+
+/// The features of a test, compared with those of the first one.
+fn compared(first: &[Feature], features: &[Feature]) -> String {
+    let (missing, more) = (without(first, features), without(features, first));
+    match (missing.is_empty(), more.is_empty()) {
+        _ if missing.len() > 6 => names(features),
+        (true, true) => "the same".to_owned(),
+        (true, false) => format!("the same, with {}", names(&more)),
+        (false, _) => format!("the same without {}, with {}", names(&missing), names(&more)),
+    }
 }
 
 fn page() -> String {
     let tests = tests();
     let mut page = String::from(
-        "# Composition\n\nWhich features work together, in one process or over all processes of a cluster. The page is written by a test\n\
-         (`crates/tidegate/tests/process/composition`, `UPDATE_DOCS=1`). A cell is `works` where one of the tests below uses both\n\
-         features in the same processes; otherwise it has the reason.\n\n\
+        "# Composition\n\nWhich features work together, in one process or over all processes of a cluster. A test writes this page:\n\n    \
+         UPDATE_DOCS=1 cargo test -p tidegate --test process the_page_of_composition\n\n\
          Orchestrators of a cluster have no addresses, points of access, groups and applications: these work with one orchestrator, and with\n\
          nodes of a cluster that are no orchestrators.\n\n\
          A broker with [tenants](tenants.md) has points of access, groups, applications and pipelines for its default tenant.\n\n",
     );
-    let names = || Feature::ALL.map(Feature::name);
-    writeln!(page, "| | {} |\n| --- |{}", names().join(" | "), " --- |".repeat(names().len())).unwrap();
-    for one in Feature::ALL {
-        let cells = Feature::ALL.map(|other| cell(&tests, one, other));
-        writeln!(page, "| {} | {} |", one.name(), cells.join(" | ")).unwrap();
-    }
+    writeln!(page, "Features: {}.\n", names(&Feature::ALL)).unwrap();
+    page.push_str("Each pair is used in the same processes by one of the tests below, except:\n\n");
+    page.push_str(&exceptions(&tests));
     page.push_str("\n## Tests\n\n");
-    for (name, features) in &tests {
-        let features: Vec<&str> = features.iter().map(|feature| feature.name()).collect();
-        writeln!(page, "- `{name}`: {}", features.join(", ")).unwrap();
+    let (first, rest) = tests.split_first().unwrap();
+    writeln!(page, "- `{}`: {}", first.0, names(&first.1)).unwrap();
+    for (name, features) in rest {
+        writeln!(page, "- `{name}`: {}", compared(&first.1, features)).unwrap();
     }
     page
 }
@@ -85,6 +116,17 @@ fn sources() -> String {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/process"));
     let files = ["composition/mod.rs", "up.rs"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap());
     files.concat()
+}
+
+#[test]
+fn each_pair_has_a_test_or_a_reason() {
+    let tests = tests();
+    for one in Feature::ALL {
+        for other in Feature::ALL {
+            let known = works(&tests, one, other) || reason(one, other).is_some();
+            assert!(known, "no test and no reason for {} with {}", one.name(), other.name());
+        }
+    }
 }
 
 #[test]

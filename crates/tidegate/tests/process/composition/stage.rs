@@ -158,7 +158,7 @@ impl Stage {
         until("even shares", || {
             let even = self.living().all(|member| {
                 let view: serde_json::Value = serde_json::from_str(&member.get("/api/v1/cluster").1).unwrap();
-                view["served"].as_u64() == Some(64 / self.living().count() as u64)
+                view["served"].as_u64() == Some(1_024 / self.living().count() as u64)
                     && view["moves"] == serde_json::json!([])
             });
             even.then_some(())

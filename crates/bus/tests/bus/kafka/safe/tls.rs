@@ -15,7 +15,7 @@ fn refused(port: u16, settings: Settings) -> Bus {
     Bus::open(&address, settings, Arc::new(|connection| assert!(!connection.is_connected()))).unwrap()
 }
 
-pub(crate) fn what_is_said_over_tls_is_said_to_those_who_know_the_password(broker: &Broker) {
+pub(crate) fn tls_with_the_right_password_connects(broker: &Broker) {
     for sasl in [Sasl::Plain, Sasl::ScramSha512] {
         let (bus, connected) = open(broker, "known", safe(broker, sasl)).unwrap();
         assert!(connected, "{sasl:?}");

@@ -55,7 +55,7 @@ fn publish(engine: &mut Engine, payload: &[u8]) {
     crate::flows::publish::publishing::publishing!(engine).publish_inside(NOW, &mut message, None);
 }
 
-/// What has come for it so far.
+/// The messages in its queue so far.
 fn got(engine: &Engine, key: SessionKey) -> Vec<&[u8]> {
     let flow = engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref());
     flow.iter().flat_map(|flow| flow.queue.iter()).map(|delivery| delivery.message.payload()).collect()
@@ -74,7 +74,7 @@ fn a_batch_that_ends_early_is_worked_off_as_far_as_it_goes() {
     here.links.finish_batch(batch);
     assert_eq!(got(&here, key), [b"1", b"2"]);
     assert_eq!(here.questions().counters().dropped[Reason::ShardInboxFull.number()], 1);
-    // The sender gets the credit for all of it, and what comes next is taken.
+    // The sender gets the credit for all of it, and the next message is taken.
     publish(&mut there, b"4");
     here.cluster().handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
     assert_eq!(got(&here, key), [b"1", b"2", b"4"]);

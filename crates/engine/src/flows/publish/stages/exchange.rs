@@ -16,8 +16,8 @@ impl Deciding<'_> {
         if exchange.doubtful {
             // The packet may hold another message than the first with its identifier.
             let allowed = self.check_rights(it);
-            return if allowed == Step::Continue { self.publish_again(exchange, it) } else { allowed };
+            return if allowed == Step::Continue { self.publish_again(&exchange, it) } else { allowed };
         }
-        if self.wait_for_exchange(it, id, exchange) { Step::Done } else { Step::Continue }
+        if self.wait_for_exchange(it, id, &exchange) { Step::Done } else { Step::Continue }
     }
 }

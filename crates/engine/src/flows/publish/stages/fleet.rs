@@ -20,11 +20,11 @@ impl Deciding<'_> {
             return Reason::FleetPacketLimit.into();
         }
         let gate = self.uplinks.gate();
-        let is_told = self.state.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
+        let can_reject = self.state.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
         match gate {
             Gate::Open => Step::Continue,
             // An orchestrator that has just started learns of its brokers in a moment.
-            Gate::NoBroker | Gate::Full if it.raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !is_told) => {
+            Gate::NoBroker | Gate::Full if it.raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !can_reject) => {
                 if self.state.connections.is_leaving(it) {
                     Step::Done
                 } else {

@@ -7,7 +7,7 @@ use crate::topics::stages::Deferral;
 use crate::topics::stages::Step;
 
 impl Deciding<'_> {
-    /// Defers a message above QoS 0 that would miss somebody, until it is known what is wanted.
+    /// Defers a message above QoS 0 that could miss a receiver, until the interest of all nodes is known.
     #[cold]
     pub(super) fn check_missing(&mut self, it: &Inbound<'_>) -> Step {
         if it.raw.packet_id.is_none() {

@@ -8,9 +8,9 @@ use crate::topics::stages::Step;
 use tidegate_mqtt::ReasonCode;
 
 impl Deciding<'_> {
-    /// Answers it, unless its answer waits already. Observers are told again, since it is not known what they have
-    /// confirmed to an earlier connection. The publisher needs the right to publish the packet: it may hold another message
-    /// than the first with its identifier.
+    /// Answers it, unless its answer is pending. Observers get it again, because their confirmations to an earlier
+    /// connection are not known. The publisher needs the right to publish the packet: it may hold another message than
+    /// the first with its identifier.
     #[cold]
     pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
@@ -25,7 +25,7 @@ impl Deciding<'_> {
             }
             waits = self.tell_observers_of(it, Some(self.state.connections.next_ticket(it.key)));
         }
-        // What it repeats may have been written only just now.
+        // The first message may have been written only just now.
         let stored = self.state.sessions.is_stored(session);
         let answer = Answer::PubRec(Ok(ReasonCode::Success), self.digest_if_refusable(it));
         answering!(self).answer(it.now, it.key, id, answer, waits, stored);

@@ -1,4 +1,4 @@
-//! Room for a message at all queues that reject what they have no room for.
+//! Room for a message at all queues with the policy `reject`.
 
 use crate::flows::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;

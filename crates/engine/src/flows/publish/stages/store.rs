@@ -37,8 +37,8 @@ impl Publishing<'_> {
             || self.has_to_be_stored_for_receivers(it.slot, &Wanted::of(&publication))
     }
 
-    /// Whether a receiver of this shard would have a message stored. Of members of a shared group that are on other
-    /// shards it is not known, and what is dealt to them is stored on its way: they count as such.
+    /// True if a receiver of this shard would have a message stored. Members of a shared group on other shards count
+    /// too: messages to them are stored on the way.
     pub(crate) fn has_to_be_stored_for_receivers(&self, slot: RouteSlot, wanted: &Wanted<'_>) -> bool {
         if wanted.qos == QoS::AtMostOnce {
             return false;

@@ -1,4 +1,4 @@
-//! What has to hold in every run.
+//! The checks of every run.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ impl FleetRun {
     fn number_of(&self, payload: &str) -> usize {
         let number = payload.split('-').nth(1).and_then(|number| number.parse::<usize>().ok());
         let known = number.filter(|number| self.published.get(*number).is_some_and(|sent| sent.payload == payload));
-        known.unwrap_or_else(|| panic!("seed {}: nobody has sent {payload}", self.seed))
+        known.unwrap_or_else(|| panic!("seed {}: {payload} was never sent", self.seed))
     }
 
     /// When everything is over: who has got what.
@@ -36,7 +36,7 @@ impl FleetRun {
             let times = times.entry(number).or_default();
             *times += 1;
             let again = self.devices[sent.publisher].resent.contains(sent.payload.as_bytes());
-            // What is not kept may overtake what waits.
+            // A message that is not kept may overtake queued ones.
             let ordered = self.profile.policy == RoutingPolicy::TopicHash && self.profile.kind.keeps_order();
             if ordered && sent.qos != QoS::AtMostOnce && *times == 1 && !again {
                 let before = last.entry((sent.publisher, sent.topic)).or_default();
@@ -71,7 +71,7 @@ impl FleetRun {
         let mut owed = vec!["messages owed", "states of messages sent", "messages that several sessions share"];
         owed.push("messages between shards");
         if !self.profile.kind.brings_back() {
-            // Other brokers forget what they have not released, and cannot always say so.
+            // Other brokers forget unreleased messages, and cannot always say so.
             owed.push("packet ids of QoS 2 messages taken");
         }
         let swept = self.world.swept();

@@ -1,5 +1,5 @@
 //! Orchestrators under weather: brokers die, hang, forget and come back, connections break at any byte, the
-//! orchestrator dies and another process goes on, and in the end everything has arrived. A seed decides about
+//! orchestrator dies and another process takes over, and in the end everything has arrived. A seed decides about
 //! everything; see `it/simulation` for the variables that choose seeds.
 
 mod checks;
@@ -16,7 +16,7 @@ use profile::{Kind, Profile};
 const ACTIONS: usize = 400;
 /// What clients publish to.
 const TOPICS: [&str; 5] = ["t/1", "t/2", "t/2/x", "u", "v/1"];
-/// What they have subscribed to, each for good.
+/// Their subscriptions, which stay.
 const FILTERS: [&[&str]; 4] = [&["t/#", "v/1"], &["t/+", "u"], &["#"], &["t/1", "t/2/x", "+/1"]];
 
 #[derive(Clone, Debug)]
@@ -182,7 +182,7 @@ impl FleetRun {
         }
     }
 
-    /// Brokers do what they were slow to do.
+    /// Ends the slow ways of brokers.
     fn hurry(&mut self) {
         for broker in &self.brokers {
             broker.with(|broker| {
@@ -221,7 +221,7 @@ impl FleetRun {
         }
     }
 
-    /// The process dies with a part of what it has not committed, and another one with so many shards goes on.
+    /// The process dies with a part of its uncommitted batches, and another one with so many shards takes over.
     fn crash(&mut self) {
         let waiting = self.world.uncommitted();
         let crash = Crash {
@@ -335,14 +335,14 @@ fn nothing_is_lost_or_repeated_whatever_happens_to_brokers() {
 }
 
 #[test]
-fn nothing_is_lost_or_repeated_whatever_happens_to_brokers_and_the_orchestrator() {
+fn nothing_is_lost_or_repeated_in_a_fleet_under_faults() {
     for seed in seeds() {
         FleetRun::new(Kind::Crashing, seed).play();
     }
 }
 
 #[test]
-fn older_brokers_that_keep_what_they_acknowledge_lose_and_repeat_nothing() {
+fn mqtt_3_brokers_with_safe_disks_lose_and_repeat_nothing() {
     for seed in seeds() {
         FleetRun::new(Kind::Old, seed).play();
     }

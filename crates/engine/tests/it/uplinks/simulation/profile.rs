@@ -17,7 +17,7 @@ pub(super) enum Kind {
     Stormy,
     /// The same, and the orchestrator dies too.
     Crashing,
-    /// As [`Kind::Crashing`] with brokers of MQTT 3.1.1, whose disks keep what they have acknowledged.
+    /// As [`Kind::Crashing`] with brokers of MQTT 3.1.1, whose disks keep acknowledged messages.
     Old,
 }
 
@@ -35,7 +35,7 @@ impl Kind {
         matches!(self, Self::Crashing | Self::Old)
     }
 
-    /// Whether brokers bring ids back, so that what they lose is noticed.
+    /// True if brokers bring ids back, so that lost messages are noticed.
     pub(super) fn brings_back(self) -> bool {
         self != Self::Old
     }
@@ -64,7 +64,7 @@ impl Profile {
         if let Some(uplinks) = &mut settings.uplinks {
             uplinks.window = random.pick(&[1, 2, 5, 512]);
             uplinks.max_owed_messages = random.pick(&[40, 100_000]);
-            // What comes back too late is sent again, and its order is lost.
+            // A message that comes back too late is sent again, and its order is lost.
             let patient = kind.keeps_order();
             uplinks.return_timeout_ms = if patient { minutes(60) } else { random.pick(&[2_000, 10_000]) };
             uplinks.probe_timeout_ms = if patient { minutes(60) } else { 5_000 };

@@ -110,7 +110,7 @@ fn a_pod_that_stopped_being_ready_is_not_probed_in_vain() {
     let seen = look(&mut provider, Look::Conditions);
     assert_eq!(seen[1].1, Condition::Down("it is not ready".to_owned()));
     let error = provider.allocate(&wanted("tidegate-broker-1")).unwrap_err().to_string();
-    assert!(error.contains("its kubelet starts it again"), "{error}");
+    assert!(error.contains("its kubelet restarts it"), "{error}");
     recorded.finish();
 }
 

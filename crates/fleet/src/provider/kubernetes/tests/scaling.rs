@@ -132,7 +132,7 @@ fn a_missing_right_is_named() {
     assert!(read.contains("the right `get statefulsets/scale in namespace messaging` is missing"), "{read}");
     assert!(read.contains("messaging:nobody"), "{read}");
     assert!(error().contains("the right `update statefulsets/scale in namespace messaging` is missing"));
-    assert!(error().contains("does not know who asks"));
+    assert!(error().contains("does not accept the credentials"));
     recorded.finish();
 }
 

@@ -45,7 +45,7 @@ fn a_member_hands_over_and_takes_a_share_when_it_is_asked() {
     assert!(goodbye(client).contains(&format!("127.0.0.1:{}", cluster.port(B))));
     until("everything at the other one", || {
         let view = cluster.view(B);
-        (view["served"] == 64 && view["moves"] == json!([]) && cluster.view(A)["passing"] == 0).then_some(())
+        (view["served"] == 1_024 && view["moves"] == json!([]) && cluster.view(A)["passing"] == 0).then_some(())
     });
     assert_eq!((&cluster.view(A)["leaving"], cluster.node(A).get("/readyz").1), (&true.into(), "ready\n".to_owned()));
     cluster.expect_owed(A, &id, 4);

@@ -1,0 +1,44 @@
+//! The file of a configuration, and the source of each key.
+
+use std::collections::BTreeMap;
+
+use super::path::KeyPath;
+use super::source::{FileText, Source};
+
+/// The file of a configuration, and the source of each key.
+#[derive(Clone, Debug, Default)]
+pub struct Origins {
+    file: Option<FileText>,
+    sources: BTreeMap<KeyPath, Source>,
+}
+
+impl Origins {
+    /// All keys have their default, whatever is in the file.
+    pub(super) fn of(file: Option<FileText>) -> Self {
+        Self { file, ..Self::default() }
+    }
+
+    /// The file that was read.
+    pub fn file(&self) -> Option<&FileText> {
+        self.file.as_ref()
+    }
+
+    /// The source of a key's value.
+    pub fn source(&self, path: &KeyPath) -> &Source {
+        self.sources.get(path).unwrap_or(&Source::Default)
+    }
+
+    /// The source of a key of a section that is not repeated.
+    pub fn source_of(&self, section: &'static str, key: &'static str) -> &Source {
+        self.source(&KeyPath { section, index: 0, key })
+    }
+
+    pub(super) fn set(&mut self, path: KeyPath, source: Source) {
+        self.sources.insert(path, source);
+    }
+
+    /// Forgets the sources of all sections of a name.
+    pub(super) fn forget(&mut self, section: &str) {
+        self.sources.retain(|path, _| path.section != section);
+    }
+}
