@@ -78,7 +78,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Writes the sums of the books to the bus. Returns whether the bus is away. `was_away` says what it was before.
+    /// Writes the sums of the books to the bus. Returns whether the bus is away. `was_away` is the result of the last call.
     fn write_records(&self, records: &mut UsageLog, was_away: bool) -> bool {
         let missing = {
             let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);

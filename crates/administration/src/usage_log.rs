@@ -38,7 +38,7 @@ pub(crate) struct UsageLog {
 }
 
 impl UsageLog {
-    /// A log that is not opened yet. `node` tells the records of this process from those of others.
+    /// A log that is not opened yet. `node` separates the records of this process from other records.
     ///
     /// # Errors
     /// When the log has no name on this bus.

@@ -157,7 +157,7 @@ impl ArchiveReader {
         Ok(None)
     }
 
-    /// Opens the segment of the next message, or the first one behind it. False when there is none.
+    /// Opens the segment of the next message, or the first one behind it. False when no segment is left.
     fn open(&mut self) -> io::Result<bool> {
         let later = segments(&self.folder)?.into_iter().find(|(segment, _)| *segment >= self.next.segment);
         let Some((segment, path)) = later else { return Ok(false) };
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_goes_on_behind_what_is_done() {
+    fn a_replay_continues_behind_finished_messages() {
         let folder = folder("on");
         write(&folder, &[1, 2]);
         write(&folder, &[3, 4]);

@@ -56,7 +56,7 @@ impl WholeMessage {
 }
 
 impl Record {
-    /// A record of a message, whose topic and key are those of the message.
+    /// A record of a message, which has the topic and the key of the message.
     pub fn new(message: Arc<Message>, content: Content) -> Self {
         Self { message, content, ..Self::default() }
     }

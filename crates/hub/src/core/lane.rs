@@ -48,7 +48,7 @@ pub(super) struct Item {
 
 /// A record that waits for a batch.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRecord {
     item: Item,
     size: usize,
     /// When it came.
@@ -107,7 +107,7 @@ pub(super) struct Settled {
 pub(super) struct Lane {
     pub(super) sink: usize,
     batching: Batching,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRecord>,
     waiting_bytes: usize,
     /// Batches that were tried before, in order; they go first.
     again: VecDeque<Tried>,
@@ -142,7 +142,7 @@ impl Lane {
     pub(super) fn push(&mut self, now: u64, item: Item) {
         let size = item.record.size();
         self.waiting_bytes += size;
-        self.waiting.push_back(Waiting { item, size, since: now });
+        self.waiting.push_back(WaitingRecord { item, size, since: now });
     }
 
     /// Drops records of these messages. The sink still has a batch that is under way, but it does not come again with

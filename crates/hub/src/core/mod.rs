@@ -233,7 +233,7 @@ impl<D> Core<D> {
         self.settings.archives.then(|| self.first_lanes[last])
     }
 
-    /// Has the archive keep a message of which no sink gets a record.
+    /// Has the archive keep a message that reaches no other sink.
     fn keep(&mut self, now: u64, archive: usize, entry: u64, message: &Arc<Message>) {
         let record = Arc::new(Record::new(Arc::clone(message), Content::default()));
         self.lanes[archive].push(now, Item { entry, record });

@@ -8,7 +8,7 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use super::Format;
-use super::wanted::{Part, Wanted};
+use super::wanted::{PartReader, Wanted};
 
 /// Deepest nesting of a payload.
 const MAX_DEPTH: usize = 64;
@@ -40,7 +40,7 @@ impl Format {
     /// # Errors
     /// In words, when it is not of this format.
     pub(crate) fn decode_parts(self, payload: &[u8], wanted: &Wanted) -> Result<Value, String> {
-        let part = Part::new(wanted, MAX_DEPTH);
+        let part = PartReader::new(wanted, MAX_DEPTH);
         match self {
             Self::Json => {
                 let mut reader = serde_json::Deserializer::from_slice(payload);

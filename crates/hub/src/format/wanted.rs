@@ -42,13 +42,13 @@ impl Wanted {
 /// Reads a value, and keeps the wanted parts. An object without its other fields stays an object; other values that are
 /// not wanted become null.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'w> {
+pub(crate) struct PartReader<'w> {
     wanted: Option<&'w Wanted>,
     /// Levels of arrays and objects that may come.
     levels: usize,
 }
 
-impl<'w> Part<'w> {
+impl<'w> PartReader<'w> {
     /// A value with at most so many levels of arrays and objects.
     pub(crate) fn new(wanted: &'w Wanted, levels: usize) -> Self {
         Self { wanted: Some(wanted), levels }
@@ -66,7 +66,7 @@ fn too_deep<E: Error>() -> E {
     E::custom("it is nested too deep")
 }
 
-impl<'de> DeserializeSeed<'de> for Part<'_> {
+impl<'de> DeserializeSeed<'de> for PartReader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -78,7 +78,7 @@ impl<'de> DeserializeSeed<'de> for Part<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Part<'_> {
+impl<'de> Visitor<'de> for PartReader<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for Part<'_> {
             _ => &[],
         };
         let mut found = Map::new();
-        while let Some(at) = entries.next_key_seed(Place(fields))? {
+        while let Some(at) = entries.next_key_seed(FieldFinder(fields))? {
             let field = at.and_then(|at| fields.get(at));
             let value = entries.next_value_seed(self.below(field.map(|(_, wanted)| wanted))?)?;
             if let Some((name, _)) = field {
@@ -141,9 +141,9 @@ impl<'de> Visitor<'de> for Part<'_> {
 }
 
 /// Reads the name of a field, and looks for it among the wanted ones.
-struct Place<'w>(&'w [(String, Wanted)]);
+struct FieldFinder<'w>(&'w [(String, Wanted)]);
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
+impl<'de> DeserializeSeed<'de> for FieldFinder<'_> {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
@@ -151,7 +151,7 @@ impl<'de> DeserializeSeed<'de> for Place<'_> {
     }
 }
 
-impl Visitor<'_> for Place<'_> {
+impl Visitor<'_> for FieldFinder<'_> {
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

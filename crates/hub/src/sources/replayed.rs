@@ -1,4 +1,4 @@
-//! A source with an archive on this disk: a replay reads messages of the archive beside those that come now.
+//! A source with an archive on this disk: a replay reads messages of the archive beside new messages.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) enum ReplayedToken<T> {
     Past {
         /// Which run of a replay: the messages of an earlier one come again.
         run: u64,
-        /// The place of the message among those of the run.
+        /// The place of the message among the messages of the run.
         number: u64,
     },
 }
@@ -84,7 +84,7 @@ impl<S: Source> Replayed<S>
 where
     S::Token: 'static,
 {
-    /// Goes on with a replay that the last process has not done.
+    /// Continues a replay that the last process has not done.
     ///
     /// # Errors
     /// In words, when the state of the replay cannot be read.
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_goes_on_in_the_next_process() {
+    fn the_next_process_continues_a_replay() {
         let folder = archive("process", &[1, 2, 3]);
         let mut one = source(&folder, Vec::new());
         assert!(one.ready().is_none(), "nothing comes before a replay");
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(times(&messages), [1, 2]);
         source.acknowledge(messages[0].1.clone(), Ending::Delivered);
         assert_eq!(times(&taken(&mut source)), [3]);
-        // Without its connection the pipeline forgets all tokens: what is not done comes again.
+        // Without its connection the pipeline forgets all tokens: unfinished messages come again.
         assert!(matches!(source.next(None), SourceStep::Ready));
         assert!(matches!(source.next(None), SourceStep::Away(_)));
         let again = taken(&mut source);

@@ -207,7 +207,7 @@ mod tests {
         let times = [10, 20, 30, 40, 50];
         // Three are delivered. Delivered ones are kept from 25 on, and all others from 15 on.
         assert_eq!(found(&times, 3, Search::of_kept(25, 15)), 2);
-        // None is delivered: what waits is kept from 15 on.
+        // None is delivered: waiting messages are kept from 15 on.
         assert_eq!(found(&times, 0, Search::of_kept(25, 15)), 1);
         assert_eq!(found(&times, 0, Search::of_kept(0, 45)), 4);
         assert_eq!(found(&times, 2, Search::of_kept(u64::MAX, 0)), 2);
