@@ -13,6 +13,7 @@ pub mod metering;
 pub mod part;
 mod status;
 mod store_status;
+mod usage_log;
 
 pub use logins::LoginsPart;
 pub use part::{ClusterPart, FORMER_LIFE, INHERITED, PIECE, Part, Parts, PipelinesPart};

@@ -10,12 +10,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_admin::{MeterRequest, TenantUsage};
 use tidegate_config::Config;
+use tidegate_config::bus_access::usage_bus;
 use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Durability, TenantId, Usage};
 use tidegate_identity::access::Tenancy;
 use tidegate_meter::{Amounts, Books, Counted, Present, Reading};
 use tidegate_node::NodeHandle;
+
+use crate::usage_log::UsageLog;
 
 /// Time between two entries in the books: a `kill -9` loses the usage of so many seconds at most.
 const BOOKED_EVERY: Duration = Duration::from_secs(10);
@@ -73,6 +76,24 @@ impl Meter {
         written.map_err(|error| ControlError::Refused(format!("the books of usage cannot be written: {error}")))?;
         (account.booked, account.booked_at) = (booked, at);
         Ok(())
+    }
+
+    /// Writes the sums of the books to the bus. Returns whether the bus is away. `was_away` is the result of the last call.
+    fn write_records(&self, records: &mut UsageLog, was_away: bool) -> bool {
+        let missing = {
+            let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+            records.missing(&account.books, unix_seconds())
+        };
+        if missing.is_empty() {
+            return was_away;
+        }
+        let written = records.write(missing);
+        match &written {
+            Err(error) if !was_away => tracing::warn!(%error, "records of usage are not on the bus yet"),
+            Ok(()) if was_away => tracing::info!("records of usage are on the bus again"),
+            _ => {}
+        }
+        written.is_err()
     }
 
     fn usage(&self, request: &MeterRequest) -> (Vec<TenantUsage>, bool) {
@@ -149,6 +170,9 @@ pub enum MeteringError {
         /// The cause.
         source: io::Error,
     },
+    /// The bus has no log for records of usage.
+    #[error("the log of usage has no name on the bus: {0}")]
+    Log(#[from] tidegate_bus::NameError),
     /// The system gives no thread.
     #[error("cannot start the thread that meters usage: {0}")]
     Thread(io::Error),
@@ -179,12 +203,16 @@ impl Metering {
             Some(directory) => Books::open(Path::new(directory))
                 .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
         };
+        let mut records = match usage_bus(&config.hub, &config.cluster, &config.orchestrator) {
+            Some((address, settings, node)) => Some(UsageLog::new(address, settings, node)?),
+            None => None,
+        };
         let account = Mutex::new(Account { books, booked: Reading::default(), booked_at: Instant::now() });
         let meter = Arc::new(Meter { tenancy, node, sink_deliveries: Box::new(sink_deliveries), account });
         let (keeps_on, ended) = channel();
         let read = Arc::clone(&meter);
         let run = move || {
-            let mut failing = false;
+            let (mut failing, mut away) = (false, false);
             while ended.recv_timeout(BOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let booked = read.book_now();
                 match &booked {
@@ -193,7 +221,11 @@ impl Metering {
                     _ => {}
                 }
                 failing = booked.is_err();
+                if let Some(records) = &mut records {
+                    away = read.write_records(records, away);
+                }
             }
+            // The last entry of a stop comes behind this: the next start writes it.
         };
         let thread = thread::Builder::new().name("meter".to_owned()).spawn(run);
         let thread = thread.map_err(MeteringError::Thread)?;

@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_bus::{Address, Sasl, Settings, TlsIdentity};
+use tidegate_bus::{Address, AddressError, Sasl, Settings, TlsIdentity};
 
+use crate::finding::Findings;
+use crate::origins::Origins;
 use crate::sections::cluster::{BusSasl, Cluster};
 use crate::sections::context::Context;
-use crate::value::Lease;
+use crate::sections::hub::HubBus;
+use crate::sections::orchestrator::Orchestrator;
+use crate::value::{Lease, Problem};
 
 /// How long a member of a group on this bus may be silent.
 pub fn lease_on(bus: &Address, lease: Lease) -> Duration {
@@ -71,6 +75,37 @@ impl<'a> BusAccess<'a> {
             },
             ..settings
         }
+    }
+}
+
+/// How long a record of usage waits for a bus that is away.
+const USAGE_WITHIN: Duration = Duration::from_secs(10);
+/// The name of a broker in records of usage, if it is no node of a cluster.
+const ALONE: &str = "broker";
+
+/// The bus for records of usage, where there are some, and the name of this broker in them.
+pub fn usage_bus(hub: &HubBus, cluster: &Cluster, orchestrator: &Orchestrator) -> Option<(Address, Settings, String)> {
+    let address = usage_address(hub, cluster).filter(|_| hub.usage)?.ok()?;
+    let settings = BusAccess::of_cluster(cluster).put(Settings {
+        prefix: cluster.prefix.clone(),
+        replicas: cluster.bus_replicas,
+        lease: lease_on(&address, cluster.lease),
+        max_waiting_time: USAGE_WITHIN,
+        ..Settings::default()
+    });
+    let node = [&cluster.name, &orchestrator.name].into_iter().find(|name| !name.is_empty());
+    Some((address, settings, node.cloned().unwrap_or_else(|| ALONE.to_owned())))
+}
+
+fn usage_address(hub: &HubBus, cluster: &Cluster) -> Option<Result<Address, AddressError>> {
+    hub.bus.as_ref().or(cluster.bus.as_ref()).map(|bus| bus.parse())
+}
+
+/// Checks that records of usage have a bus that others can read.
+pub(crate) fn check_usage(hub: &HubBus, cluster: &Cluster, origins: &Origins, findings: &mut Findings) {
+    if hub.usage && matches!(usage_address(hub, cluster), None | Some(Ok(Address::Embedded))) {
+        let problem = Problem::new("records of usage have no bus");
+        findings.push(problem.hint("set hub.bus"), origins.source_of("hub", "usage").clone());
     }
 }
 

@@ -2,9 +2,13 @@
 
 #[cfg(feature = "pipelines")]
 mod decode;
+#[cfg(feature = "pipelines")]
+mod wanted;
 
 #[cfg(feature = "pipelines")]
 pub(crate) use decode::json;
+#[cfg(feature = "pipelines")]
+pub(crate) use wanted::Wanted;
 
 /// How a payload is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

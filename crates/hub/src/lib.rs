@@ -4,6 +4,8 @@
 //! - `steps` makes a record of a message, by SQL and CEL; `format` reads payloads, `message` is the input and `record`
 //!   the output.
 //! - `sources` has a file for each kind of source, and `sinks` one for each kind of sink, each behind one trait.
+//! - `archive` keeps the messages of a pipeline on the disk of its broker, for a replay, and `segments` writes the files of
+//!   archives and histories.
 //! - `log` is the log of a pipeline on a bus: the sink of a broker that forwards, and the source of `tidegate hub --bus`.
 //! - `run` puts pipelines on threads: one with the source and the core, one for each lane of a sink.
 //!
@@ -12,6 +14,8 @@
 //! The guarantee of a pipeline comes from its source: a message is acknowledged to its sender when all sinks have it.
 //! Until then the sender keeps it, even if the sender, the hub or the sink dies.
 
+#[cfg(feature = "pipelines")]
+mod archive;
 #[cfg(feature = "pipelines")]
 mod core;
 mod format;
@@ -24,6 +28,8 @@ mod record;
 #[cfg(feature = "pipelines")]
 mod run;
 #[cfg(feature = "pipelines")]
+mod segments;
+#[cfg(feature = "pipelines")]
 mod sinks;
 #[cfg(feature = "pipelines")]
 mod sources;
@@ -33,12 +39,16 @@ mod steps;
 mod time;
 
 #[cfg(feature = "pipelines")]
-pub use crate::core::{Action, Batching, Core, CoreSettings, Ending, News, Numbers, Outcome, REASON_FIELD, SinkPlan};
+pub use crate::archive::ArchiveSettings;
+#[cfg(feature = "pipelines")]
+pub use crate::core::{
+    Action, Batch, Batching, Core, CoreSettings, Ending, News, Numbers, Outcome, REASON_FIELD, SinkPlan,
+};
 pub use format::{FileFormat, Format};
 #[cfg(feature = "pipelines")]
 pub use log::{LogSettings, MAX_PIPELINE_NAME};
 #[cfg(feature = "pipelines")]
-pub use message::{Message, ORIGIN_PROPERTY, Origin};
+pub use message::{FieldName, Message, ORIGIN_PROPERTY, Origin};
 #[cfg(feature = "pipelines")]
 pub use record::{Content, Record, WholeMessage};
 #[cfg(feature = "pipelines")]

@@ -1,5 +1,9 @@
 //! A message as a pipeline sees it.
 
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use crate::format::Format;
@@ -10,6 +14,9 @@ pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 
 /// The layout of messages in a log. Another one is not read.
 const LAYOUT: u64 = 1;
+
+/// The name of a field. The records of a pipeline share the names of its SELECT.
+pub type FieldName = Arc<str>;
 
 /// Who published a message, and when the broker took it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +30,14 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Reads the value of [`ORIGIN_PROPERTY`]: id, time and client id with a blank between them.
-    pub fn parse(text: &str) -> Option<Self> {
+    /// Reads the value of [`ORIGIN_PROPERTY`]: id, time and client id with a blank between them. The id takes the
+    /// memory of the text over.
+    pub fn parse(mut text: String) -> Option<Self> {
         let (id, rest) = text.split_once(' ')?;
         let (timestamp, client_id) = rest.split_once(' ')?;
-        let timestamp = timestamp.parse().ok()?;
-        Some(Self { id: id.to_owned(), timestamp, client_id: client_id.to_owned() })
+        let (timestamp, client_id, id_len) = (timestamp.parse().ok()?, client_id.to_owned(), id.len());
+        text.truncate(id_len);
+        Some(Self { id: text, timestamp, client_id })
     }
 }
 
@@ -55,6 +64,8 @@ pub struct Message {
     pub user_properties: Vec<(String, String)>,
     /// The payload.
     pub payload: Vec<u8>,
+    /// Whether it comes from the archive of the pipeline, which keeps it already.
+    pub archived: bool,
 }
 
 impl Message {
@@ -66,7 +77,37 @@ impl Message {
 
     /// The message as a record of a log: a line of JSON with all but the payload, and the payload.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let head = json!({
+        let mut bytes = self.head().to_string().into_bytes();
+        bytes.push(b'\n');
+        bytes.extend_from_slice(&self.payload);
+        bytes
+    }
+
+    /// The message as a line of JSON, for an archive.
+    pub(crate) fn to_line(&self) -> Vec<u8> {
+        let mut line = self.head();
+        match std::str::from_utf8(&self.payload) {
+            Ok(text) => line["payload"] = text.into(),
+            Err(_) => line["payload_base64"] = STANDARD.encode(&self.payload).into(),
+        }
+        let mut bytes = line.to_string().into_bytes();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads such a line; nothing when it is torn or has another layout.
+    pub(crate) fn from_line(line: &[u8]) -> Option<Self> {
+        let head: Value = serde_json::from_slice(line).ok()?;
+        let payload = match (head.get("payload"), head.get("payload_base64")) {
+            (Some(text), _) => text.as_str()?.as_bytes().to_vec(),
+            (None, text) => STANDARD.decode(text?.as_str()?).ok()?,
+        };
+        Self::of_head(&head, payload).filter(|_| head["v"] == LAYOUT)
+    }
+
+    /// All but the payload.
+    fn head(&self) -> Value {
+        json!({
             "v": LAYOUT,
             "id": self.id,
             "topic": self.topic,
@@ -76,16 +117,16 @@ impl Message {
             "timestamp": self.timestamp,
             "content_type": self.content_type,
             "user_properties": self.user_properties,
-        });
-        let mut bytes = head.to_string().into_bytes();
-        bytes.push(b'\n');
-        bytes.extend_from_slice(&self.payload);
-        bytes
+        })
     }
 
     /// Reads such a record; nothing when it has another layout.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (head, payload) = Self::head_of(bytes)?;
+        Self::of_head(&head, payload.to_vec())
+    }
+
+    fn of_head(head: &Value, payload: Vec<u8>) -> Option<Self> {
         let text = |name: &str| head.get(name).and_then(Value::as_str).map(str::to_owned);
         let pair = |pair: &Value| Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_str()?.to_owned()));
         Some(Self {
@@ -98,7 +139,8 @@ impl Message {
             timestamp: head.get("timestamp")?.as_u64()?,
             content_type: text("content_type"),
             user_properties: head.get("user_properties")?.as_array()?.iter().filter_map(pair).collect(),
-            payload: payload.to_vec(),
+            payload,
+            archived: false,
         })
     }
 
@@ -135,16 +177,16 @@ impl Message {
     }
 
     /// All of it, for a pipeline that selects nothing.
-    pub fn fields(&self, format: Format) -> Vec<(String, Value)> {
+    pub fn fields(&self, format: Format) -> Vec<(FieldName, Value)> {
         let payload = format.shown(&self.payload);
-        let mut fields: Vec<(String, Value)> = ["id", "topic", "clientid", "qos", "retain", "timestamp"]
+        let mut fields: Vec<(FieldName, Value)> = ["id", "topic", "clientid", "qos", "retain", "timestamp"]
             .into_iter()
-            .filter_map(|name| Some((name.to_owned(), self.field(name)?)))
+            .filter_map(|name| Some((name.into(), self.field(name)?)))
             .collect();
         if !self.user_properties.is_empty() {
-            fields.push(("user_properties".to_owned(), self.properties()));
+            fields.push(("user_properties".into(), self.properties()));
         }
-        fields.push(("payload".to_owned(), payload));
+        fields.push(("payload".into(), payload));
         fields
     }
 }
@@ -170,7 +212,14 @@ mod tests {
             content_type: Some("x/y".into()),
             user_properties: vec![("a".into(), "1".into()), ("a".into(), "\u{1}".into())],
             payload: vec![0, 10, 255, 10],
+            archived: false,
         };
+        assert_eq!(Message::from_line(&message.to_line()), Some(message.clone()));
+        let text = Message { payload: b"{\n\"a\": 1}".to_vec(), ..message.clone() };
+        assert_eq!(Message::from_line(&text.to_line()), Some(text.clone()));
+        let line = text.to_line();
+        assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1), "it is one line");
+        assert!((0..line.len() - 1).all(|end| Message::from_line(&line[..end]).is_none()));
         assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message.clone()));
         assert_eq!(Message::time_of(&message.to_bytes()), Some(u64::MAX));
         let empty = Message { lasting_id: true, ..Message::default() };

@@ -6,19 +6,17 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use crate::format::Format;
-use crate::message::Message;
+use crate::message::{FieldName, Message};
 
 /// The result of a pipeline's steps for one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// The id of the message.
-    pub id: String,
-    /// Where it goes, for sinks that have topics: that of the message, unless the pipeline computes another.
-    pub topic: String,
-    /// Records of one key stay in order.
-    pub key: String,
-    /// When the broker took the message, Unix milliseconds.
-    pub timestamp: u64,
+    /// The message that it was made of. It gives the id and the time, and what the steps do not compute.
+    pub message: Arc<Message>,
+    /// The topic that a step has computed.
+    pub computed_topic: Option<String>,
+    /// The key that a step has computed.
+    pub computed_key: Option<String>,
     /// Its fields or its message.
     pub content: Content,
     /// Why it is a dead letter, if it is one.
@@ -29,10 +27,10 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// Fields in the order of the SELECT.
-    Row(Vec<(String, Value)>),
-    /// A message, where the pipeline has neither `sql` nor `set`.
+    Row(Vec<(FieldName, Value)>),
+    /// The message, where the pipeline has neither `sql` nor `set`.
     Whole(WholeMessage),
-    /// A message as a record of a log.
+    /// The message as a record of a log.
     Logged(Vec<u8>),
 }
 
@@ -42,27 +40,52 @@ impl Default for Content {
     }
 }
 
-/// A message as a record. Its payload is read when a sink asks for the fields, and not for sinks that send it as it came.
-#[derive(Clone, Debug, PartialEq)]
+/// How the message of a record is read. The payload is read when a sink asks for the fields, and not for sinks that send
+/// it as it came.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WholeMessage {
-    message: Arc<Message>,
     format: Format,
-    fields: OnceLock<Vec<(String, Value)>>,
+    fields: OnceLock<Vec<(FieldName, Value)>>,
 }
 
 impl WholeMessage {
     /// A message whose payload has this format.
-    pub fn new(message: Arc<Message>, format: Format) -> Self {
-        Self { message, format, fields: OnceLock::new() }
+    pub fn new(format: Format) -> Self {
+        Self { format, fields: OnceLock::new() }
     }
 }
 
 impl Record {
+    /// A record of a message, which has the topic and the key of the message.
+    pub fn new(message: Arc<Message>, content: Content) -> Self {
+        Self { message, content, ..Self::default() }
+    }
+
+    /// The id of the message.
+    pub fn id(&self) -> &str {
+        &self.message.id
+    }
+
+    /// Where it goes, for sinks that have topics: that of the message, unless the pipeline computes another.
+    pub fn topic(&self) -> &str {
+        self.computed_topic.as_ref().unwrap_or(&self.message.topic)
+    }
+
+    /// Records of one key stay in order. Without a computed key, the topic of the message is the key.
+    pub fn key(&self) -> &str {
+        self.computed_key.as_ref().unwrap_or(&self.message.topic)
+    }
+
+    /// When the broker took the message, Unix milliseconds.
+    pub fn timestamp(&self) -> u64 {
+        self.message.timestamp
+    }
+
     /// The fields; a record of a log has none.
-    pub fn fields(&self) -> &[(String, Value)] {
+    pub fn fields(&self) -> &[(FieldName, Value)] {
         match &self.content {
             Content::Row(fields) => fields,
-            Content::Whole(whole) => whole.fields.get_or_init(|| whole.message.fields(whole.format)),
+            Content::Whole(whole) => whole.fields.get_or_init(|| self.message.fields(whole.format)),
             Content::Logged(_) => &[],
         }
     }
@@ -71,7 +94,7 @@ impl Record {
     pub fn original(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Row(_) => None,
-            Content::Whole(whole) => Some(&whole.message.payload),
+            Content::Whole(_) => Some(&self.message.payload),
             Content::Logged(bytes) => Some(bytes),
         }
     }
@@ -82,7 +105,7 @@ impl Record {
         for (index, (name, value)) in self.fields().iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             // Writing to text does not fail.
-            let _ = write!(text, "{comma}{}:{value}", Value::from(name.as_str()));
+            let _ = write!(text, "{comma}{}:{value}", Value::from(&**name));
         }
         text.push('}');
         text
@@ -90,7 +113,7 @@ impl Record {
 
     /// The fields as a value.
     pub fn object(&self) -> Map<String, Value> {
-        self.fields().iter().cloned().collect()
+        self.fields().iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
     /// The payload that a sink with topics sends: the one that came, or the fields as JSON.
@@ -102,10 +125,10 @@ impl Record {
     pub fn size(&self) -> usize {
         let content = match &self.content {
             Content::Row(fields) => fields.iter().map(|(name, value)| name.len() + size_of_value(value)).sum(),
-            Content::Whole(whole) => whole.message.size(),
+            Content::Whole(_) => self.message.size(),
             Content::Logged(bytes) => bytes.len(),
         };
-        content + self.topic.len() + self.id.len() + 64
+        content + self.topic().len() + self.id().len() + 64
     }
 }
 
@@ -126,8 +149,7 @@ mod tests {
     #[test]
     fn a_payload_is_not_read_for_sinks_that_send_it() {
         let message = Message { topic: "t".into(), payload: b"{\"a\":1}".to_vec(), ..Message::default() };
-        let whole = WholeMessage::new(Arc::new(message), Format::Json);
-        let record = Record { content: Content::Whole(whole), ..Record::default() };
+        let record = Record::new(Arc::new(message), Content::Whole(WholeMessage::new(Format::Json)));
         let is_read =
             |record: &Record| matches!(&record.content, Content::Whole(whole) if whole.fields.get().is_some());
         assert_eq!((record.body(), record.size() > 0, is_read(&record)), (b"{\"a\":1}".to_vec(), true, false));

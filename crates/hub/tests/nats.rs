@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::json;
 use server::Nats;
 use tidegate_hub::{
-    Batching, Content, FileSinks, NatsSettings, Place, Record, Sink, SinkError, SinkKind, SinkSettings,
+    Batching, Content, FileSinks, Message, NatsSettings, Place, Record, Sink, SinkError, SinkKind, SinkSettings,
 };
 
 fn sink(url: String) -> Box<dyn Sink> {
@@ -30,8 +30,9 @@ fn sink_of(url: String, place: Place<'_>) -> Box<dyn Sink> {
 }
 
 fn record(id: u64) -> Arc<Record> {
-    let content = Content::Row(vec![("n".to_owned(), json!(id))]);
-    Arc::new(Record { id: id.to_string(), topic: format!("plant/{id}/temp"), content, ..Record::default() })
+    let content = Content::Row(vec![("n".into(), json!(id))]);
+    let message = Message { id: id.to_string(), topic: format!("plant/{id}/temp"), ..Message::default() };
+    Arc::new(Record::new(Arc::new(message), content))
 }
 
 /// The content of the stream: subjects and payloads.
@@ -77,7 +78,8 @@ fn two_pipelines_and_dead_letters_share_a_stream() {
 #[test]
 fn a_record_that_is_too_large_is_refused_by_the_server() {
     let nats = Nats::start();
-    let large = Record { topic: "t".into(), content: Content::Logged(vec![0; 2 << 20]), ..Record::default() };
+    let message = Message { topic: "t".into(), ..Message::default() };
+    let large = Record::new(Arc::new(message), Content::Logged(vec![0; 2 << 20]));
     let outcome = sink(nats.address()).write(&[Arc::new(large)]);
     assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
 }

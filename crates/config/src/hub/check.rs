@@ -55,6 +55,8 @@ pub fn check(config: &Config, findings: &mut Findings) {
         let mut found = pipeline_problems(pipeline, hub);
         found.extend(tenant_problem(pipeline, &config.tenants));
         found.extend(broker_problem(&config.orchestrator));
+        let moves = !config.cluster.name.is_empty() || config.orchestrator.enabled;
+        found.extend(kept_nowhere(pipeline, hub, moves));
         found.extend(name_problem("pipeline", &pipeline.name, index, !names.insert(&pipeline.name)));
         for (key, problem) in found {
             findings.push(problem, origins.source(&KeyPath { section: "pipeline", index, key }).clone());
@@ -275,10 +277,6 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
             found.push(("dead_letter_topic", Problem::new(said)));
         }
     }
-    if matches!(pipeline.keep, Keep::For(_)) && (hub.hub.bus.is_none() || pipeline.source.is_some()) {
-        let problem = Problem::new("delivered messages are kept on a bus, and this pipeline has none");
-        found.push(("keep", problem.hint("set hub.bus, or keep = \"disk\"")));
-    }
     let named = pipeline.source.as_ref();
     if let Some(name) = named.filter(|name| hub.sources.iter().all(|source| source.name != **name)) {
         found.push(("source", Problem::new(format!("there is no source `{name}`")).hint("add a [[source]]")));
@@ -305,6 +303,21 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
         found.push(("on_full", Problem::new(said)));
     }
     found
+}
+
+/// Why there is no place for delivered messages, if there is none.
+fn kept_nowhere(pipeline: &Pipeline, hub: HubSections<'_>, moves: bool) -> Option<(&'static str, Problem)> {
+    if !matches!(pipeline.keep, Keep::For(_)) {
+        return None;
+    }
+    if pipeline.source.is_some() {
+        let problem = Problem::new("a pipeline with a source keeps no delivered messages");
+        return Some(("keep", problem.hint("set keep = \"disk\"")));
+    }
+    (hub.hub.bus.is_none() && moves).then(|| {
+        let problem = Problem::new("a pipeline that moves between members keeps delivered messages on a bus");
+        ("keep", problem.hint("set hub.bus, or keep = \"disk\""))
+    })
 }
 
 fn tenant_problem(pipeline: &Pipeline, tenants: &[Tenant]) -> Option<(&'static str, Problem)> {
@@ -421,7 +434,6 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
             ("name = \"hot\"", "name = \"hot\"\nsource = \"x\"", "no source `x`"),
-            ("name = \"hot\"", "name = \"hot\"\nkeep = \"24h\"", "set hub.bus"),
             ("name = \"hot\"", "name = \"hot\"\nkeep = \"tape\"", "a duration"),
             ("[[sink]]", "[[source]]\nname = \"s\"\n[[sink]]", "needs `source.url`"),
             (
@@ -462,6 +474,18 @@ mod tests {
         assert!(findings(&dotted).contains("a pipeline on the bus"), "{}", findings(&dotted));
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
+    }
+
+    #[test]
+    fn delivered_messages_are_kept_on_a_bus_or_by_a_broker_alone() {
+        let kept = RIGHT.replacen("name = \"hot\"", "name = \"hot\"\nkeep = \"24h\"", 1);
+        assert_eq!(findings(&kept), "");
+        let fleet = format!("[orchestrator]\nenabled = true\n{kept}");
+        assert!(findings(&fleet).contains("set hub.bus"), "{}", findings(&fleet));
+        let source = "[[source]]\nname = \"s\"\nkind = \"nats\"\nurl = \"nats://h\"\n";
+        let of_source = kept.replace("from = [\"plant/+/temp\"]", "source = \"s\"");
+        let found = findings(&format!("{source}{of_source}"));
+        assert!(found.contains("keeps no delivered messages"), "{found}");
     }
 
     #[test]

@@ -2,15 +2,16 @@
 
 use std::io::{self, Read};
 use std::net::ToSocketAddrs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_bus::Address as BusAddress;
 use tidegate_engine::{OverflowRule, TenantId};
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
-    Batching, HistorySettings, HttpSourceSettings, KafkaSourceSettings, LogSettings, NatsSourceSettings,
-    PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
+    ArchiveSettings, Batching, HistorySettings, HttpSourceSettings, KafkaSourceSettings, LogSettings,
+    NatsSourceSettings, PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
+    TopicsSettings,
 };
 
 use super::sinks::mechanism;
@@ -18,6 +19,7 @@ use super::{CLIENT_PREFIX, PipelineError};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::BrokerAddress;
+use crate::sections::Store;
 use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::sections::tenant::Tenant;
 
@@ -27,8 +29,10 @@ const MAX_SECRET_FILE: u64 = 64 << 10;
 const MAX_AHEAD_BYTES: usize = 1 << 20;
 /// How long a batch waits for a bus that is away.
 const BUS_WITHIN: Duration = Duration::from_secs(10);
-/// The group of a source that names none.
+/// The group of a source that names none begins with this.
 const USUAL_GROUP: &str = "tidegate";
+/// The folder of archives in the data directory.
+const ARCHIVES: &str = "hub";
 
 /// How pipelines get to their broker.
 #[derive(Clone, Debug)]
@@ -157,7 +161,10 @@ impl Config {
             if let Some(source) = &pipeline.source {
                 return plan.pipeline(pipeline, plan.source_of_others(pipeline, source)?);
             }
-            let Some(bus) = &bus else { return plan.pipeline(pipeline, topics(pipeline)) };
+            let Some(bus) = &bus else {
+                let settings = plan.pipeline(pipeline, topics(pipeline))?;
+                return Ok(PipelineSettings { archive: archive_of(pipeline, &self.store), ..settings });
+            };
             Ok(PipelineSettings {
                 name: pipeline.name.clone(),
                 from: filters_of(pipeline)?,
@@ -169,6 +176,7 @@ impl Config {
                     batching: Batching { messages: 1000, time: 0, ..Batching::default() },
                     parallel: 1,
                 }],
+                archive: None,
                 dead_letter: plan.letters_of(pipeline)?,
             })
         };
@@ -250,6 +258,14 @@ pub fn histories(pipelines: &[Pipeline], sinks: &[Sink], tenant: &str) -> Vec<(P
     pipelines.iter().filter(|pipeline| pipeline.tenant_name() == tenant).flat_map(of).collect()
 }
 
+/// Where a pipeline of a broker keeps delivered messages, if it does: without a bus, in the data directory.
+fn archive_of(pipeline: &Pipeline, store: &Store) -> Option<ArchiveSettings> {
+    let (Keep::For(max_age), Some(directory)) = (pipeline.keep, &store.directory) else { return None };
+    // A name may be `..`, and this is none.
+    let folder = Path::new(directory).join(ARCHIVES).join(format!("_{}", pipeline.name));
+    Some(ArchiveSettings { folder, max_bytes: pipeline.max_bytes.0, max_age })
+}
+
 /// Makes settings of single pipelines.
 struct Plan<'a> {
     config: &'a Config,
@@ -323,6 +339,7 @@ impl Plan<'_> {
             source,
             steps: pipeline.step_settings(),
             to: pipeline.to.0.iter().map(|name| self.named(pipeline, name)).collect::<Result<_, _>>()?,
+            archive: None,
             dead_letter: self.letters_of(pipeline)?,
         })
     }
@@ -402,7 +419,7 @@ impl SourceSection {
             url: self.url.clone().unwrap_or_default(),
             subject: self.subject.clone(),
             stream: self.stream.clone().filter(|_| is_stream),
-            group: self.group.clone().unwrap_or_else(|| USUAL_GROUP.to_owned()),
+            group: self.group.clone().unwrap_or_else(|| usual_group(&pipeline.name).replace('.', "%2E")),
             window,
         }))
     }
@@ -415,10 +432,15 @@ impl SourceSection {
             mechanism: mechanism(self.sasl),
             ca_file: self.ca.as_ref().map(PathBuf::from),
             topic: self.topic.clone(),
-            group: self.group.clone().unwrap_or_else(|| format!("{USUAL_GROUP}-{}", pipeline.name)),
+            group: self.group.clone().unwrap_or_else(|| usual_group(&pipeline.name)),
             window: pipeline.window,
         }
     }
+}
+
+/// The group of a source that names none: each pipeline has its own, and so it has all messages.
+fn usual_group(pipeline: &str) -> String {
+    format!("{USUAL_GROUP}-{pipeline}")
 }
 
 /// How a broker is reached, with TLS where its address says so.

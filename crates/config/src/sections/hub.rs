@@ -90,6 +90,9 @@ section! {
         /// Parts of a pipeline's log on the bus: as many processes share the work at most. It cannot be changed while the
         /// log is there.
         partitions: u16 = 8, in Kind::Integer(Range::of(1, 256));
+        /// Whether the usage of tenants is on the bus, too: in the log `usage`, a record for each hour, tenant and node.
+        /// Without `hub.bus` that is the bus of the cluster. See [metering](metering.md#records-on-the-bus).
+        usage: bool = false, in Kind::Boolean;
     }
 }
 
@@ -245,7 +248,8 @@ section! {
         /// A file (PEM) of the authorities that are trusted (`kafka`); without it, the system's.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The queue group (`nats`), the durable consumer (`jetstream`) or the consumer group (`kafka`). Processes with the
-        /// same one share the messages. Empty is `tidegate`; for `kafka` it is `tidegate-` and the name of the pipeline.
+        /// same one share the messages. Empty is `tidegate-` and the name of the pipeline, so that each pipeline has all
+        /// messages; pipelines that name one source with a `group` share them, which `kafka` refuses.
         group: Option<String> = None, in Kind::Text { max_len: 256 };
         /// The address at which it listens (`http`): `HOST:PORT`.
         listen: Option<String> = None, in Kind::Text { max_len: 256 };
@@ -322,10 +326,11 @@ section! {
         /// The topic of such messages, in place of a sink.
         dead_letter_topic: Option<String> = None, in Kind::Text { max_len: 65_535 };
         /// Where messages wait: `disk` is the store, and the broker refuses to start without `--data`; `memory` loses
-        /// waiting messages with the process where there is no store. A duration is `disk`, and with `hub.bus` messages
-        /// stay on the bus for so long behind their delivery, for `hub replay`.
+        /// waiting messages with the process where there is no store. A duration is `disk`, and messages stay for so long
+        /// behind their delivery, for `hub replay`: on `hub.bus`, or without a bus in the data directory of a broker that is
+        /// no member of a cluster.
         keep: Keep = Keep::Disk, in Kind::Keep(Range::of(SECOND, 365 * DAY));
-        /// Bytes that wait at most.
+        /// Bytes that wait at most. Without a bus, delivered messages of `keep` have as much room again.
         max_bytes: Bytes = Bytes(1024 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// What happens when as much waits: `block`, `drop-oldest`, `drop-newest` or `reject`, as with
         /// [full queues](waiting.md).

@@ -109,8 +109,8 @@ fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Value {
     tried["steps"] = seen.into();
     match outcome {
         Ok(Some(record)) => {
-            tried["topic"] = record.topic.as_str().into();
-            tried["key"] = record.key.as_str().into();
+            tried["topic"] = record.topic().into();
+            tried["key"] = record.key().into();
             tried["record"] = record.object().into();
         }
         Ok(None) => tried["record"] = Value::Null,

@@ -29,7 +29,7 @@ Examples:
                                                what each step makes of a message; nothing is sent
   tidegate hub status --json                   an object from pipeline to in, out, failed, waiting, lag_s, state
   tidegate hub pause hot                       its messages wait at the broker until `hub resume hot`
-  tidegate hub replay hot --from 30m           messages of the last 30 minutes come again; needs hub.bus, and keep = \"24h\"
+  tidegate hub replay hot --from 30m           messages of the last 30 minutes come again; needs keep = \"24h\"
 
 More: docs/hub.md.";
 
@@ -83,7 +83,7 @@ enum HubAction {
         #[command(flatten)]
         admin: AdminArgs,
     },
-    /// Bring messages to the sinks again that the broker took at a time or later, as far as the bus keeps them
+    /// Bring messages to the sinks again that the broker took at a time or later, as far as they are kept
     Replay {
         /// The pipeline
         name: String,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::Batch;
 use crate::record::Record;
 
 /// How records become batches, and what happens when one fails.
@@ -45,6 +46,52 @@ pub(super) struct Item {
     pub(super) record: Arc<Record>,
 }
 
+/// A record that waits for a batch.
+#[derive(Debug)]
+struct WaitingRecord {
+    item: Item,
+    size: usize,
+    /// When it came.
+    since: u64,
+}
+
+/// Records that go to the sink together, and the messages that they were made of. The thread of the sink shares the
+/// records.
+#[derive(Debug, Default)]
+struct Tried {
+    entries: Vec<u64>,
+    records: Batch,
+}
+
+impl Tried {
+    fn of(items: impl IntoIterator<Item = Item>) -> Self {
+        let (entries, records): (Vec<_>, Vec<_>) = items.into_iter().map(|item| (item.entry, item.record)).unzip();
+        Self { entries, records: Batch::new(records) }
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn items(&self) -> impl Iterator<Item = Item> {
+        let item = |(entry, record): (&u64, &Arc<Record>)| Item { entry: *entry, record: Arc::clone(record) };
+        self.entries.iter().zip(self.records.iter()).map(item)
+    }
+
+    /// Leaves records of these messages out.
+    fn forget(&mut self, gone: &BTreeSet<u64>) {
+        if self.entries.iter().any(|entry| gone.contains(entry)) {
+            *self = Self::of(self.items().filter(|item| !gone.contains(&item.entry)));
+        }
+    }
+
+    /// Its first and its second half.
+    fn halves(&self) -> [Self; 2] {
+        let half = self.len() / 2;
+        [Self::of(self.items().take(half)), Self::of(self.items().skip(half))]
+    }
+}
+
 /// The messages that a settled batch settles.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
@@ -60,12 +107,11 @@ pub(super) struct Settled {
 pub(super) struct Lane {
     pub(super) sink: usize,
     batching: Batching,
-    /// With the time at which each came.
-    waiting: VecDeque<(Item, u64)>,
+    waiting: VecDeque<WaitingRecord>,
     waiting_bytes: usize,
     /// Batches that were tried before, in order; they go first.
-    again: VecDeque<Vec<Item>>,
-    under_way: Option<Vec<Item>>,
+    again: VecDeque<Tried>,
+    under_way: Option<Tried>,
     /// Whether records of the batch that is under way were dropped: a refusal may be about one of them.
     is_cut: bool,
     /// When the batch that is under way began.
@@ -94,21 +140,21 @@ impl Lane {
     }
 
     pub(super) fn push(&mut self, now: u64, item: Item) {
-        self.waiting_bytes += item.record.size();
-        self.waiting.push_back((item, now));
+        let size = item.record.size();
+        self.waiting_bytes += size;
+        self.waiting.push_back(WaitingRecord { item, size, since: now });
     }
 
     /// Drops records of these messages. The sink still has a batch that is under way, but it does not come again with
     /// them.
     pub(super) fn forget(&mut self, gone: &BTreeSet<u64>) {
-        let stays = |item: &Item| !gone.contains(&item.entry);
-        self.waiting.retain(|(item, _)| stays(item));
-        self.waiting_bytes = self.waiting.iter().map(|(item, _)| item.record.size()).sum();
-        self.again.iter_mut().for_each(|batch| batch.retain(stays));
-        self.again.retain(|batch| !batch.is_empty());
+        self.waiting.retain(|waiting| !gone.contains(&waiting.item.entry));
+        self.waiting_bytes = self.waiting.iter().map(|waiting| waiting.size).sum();
+        self.again.iter_mut().for_each(|batch| batch.forget(gone));
+        self.again.retain(|batch| batch.len() > 0);
         if let Some(batch) = &mut self.under_way {
             let before = batch.len();
-            batch.retain(stays);
+            batch.forget(gone);
             self.is_cut |= batch.len() < before;
         } else if self.again.is_empty() {
             (self.retry_at, self.error, self.failures) = (None, None, 0);
@@ -121,7 +167,7 @@ impl Lane {
 
     /// Records that the sink does not have.
     pub(super) fn len(&self) -> usize {
-        let tried: usize = self.again.iter().chain(&self.under_way).map(Vec::len).sum();
+        let tried: usize = self.again.iter().chain(&self.under_way).map(Tried::len).sum();
         self.waiting.len() + tried
     }
 
@@ -145,40 +191,40 @@ impl Lane {
         if !self.again.is_empty() {
             return Some(0);
         }
-        let (_, since) = self.waiting.front()?;
-        Some(if self.is_full() { 0 } else { since.saturating_add(self.batching.time) })
+        let first = self.waiting.front()?;
+        Some(if self.is_full() { 0 } else { first.since.saturating_add(self.batching.time) })
     }
 
     /// Begins the next batch, if one is due.
-    pub(super) fn begin(&mut self, now: u64) -> Option<Vec<Arc<Record>>> {
+    pub(super) fn begin(&mut self, now: u64) -> Option<Batch> {
         if self.deadline()? > now {
             return None;
         }
         self.retry_at = None;
         let batch = self.again.pop_front().unwrap_or_else(|| self.collect());
-        let records = batch.iter().map(|item| Arc::clone(&item.record)).collect();
+        let records = Batch::clone(&batch.records);
         self.under_way = Some(batch);
         self.begun = now;
         Some(records)
     }
 
-    fn collect(&mut self) -> Vec<Item> {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        while batch.len() < self.batching.messages && (batch.is_empty() || bytes < self.batching.bytes) {
-            let Some((item, _)) = self.waiting.pop_front() else { break };
-            let size = item.record.size();
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(size);
-            bytes += size;
-            batch.push(item);
+    fn collect(&mut self) -> Tried {
+        let (mut count, mut bytes) = (0, 0);
+        for waiting in self.waiting.iter().take(self.batching.messages) {
+            if count > 0 && bytes >= self.batching.bytes {
+                break;
+            }
+            (count, bytes) = (count + 1, bytes + waiting.size);
         }
-        batch
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        Tried::of(self.waiting.drain(..count).map(|waiting| waiting.item))
     }
 
     /// The batch that is under way has come to an end. `chance` is any number.
     pub(super) fn settle(&mut self, now: u64, outcome: Outcome, chance: u64) -> Settled {
-        let Some(mut batch) = self.under_way.take() else { return Settled::default() };
+        let Some(batch) = self.under_way.take() else { return Settled::default() };
         let is_cut = std::mem::take(&mut self.is_cut);
-        if batch.is_empty() {
+        if batch.len() == 0 {
             (self.error, self.failures) = (None, 0);
             return Settled::default();
         }
@@ -186,7 +232,7 @@ impl Lane {
             Outcome::Done => {
                 self.failures = 0;
                 self.error = None;
-                Settled { done: batch.into_iter().map(|item| item.entry).collect(), ..Settled::default() }
+                Settled { done: batch.entries, ..Settled::default() }
             }
             Outcome::Away(why) => {
                 self.again.push_front(batch);
@@ -203,15 +249,15 @@ impl Lane {
             }
             Outcome::Refused(_) if batch.len() > 1 => {
                 // Halves of halves lead to the one that is to blame, in the order of all.
-                let rest = batch.split_off(batch.len() / 2);
+                let [first, rest] = batch.halves();
                 self.again.push_front(rest);
-                self.again.push_front(batch);
+                self.again.push_front(first);
                 Settled { retried: true, ..Settled::default() }
             }
             Outcome::Refused(why) => {
                 self.failures = 0;
                 self.error = None;
-                Settled { poison: batch.pop().map(|item| (item, why)), ..Settled::default() }
+                Settled { poison: batch.items().next().map(|item| (item, why)), ..Settled::default() }
             }
         }
     }

@@ -1,7 +1,11 @@
 //! Which messages are not acknowledged yet, and how many sinks each still waits for.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+use crate::message::Message;
 
 /// Ids of messages that all sinks have and that are not acknowledged to the broker; it sends no more at once.
 const MAX_SETTLED: usize = 65_536;
@@ -17,11 +21,34 @@ struct Entry<D> {
     pending: usize,
     /// Whether a sink is without it for ever, and dead letters are, too.
     dropped: bool,
-    /// Its id, where the broker knows it by it.
-    id: Option<Arc<str>>,
-    /// When the broker took it, Unix milliseconds.
-    timestamp: u64,
+    /// Whether no sink gets a record of it: a step has left it out or has failed.
+    left_out: bool,
+    message: Arc<Message>,
     size: usize,
+}
+
+/// A message, known by its id.
+#[derive(Clone, Debug)]
+struct ById(Arc<Message>);
+
+impl Borrow<str> for ById {
+    fn borrow(&self) -> &str {
+        &self.0.id
+    }
+}
+
+impl PartialEq for ById {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for ById {}
+
+impl Hash for ById {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
 }
 
 /// Tokens of a message: none at QoS 0, or when the connection has ended since, and usually one. There are several when
@@ -81,14 +108,15 @@ pub(super) enum Confirmed<D> {
     /// Other sinks do not have it yet.
     Waits,
     /// None waits for it: its deliveries are to be acknowledged.
-    Done { tokens: Tokens<D>, dropped: bool },
+    Done { tokens: Tokens<D>, dropped: bool, left_out: bool },
 }
 
 /// The ledger.
 #[derive(Debug)]
 pub(super) struct Ledger<D> {
     entries: BTreeMap<u64, Entry<D>>,
-    by_id: HashMap<Arc<str>, u64>,
+    /// The messages whose id lasts.
+    by_id: HashMap<ById, u64>,
     /// With the deliveries that the broker will send again.
     settled: HashMap<Arc<str>, usize>,
     settled_order: VecDeque<Arc<str>>,
@@ -101,9 +129,8 @@ pub(super) struct Ledger<D> {
 pub(super) struct NewEntry<D> {
     pub(super) token: Option<D>,
     pub(super) pending: usize,
-    pub(super) id: Option<Arc<str>>,
-    pub(super) timestamp: u64,
-    pub(super) size: usize,
+    pub(super) left_out: bool,
+    pub(super) message: Arc<Message>,
 }
 
 impl<D> Default for Ledger<D> {
@@ -121,8 +148,11 @@ impl<D> Default for Ledger<D> {
 
 impl<D> Ledger<D> {
     /// A message comes, perhaps again. Each token of this connection counts.
-    pub(super) fn arrive(&mut self, id: Option<&str>, token: &mut Option<D>) -> Arrival<D> {
-        let Some(id) = id else { return Arrival::New };
+    pub(super) fn arrive(&mut self, message: &Message, token: &mut Option<D>) -> Arrival<D> {
+        if !message.lasting_id {
+            return Arrival::New;
+        }
+        let id = message.id.as_str();
         if let Some(entry) = self.by_id.get(id).and_then(|number| self.entries.get_mut(number)) {
             entry.come_again = entry.come_again.saturating_sub(1);
             if let Some(token) = token.take() {
@@ -144,13 +174,15 @@ impl<D> Ledger<D> {
     pub(super) fn add(&mut self, new: NewEntry<D>) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.bytes += new.size;
-        if let Some(id) = &new.id {
-            self.by_id.insert(Arc::clone(id), number);
+        let NewEntry { token, pending, left_out, message } = new;
+        let size = message.size();
+        self.bytes += size;
+        if message.lasting_id {
+            self.by_id.insert(ById(Arc::clone(&message)), number);
         }
-        let NewEntry { token, pending, id, timestamp, size } = new;
         let tokens = Tokens::new(token);
-        self.entries.insert(number, Entry { tokens, come_again: 0, pending, dropped: false, id, timestamp, size });
+        let entry = Entry { tokens, come_again: 0, pending, dropped: false, left_out, message, size };
+        self.entries.insert(number, entry);
         number
     }
 
@@ -170,13 +202,13 @@ impl<D> Ledger<D> {
         }
         let Some(entry) = self.entries.remove(&number) else { return Confirmed::Waits };
         self.bytes = self.bytes.saturating_sub(entry.size);
-        if let Some(id) = entry.id {
-            self.by_id.remove(&id);
+        if entry.message.lasting_id {
+            self.by_id.remove(entry.message.id.as_str());
             if entry.come_again > 0 {
-                self.remember(id, entry.come_again);
+                self.remember(Arc::from(entry.message.id.as_str()), entry.come_again);
             }
         }
-        Confirmed::Done { tokens: entry.tokens, dropped: entry.dropped }
+        Confirmed::Done { tokens: entry.tokens, dropped: entry.dropped, left_out: entry.left_out }
     }
 
     fn remember(&mut self, id: Arc<str>, deliveries: usize) {
@@ -210,8 +242,8 @@ impl<D> Ledger<D> {
         }
         for entry in gone.iter().filter_map(|number| self.entries.remove(number)) {
             self.bytes = self.bytes.saturating_sub(entry.size);
-            if let Some(id) = entry.id {
-                self.by_id.remove(&id);
+            if entry.message.lasting_id {
+                self.by_id.remove(entry.message.id.as_str());
             }
         }
         gone
@@ -229,6 +261,6 @@ impl<D> Ledger<D> {
 
     /// When the broker took the oldest of them, Unix milliseconds.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.entries.first_key_value().map(|(_, entry)| entry.timestamp)
+        self.entries.first_key_value().map(|(_, entry)| entry.message.timestamp)
     }
 }

@@ -39,6 +39,8 @@ pub struct SinkPlan {
 pub struct CoreSettings {
     /// The sinks, in the order of `to`.
     pub sinks: Vec<SinkPlan>,
+    /// Whether the last sink keeps each message as it came, also one that a step leaves out or fails for.
+    pub archives: bool,
     /// Where messages go that no sink takes; without it they are counted and logged.
     pub dead_letter: Option<Batching>,
     /// Messages that are held at most; beyond it messages of QoS 0 are dropped, which the broker does not keep. The
@@ -75,6 +77,10 @@ pub struct Numbers {
     pub dropped: u64,
 }
 
+/// Records that go to a sink together. The thread of the sink drops its share before it reports the outcome, so that
+/// records end on the thread that has made them.
+pub type Batch = Arc<Vec<Arc<Record>>>;
+
 /// An action that the caller has to carry out.
 #[derive(Debug)]
 pub enum Action<D> {
@@ -83,7 +89,7 @@ pub enum Action<D> {
         /// The lane.
         lane: usize,
         /// In order.
-        batch: Vec<Arc<Record>>,
+        batch: Batch,
     },
     /// The sender may forget a message, which has ended like this.
     Acknowledge(D, Ending),
@@ -175,8 +181,7 @@ impl<D> Core<D> {
     /// Takes a message. `token` acknowledges it, at QoS 1; `clock` is the wall clock in Unix milliseconds, `now` one
     /// that never goes back.
     pub fn take(&mut self, now: u64, clock: u64, message: &Arc<Message>, mut token: Option<D>) {
-        let id = message.lasting_id.then_some(message.id.as_str());
-        match self.ledger.arrive(id, &mut token) {
+        match self.ledger.arrive(message, &mut token) {
             Arrival::New => {}
             Arrival::Known => return,
             Arrival::Settled(token) => return self.acknowledge(token, Ending::Delivered),
@@ -188,44 +193,57 @@ impl<D> Core<D> {
             return;
         }
         self.numbers.taken += 1;
-        let mut entry = NewEntry {
-            token,
-            pending: self.settings.sinks.len(),
-            id: id.map(Arc::from),
-            timestamp: message.timestamp,
-            size: message.size(),
-        };
+        let pending = self.settings.sinks.len();
+        let mut entry = NewEntry { token, pending, left_out: false, message: Arc::clone(message) };
         match self.steps.run(message, clock) {
             Ok(Some(record)) => {
                 let record = Arc::new(record);
                 let entry = self.ledger.add(entry);
                 for sink in 0..self.settings.sinks.len() {
-                    let lane = self.lane_of(sink, &record.key);
+                    let lane = self.lane_of(sink, record.key());
                     self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
                 }
             }
             Ok(None) => {
                 self.numbers.filtered += 1;
-                self.acknowledge(entry.token, Ending::Delivered);
+                let Some(archive) = self.archive() else {
+                    return self.acknowledge(entry.token, Ending::Delivered);
+                };
+                (entry.pending, entry.left_out) = (1, true);
+                let entry = self.ledger.add(entry);
+                self.keep(now, archive, entry, message);
             }
             Err(why) => {
-                entry.pending = 1;
+                let archive = self.archive();
+                (entry.pending, entry.left_out) = (1 + usize::from(archive.is_some()), true);
                 let entry = self.ledger.add(entry);
-                let record = Record {
-                    id: message.id.clone(),
-                    topic: message.topic.clone(),
-                    key: message.topic.clone(),
-                    timestamp: message.timestamp,
-                    content: Content::Row(message.fields(crate::Format::Json)),
-                    ..Record::default()
-                };
+                if let Some(archive) = archive {
+                    self.keep(now, archive, entry, message);
+                }
+                let fields = message.fields(crate::Format::Json);
+                let record = Record::new(Arc::clone(message), Content::Row(fields));
                 self.fail(now, &Item { entry, record: Arc::new(record) }, why, true);
             }
         }
     }
 
+    /// The lane of the archive.
+    fn archive(&self) -> Option<usize> {
+        let last = self.settings.sinks.len().checked_sub(1)?;
+        self.settings.archives.then(|| self.first_lanes[last])
+    }
+
+    /// Has the archive keep a message that reaches no other sink.
+    fn keep(&mut self, now: u64, archive: usize, entry: u64, message: &Arc<Message>) {
+        let record = Arc::new(Record::new(Arc::clone(message), Content::default()));
+        self.lanes[archive].push(now, Item { entry, record });
+    }
+
     fn lane_of(&self, sink: usize, key: &str) -> usize {
         let (first, end) = (self.first_lanes[sink], self.first_lanes[sink + 1]);
+        if end - first <= 1 {
+            return first;
+        }
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         let lanes = u64::try_from(end - first).unwrap_or(1).max(1);
@@ -238,7 +256,7 @@ impl<D> Core<D> {
         let dead = self.first_lanes[self.settings.sinks.len()];
         let lane = self.lanes.get_mut(dead).filter(|_| may_be_kept);
         self.numbers.dead_letters += u64::from(lane.is_some());
-        let topic = item.record.topic.clone();
+        let topic = item.record.topic().to_owned();
         self.actions.push_back(Action::Tell(News::Failed { topic, why: why.clone(), kept: lane.is_some() }));
         let Some(lane) = lane else {
             self.ledger.mark_dropped(item.entry);
@@ -251,12 +269,11 @@ impl<D> Core<D> {
             }
             Content::Row(_) | Content::Whole(_) => record.fields().to_vec(),
         };
-        fields.push((REASON_FIELD.to_owned(), Value::String(why.clone())));
+        fields.push((REASON_FIELD.into(), Value::String(why.clone())));
         let letter = Record {
-            id: record.id.clone(),
-            topic: record.topic.clone(),
-            key: record.key.clone(),
-            timestamp: record.timestamp,
+            message: Arc::clone(&record.message),
+            computed_topic: record.computed_topic.clone(),
+            computed_key: record.computed_key.clone(),
             content: Content::Row(fields),
             reason: Some(why),
         };
@@ -264,8 +281,8 @@ impl<D> Core<D> {
     }
 
     fn confirm(&mut self, entry: u64, delivered: bool) {
-        if let Confirmed::Done { tokens, dropped } = self.ledger.confirm(entry) {
-            self.numbers.delivered += u64::from(delivered);
+        if let Confirmed::Done { tokens, dropped, left_out } = self.ledger.confirm(entry) {
+            self.numbers.delivered += u64::from(delivered && !left_out);
             self.acknowledge(tokens, if dropped { Ending::Dropped } else { Ending::Delivered });
         }
     }
@@ -290,7 +307,7 @@ impl<D> Core<D> {
         };
         self.actions.extend(news.map(Action::Tell));
         self.numbers.retried += u64::from(settled.retried);
-        if lane != dead {
+        if lane != dead && Some(lane) != self.archive() {
             self.numbers.sink_deliveries += settled.done.len() as u64;
         }
         for entry in settled.done {

@@ -12,6 +12,7 @@ fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSet
     let batching = Batching { messages, bytes: 1 << 20, time: 5, retry_min: 100, retry_max: 1_000 };
     let settings = CoreSettings {
         sinks: vec![SinkPlan { lanes, batching }; sinks],
+        archives: false,
         dead_letter: dead.then_some(batching),
         max_held: 1_000,
         max_held_bytes: 1 << 30,
@@ -45,7 +46,7 @@ fn acknowledged(actions: &[Action<Token>]) -> Vec<u64> {
 
 fn sent(actions: &[Action<Token>]) -> Vec<(usize, Vec<String>)> {
     let of = |action: &Action<Token>| match action {
-        Action::Send { lane, batch } => Some((*lane, batch.iter().map(|record| record.id.clone()).collect())),
+        Action::Send { lane, batch } => Some((*lane, batch.iter().map(|record| record.id().to_owned()).collect())),
         _ => None,
     };
     actions.iter().filter_map(of).collect()
@@ -84,6 +85,35 @@ fn a_message_that_no_sink_keeps_ends_as_dropped() {
         let is_right = |action: &Action<Token>| matches!(action, Action::Acknowledge(_, as_what) if *as_what == ending);
         assert!(all.iter().any(is_right), "{dead}: {all:?}");
     }
+}
+
+#[test]
+fn an_archive_has_each_message_as_it_came() {
+    let steps = StepSettings { filter: Some("100 / payload > 10".into()), ..StepSettings::default() };
+    let batching = Batching { messages: 1, ..Batching::default() };
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes: 1, batching }; 2],
+        archives: true,
+        dead_letter: None,
+        max_held: 1_000,
+        max_held_bytes: 1 << 30,
+        seed: 7,
+    };
+    let mut core = Core::new(Steps::new(&steps).unwrap(), settings);
+    // Number 5 passes, 50 is left out, and the filter fails for 0.
+    for number in [5, 50, 0] {
+        core.take(0, 0, &message(number, 0), Some((number, 0)));
+        let all = actions(&mut core, 0);
+        assert!(acknowledged(&all).is_empty(), "{number} is not in the archive yet");
+        let archived: Vec<_> = sent(&all).into_iter().filter(|(lane, _)| *lane == 1).collect();
+        assert_eq!(archived, [(1, vec![number.to_string()])]);
+        core.settle(0, 0, Outcome::Done);
+        core.settle(0, 1, Outcome::Done);
+        assert_eq!(acknowledged(&actions(&mut core, 0)), [number]);
+    }
+    let numbers = core.numbers();
+    assert_eq!((numbers.taken, numbers.delivered, numbers.filtered, numbers.failed), (3, 1, 1, 1));
+    assert_eq!(numbers.sink_deliveries, 1, "the archive is no delivery");
 }
 
 #[test]
@@ -178,14 +208,14 @@ fn a_record_that_is_refused_is_found_and_does_not_stop_others() {
         for action in actions(&mut core, now) {
             match action {
                 Action::Send { lane: 0, batch } => {
-                    let bad = batch.iter().any(|record| record.id == "5");
+                    let bad = batch.iter().any(|record| record.id() == "5");
                     if !bad {
-                        delivered.extend(batch.iter().map(|record| record.id.clone()));
+                        delivered.extend(batch.iter().map(|record| record.id().to_owned()));
                     }
                     core.settle(now, 0, if bad { Outcome::Refused("not a number".into()) } else { Outcome::Done });
                 }
                 Action::Send { lane, batch } => {
-                    letters.extend(batch.iter().map(|record| (record.id.clone(), record.reason.clone())));
+                    letters.extend(batch.iter().map(|record| (record.id().to_owned(), record.reason.clone())));
                     core.settle(now, lane, Outcome::Done);
                 }
                 Action::Acknowledge((number, _), _) => done.push(number),
@@ -344,7 +374,7 @@ impl World {
         while let Some(action) = self.core.next_action(self.now) {
             match action {
                 Action::Send { lane, batch } => {
-                    let batch = batch.iter().map(|record| record.id.parse().unwrap()).collect();
+                    let batch = batch.iter().map(|record| record.id().parse().unwrap()).collect();
                     assert!(self.under_way.insert(lane, batch).is_none(), "one batch of a lane at a time");
                 }
                 Action::Acknowledge((number, connection), _) => {

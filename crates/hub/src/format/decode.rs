@@ -1,10 +1,14 @@
 //! Payloads as values.
 
+use std::fmt::Display;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use super::Format;
+use super::wanted::{PartReader, Wanted};
 
 /// Deepest nesting of a payload.
 const MAX_DEPTH: usize = 64;
@@ -16,7 +20,7 @@ impl Format {
     /// In words, when it is not of this format.
     pub fn decode(self, payload: &[u8]) -> Result<Value, String> {
         match self {
-            Self::Json => json(payload).map_err(|error| format!("the payload is not JSON: {error}")),
+            Self::Json => json(payload).map_err(|error| not_json(&error)),
             Self::Cbor => {
                 let read = ciborium::de::from_reader_with_recursion_limit(payload, MAX_DEPTH);
                 read.map_err(|error| format!("the payload is not CBOR that JSON can say: {error}"))
@@ -25,9 +29,30 @@ impl Format {
                 let mut reader = rmp_serde::Deserializer::from_read_ref(payload);
                 reader.set_max_depth(MAX_DEPTH);
                 let read = serde::Deserialize::deserialize(&mut reader);
-                read.map_err(|error| format!("the payload is not MessagePack that JSON can say: {error}"))
+                read.map_err(|error| not_message_pack(&error))
             }
             Self::Raw => Ok(raw(payload)),
+        }
+    }
+
+    /// Reads a payload, and makes values of the wanted parts alone, where the format allows it.
+    ///
+    /// # Errors
+    /// In words, when it is not of this format.
+    pub(crate) fn decode_parts(self, payload: &[u8], wanted: &Wanted) -> Result<Value, String> {
+        let part = PartReader::new(wanted, MAX_DEPTH);
+        match self {
+            Self::Json => {
+                let mut reader = serde_json::Deserializer::from_slice(payload);
+                let read = part.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+                read.map_err(|error| not_json(&error))
+            }
+            Self::MessagePack => {
+                let mut reader = rmp_serde::Deserializer::from_read_ref(payload);
+                reader.set_max_depth(MAX_DEPTH);
+                part.deserialize(&mut reader).map_err(|error| not_message_pack(&error))
+            }
+            Self::Cbor | Self::Raw => self.decode(payload),
         }
     }
 
@@ -47,13 +72,21 @@ pub(crate) fn json(text: &[u8]) -> Result<Value, String> {
 }
 
 /// Whether a value has at most so many levels of arrays and objects.
-fn is_within(value: &Value, levels: usize) -> bool {
+pub(super) fn is_within(value: &Value, levels: usize) -> bool {
     let Some(left) = levels.checked_sub(1) else { return !value.is_array() && !value.is_object() };
     match value {
         Value::Array(items) => items.iter().all(|item| is_within(item, left)),
         Value::Object(fields) => fields.values().all(|value| is_within(value, left)),
         _ => true,
     }
+}
+
+fn not_json(error: &dyn Display) -> String {
+    format!("the payload is not JSON: {error}")
+}
+
+fn not_message_pack(error: &dyn Display) -> String {
+    format!("the payload is not MessagePack that JSON can say: {error}")
 }
 
 fn raw(payload: &[u8]) -> Value {

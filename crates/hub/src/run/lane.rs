@@ -1,10 +1,8 @@
 //! A lane on its thread: it brings one batch after the other to its sink.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use crate::core::Outcome;
-use crate::record::Record;
+use crate::core::{Batch, Outcome};
 use crate::sinks::{Sink, SinkError};
 use crate::sources::Wake;
 
@@ -12,7 +10,7 @@ use crate::sources::Wake;
 pub(super) struct LaneThread {
     pub(super) number: usize,
     pub(super) sink: Box<dyn Sink>,
-    pub(super) batches: Receiver<Vec<Arc<Record>>>,
+    pub(super) batches: Receiver<Batch>,
     pub(super) outcomes: Sender<(usize, Outcome)>,
     pub(super) wake: Wake,
 }
@@ -26,6 +24,8 @@ impl LaneThread {
                 Err(SinkError::Away(why)) => Outcome::Away(why),
                 Err(SinkError::Refused(why)) => Outcome::Refused(why),
             };
+            // The records end on the thread of the pipeline, which has made them.
+            drop(batch);
             if self.outcomes.send((self.number, outcome)).is_err() {
                 return;
             }

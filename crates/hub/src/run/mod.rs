@@ -22,9 +22,10 @@ use self::lane::LaneThread;
 use self::status::Snapshot;
 pub use self::status::{LastFailure, PipelineState, PipelineStatus, SinkStatus};
 use self::worker::{Course, Orders, Worker};
-use crate::core::{Core, CoreSettings, SinkPlan};
-use crate::sinks::{FileSinks, Place, Sink, SinkSettings};
-use crate::sources::{Http, Kafka, LogSource, Nats, Source, SourceSettings, Topics, Wake};
+use crate::archive::ArchiveSettings;
+use crate::core::{Batching, Core, CoreSettings, SinkPlan};
+use crate::sinks::{FileSinks, Place, Sink, SinkKind, SinkSettings};
+use crate::sources::{Http, Kafka, LogSource, Nats, Replayed, Source, SourceSettings, Topics, Wake};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -48,14 +49,30 @@ pub struct PipelineSettings {
     pub steps: StepSettings,
     /// Where records go.
     pub to: Vec<SinkSettings>,
+    /// Keeps the messages as they came, for a replay; only for topics of the broker.
+    pub archive: Option<ArchiveSettings>,
     /// Where messages go that are not delivered.
     pub dead_letter: Option<SinkSettings>,
 }
 
+/// The name of the archive among the sinks of a pipeline. No sink of a configuration has it.
+const ARCHIVE: &str = "@archive";
+
 impl PipelineSettings {
-    /// All sinks: the sinks of `to`, then the sink of dead letters.
-    fn sinks(&self) -> impl Iterator<Item = &SinkSettings> {
-        self.to.iter().chain(&self.dead_letter)
+    /// All sinks: the sinks of `to`, then the archive, then the sink of dead letters.
+    fn sinks(&self) -> impl Iterator<Item = SinkSettings> {
+        let archive = self.archive.iter().map(|archive| SinkSettings {
+            name: ARCHIVE.to_owned(),
+            kind: SinkKind::Archive(archive.clone()),
+            batching: Batching::default(),
+            parallel: 1,
+        });
+        self.to.iter().cloned().chain(archive).chain(self.dead_letter.clone())
+    }
+
+    /// The sinks that each message has to reach: all but that of dead letters.
+    fn targets(&self) -> usize {
+        self.to.len() + usize::from(self.archive.is_some())
     }
 }
 
@@ -337,12 +354,13 @@ impl Hub {
 }
 
 fn core_settings(settings: &PipelineSettings) -> CoreSettings {
-    let plan = |sink: &SinkSettings| SinkPlan {
+    let plan = |sink: SinkSettings| SinkPlan {
         lanes: if sink.kind.has_lanes() { sink.parallel } else { 1 },
         batching: sink.batching,
     };
     CoreSettings {
-        sinks: settings.to.iter().map(plan).collect(),
+        sinks: settings.sinks().take(settings.targets()).map(plan).collect(),
+        archives: settings.archive.is_some(),
         dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
         max_held: MAX_HELD,
         max_held_bytes: MAX_HELD_BYTES,
@@ -372,7 +390,7 @@ fn open_sinks<D>(
     for (number, place) in places.iter().enumerate() {
         let Some(sink) = settings.sinks().nth(*place) else { continue };
         let lane = places.iter().take(number).filter(|other| *other == place).count();
-        let dead_letters = *place == settings.to.len();
+        let dead_letters = *place == settings.targets();
         let at = Place { pipeline: &settings.name, lane, dead_letters };
         opened.push(sink.open(files, &at).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?);
     }
@@ -387,6 +405,11 @@ fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result
             let (from, core) = core_of(settings)?;
             let source = Topics::new(topics, from);
             let source = source.map_err(|source| HubError::System { pipeline: settings.name.clone(), source })?;
+            let Some(archive) = &settings.archive else {
+                return start_with(settings, files, paused, (source, Vec::new(), core));
+            };
+            let source = Replayed::new(source, &archive.folder, topics.window).map_err(unusable)?;
+            let (_, core) = core_of(settings)?;
             start_with(settings, files, paused, (source, Vec::new(), core))
         }
         SourceSettings::Log(log) => {
@@ -434,7 +457,7 @@ fn start_with<S: Source + 'static>(
         lanes.push(to_lane);
     }
     let (tell_subscribed, subscribed) = mpsc::channel();
-    let named = |sink: &SinkSettings| SinkStatus { name: sink.name.clone(), ..SinkStatus::default() };
+    let named = |sink: SinkSettings| SinkStatus { name: sink.name, ..SinkStatus::default() };
     let all = settings.sinks().map(named).collect();
     let snapshot = Arc::new(Mutex::new(Snapshot { paused, sinks: all, ..Snapshot::default() }));
     let orders = Arc::new(Orders { paused: paused.into(), ..Orders::default() });
@@ -442,7 +465,7 @@ fn start_with<S: Source + 'static>(
         name: settings.name.clone(),
         source,
         from,
-        sinks: settings.sinks().map(|sink| sink.name.clone()).collect(),
+        sinks: settings.sinks().map(|sink| sink.name).collect(),
         core,
         lanes,
         outcomes,

@@ -74,6 +74,7 @@ fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSetti
         }),
         steps: StepSettings::default(),
         to: vec![SinkSettings { name: "lines".into(), kind, batching: crate::Batching::default(), parallel: 1 }],
+        archive: None,
         dead_letter: None,
     }
 }
@@ -247,4 +248,52 @@ fn an_ending_pipeline_does_not_connect_again() {
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
     drop(batch_under_way);
+}
+
+/// Waits until a pipeline has delivered so many messages.
+fn wait_for_delivered(hub: &Hub, count: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while hub.status()[0].numbers.delivered < count {
+        assert!(Instant::now() < deadline, "{:?}", hub.status());
+        thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_replay_without_a_bus_reads_the_archive() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder("replay");
+    let file = folder.join("lines");
+    let archive =
+        ArchiveSettings { folder: folder.join("kept"), max_bytes: 1 << 20, max_age: Duration::from_secs(3600) };
+    let settings = |filter: &str| PipelineSettings {
+        steps: StepSettings { format: crate::Format::Raw, filter: Some(filter.into()), ..StepSettings::default() },
+        archive: Some(archive.clone()),
+        ..pipeline(&listener, false, &file)
+    };
+    let payloads = || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["payload"].clone();
+        text.lines().map(line).collect::<Vec<_>>()
+    };
+    let hub = Hub::start(vec![settings("payload != 'n'")]).unwrap();
+    let mut stream = accept(&listener, 1);
+    for (id, payload) in [(7, b'y'), (8, b'n')] {
+        stream.write_all(&[0x32, 7, 0, 1, b't', 0, id, 0, payload]).unwrap();
+        assert_eq!(packet(&mut stream).0, 4, "it is acknowledged, and so it is in the archive");
+    }
+    assert_eq!(hub.replay("hot", 0), Ok(true));
+    wait_for_delivered(&hub, 2);
+    assert_eq!(payloads(), ["y", "y"]);
+    drop(stream);
+    hub.stop(PATIENCE);
+    // The archive has messages that the steps have left out, for steps that are better.
+    let hub = Hub::start(vec![settings("payload == 'n'")]).unwrap();
+    let stream = accept(&listener, 1);
+    assert_eq!(hub.replay("hot", 0), Ok(true));
+    wait_for_delivered(&hub, 1);
+    assert_eq!(payloads(), ["y", "y", "n"]);
+    drop((stream, listener));
+    hub.stop(PATIENCE);
+    std::fs::remove_dir_all(folder).unwrap();
 }

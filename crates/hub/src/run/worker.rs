@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use tidegate_client::TopicFilterBuf;
 
 use super::status::{LastFailure, Snapshot};
-use crate::core::{Action, Core, Ending, News, Outcome};
+use crate::core::{Action, Batch, Core, Ending, News, Outcome};
 use crate::message::Message;
-use crate::record::Record;
 use crate::sources::{Source, SourceStep};
 use crate::time::wall_clock;
 
@@ -44,7 +43,7 @@ pub(super) struct Worker<S: Source> {
     /// Names of the sinks in the order of `to`, and that of dead letters.
     pub(super) sinks: Vec<String>,
     pub(super) core: Core<S::Token>,
-    pub(super) lanes: Vec<Sender<Vec<Arc<Record>>>>,
+    pub(super) lanes: Vec<Sender<Batch>>,
     pub(super) outcomes: Receiver<(usize, Outcome)>,
     pub(super) snapshot: Arc<Mutex<Snapshot>>,
     pub(super) orders: Arc<Orders>,

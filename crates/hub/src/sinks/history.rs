@@ -1,12 +1,11 @@
 //! The history of topics: the last messages within a bound of bytes and age, which clients of HTTP read.
 //!
-//! A pipeline has a folder with segments, `MILLISECONDS.ndjson` by the time of their making. A message is a line. The
-//! oldest segments are deleted as wholes.
+//! A pipeline has a folder with segments of lines. A message is a line.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +17,11 @@ use tidegate_client::TopicFilterBuf;
 
 use super::{Sink, SinkError};
 use crate::record::Record;
+use crate::segments::{SegmentBounds, SegmentWriter, next_line, segments};
 use crate::time::wall_clock;
 
-/// The ending of segments.
-const ENDING: &str = ".ndjson";
-/// Segments of a full history at least: as much of it is deleted at once.
-const SEGMENTS: u64 = 16;
-/// Smallest segment that is finished, bytes.
-const MIN_SEGMENT: u64 = 64 << 10;
-/// Largest segment that is not finished, bytes. One batch may be larger.
-const MAX_SEGMENT: u64 = 16 << 20;
 /// Bytes of lines after which an answer has no more messages.
 const MAX_ANSWER: usize = 8 << 20;
-/// Longest line that is read, bytes. A longer one is no part of an answer.
-const MAX_LINE: u64 = 64 << 20;
 
 /// Where a history is, and its bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,112 +60,38 @@ fn file_name(name: &str) -> String {
 
 /// Writes the history of one pipeline.
 pub(super) struct HistorySink {
-    settings: HistorySettings,
-    folder: PathBuf,
-    /// The newest segment, and its bytes.
-    current: Option<(File, u64)>,
+    segments: SegmentWriter,
 }
 
 impl HistorySink {
     pub(super) fn new(settings: &HistorySettings, pipeline: &str) -> Self {
-        Self { folder: settings.folder(pipeline), settings: settings.clone(), current: None }
-    }
-
-    /// The segment that is written, with room; a full one is finished.
-    fn segment(&mut self) -> io::Result<&mut (File, u64)> {
-        let full = (self.settings.max_bytes / SEGMENTS).clamp(MIN_SEGMENT, MAX_SEGMENT);
-        let current = self.current.take().filter(|(_, bytes)| *bytes < full);
-        let current = match current {
-            Some(current) => current,
-            None => (self.make_segment()?, 0),
-        };
-        Ok(self.current.insert(current))
-    }
-
-    fn make_segment(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
-        let last = segments(&self.folder)?.pop().map_or(0, |(time, _)| time);
-        // A clock that was set back changes no order.
-        let time = wall_clock().max(last + 1);
-        let file = OpenOptions::new().append(true).create_new(true).open(self.folder.join(name(time)))?;
-        File::open(&self.folder)?.sync_all()?;
-        Ok(file)
-    }
-
-    /// Deletes the oldest segments that are beyond the bounds. The newest one stays.
-    fn shorten(&self, now: u64) -> io::Result<()> {
-        let segments = segments(&self.folder)?;
-        let mut bytes = 0;
-        for (_, path) in &segments {
-            bytes += fs::metadata(path)?.len();
-        }
-        let oldest = now.saturating_sub(u64::try_from(self.settings.max_age.as_millis()).unwrap_or(u64::MAX));
-        for (at, (_, path)) in segments.iter().enumerate() {
-            // A segment ends before the next one begins.
-            let Some((ended, _)) = segments.get(at + 1) else { break };
-            if bytes <= self.settings.max_bytes && *ended >= oldest {
-                break;
-            }
-            bytes -= fs::metadata(path)?.len();
-            fs::remove_file(path)?;
-        }
-        Ok(())
-    }
-
-    fn append(&mut self, batch: &[Arc<Record>]) -> io::Result<()> {
-        let mut lines = Vec::new();
-        for record in batch {
-            lines.extend_from_slice(line(record).to_string().as_bytes());
-            lines.push(b'\n');
-        }
-        let (file, bytes) = self.segment()?;
-        file.write_all(&lines)?;
-        file.sync_data()?;
-        *bytes += lines.len() as u64;
-        self.shorten(wall_clock())
+        let bounds = SegmentBounds { max_bytes: settings.max_bytes, max_age: settings.max_age };
+        Self { segments: SegmentWriter::new(settings.folder(pipeline), bounds) }
     }
 }
 
 impl Sink for HistorySink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
-        let written = self.append(batch);
-        if written.is_err() {
-            // A failed write may leave a torn line: the next batch begins another segment.
-            self.current = None;
+        let mut lines = Vec::new();
+        for record in batch {
+            lines.extend_from_slice(line(record).to_string().as_bytes());
+            lines.push(b'\n');
         }
-        written.map_err(|error| SinkError::Away(format!("{}: {error}", self.folder.display())))
+        self.segments.append(&lines).map_err(|error| SinkError::Away(error.to_string()))
     }
 }
 
 /// A record as a line.
 fn line(record: &Record) -> Value {
     let mut line = Map::new();
-    line.insert("time".to_owned(), record.timestamp.into());
-    line.insert("message_id".to_owned(), record.id.as_str().into());
-    line.insert("topic".to_owned(), record.topic.as_str().into());
+    line.insert("time".to_owned(), record.timestamp().into());
+    line.insert("message_id".to_owned(), record.id().into());
+    line.insert("topic".to_owned(), record.topic().into());
     match String::from_utf8(record.body()) {
         Ok(text) => line.insert("payload".to_owned(), text.into()),
         Err(bytes) => line.insert("payload_base64".to_owned(), STANDARD.encode(bytes.as_bytes()).into()),
     };
     Value::Object(line)
-}
-
-fn name(time: u64) -> String {
-    format!("{time:020}{ENDING}")
-}
-
-/// The segments of a folder with their times, the oldest first.
-fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let text = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(ENDING));
-        if let Some(time) = text.and_then(|text| text.parse().ok()) {
-            found.push((time, path));
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
 }
 
 /// A question to histories.
@@ -319,28 +235,17 @@ fn first_bytes(lines: &VecDeque<Line>) -> usize {
     lines.front().map_or(0, |line| line.bytes)
 }
 
-/// Reads the next line that is not empty and not too long; false at the end.
-fn next_line(file: &mut BufReader<File>, text: &mut Vec<u8>) -> io::Result<bool> {
-    loop {
-        text.clear();
-        if (&mut *file).take(MAX_LINE).read_until(b'\n', text)? == 0 {
-            return Ok(false);
-        }
-        if text.last() != Some(&b'\n') && text.len() as u64 == MAX_LINE {
-            file.skip_until(b'\n')?;
-        } else if text != b"\n" {
-            return Ok(true);
-        }
-    }
-}
-
 fn is_of(filter: &TopicFilterBuf, topic: &str) -> bool {
     tidegate_client::TopicNameBuf::new(topic).is_ok_and(|topic| filter.matches(&topic))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+
     use super::*;
+    use crate::message::Message;
     use crate::record::Content;
 
     struct Folder(PathBuf);
@@ -376,13 +281,13 @@ mod tests {
     }
 
     fn record(number: u64, topic: &str, payload: &str) -> Arc<Record> {
-        Arc::new(Record {
+        let message = Message {
             id: number.to_string(),
             topic: topic.to_owned(),
             timestamp: wall_clock() + number,
-            content: Content::Logged(payload.as_bytes().to_vec()),
-            ..Record::default()
-        })
+            ..Message::default()
+        };
+        Arc::new(Record::new(Arc::new(message), Content::Logged(payload.as_bytes().to_vec())))
     }
 
     fn last(limit: usize) -> HistoryQuery {
@@ -402,27 +307,10 @@ mod tests {
         let filters = vec![TopicFilterBuf::new("a/+").unwrap()];
         assert_eq!(folder.read(&HistoryQuery { filters, ..last(9) }), ["1", "4"]);
         assert_eq!(folder.read(&HistoryQuery { from: Some(0), ..last(2) }), ["1", "3"]);
-        let from = Some(records[2].timestamp);
+        let from = Some(records[2].timestamp());
         assert_eq!(folder.read(&HistoryQuery { from, ..last(9) }), ["3", "4"]);
         let none = [(folder.0.join("none"), Duration::MAX)];
         assert!(read_history(&none, &last(1), &mut |_| true, &|| true).unwrap().is_empty());
-    }
-
-    #[test]
-    fn the_oldest_segments_are_deleted_beyond_the_bounds() {
-        let folder = Folder::new("bound");
-        let settings = folder.settings(4 * MIN_SEGMENT);
-        let mut sink = HistorySink::new(&settings, "p");
-        let payload = "x".repeat(MIN_SEGMENT as usize);
-        for number in 0..9 {
-            sink.write(&[record(number, "a", &payload)]).unwrap();
-        }
-        let left = segments(&sink.folder).unwrap();
-        assert!((2..=4).contains(&left.len()), "{left:?}");
-        let bytes: u64 = left.iter().map(|(_, path)| fs::metadata(path).unwrap().len()).sum();
-        assert!(bytes <= settings.max_bytes + MIN_SEGMENT + 200, "{bytes}");
-        sink.shorten(wall_clock() + 4_000_000).unwrap();
-        assert_eq!(segments(&sink.folder).unwrap().len(), 1, "the newest stays");
     }
 
     #[test]
@@ -443,7 +331,7 @@ mod tests {
         let folder = Folder::new("torn");
         let mut sink = HistorySink::new(&folder.settings(1 << 20), "p");
         sink.write(&[record(1, "a", "1")]).unwrap();
-        let (_, path) = segments(&sink.folder).unwrap().pop().unwrap();
+        let (_, path) = segments(&folder.settings(0).folder("p")).unwrap().pop().unwrap();
         OpenOptions::new().append(true).open(path).unwrap().write_all(b"{\"time\":1,\"top").unwrap();
         HistorySink::new(&folder.settings(1 << 20), "p").write(&[record(2, "a", "2")]).unwrap();
         assert_eq!(folder.read(&last(9)), ["1", "2"]);
@@ -460,18 +348,6 @@ mod tests {
         let folders: HashSet<PathBuf> = names.iter().map(|(tenant, pipeline)| of(tenant, pipeline)).collect();
         assert_eq!(folders.len(), names.len(), "{folders:?}");
         assert!(folders.iter().all(|folder| folder.components().count() == 1), "{folders:?}");
-    }
-
-    #[test]
-    fn segments_are_finished_at_their_largest_size() {
-        let folder = Folder::new("largest");
-        let mut sink = HistorySink::new(&folder.settings(u64::MAX), "p");
-        sink.write(&[record(1, "a", "1")]).unwrap();
-        sink.current.as_mut().unwrap().1 = MAX_SEGMENT - 1;
-        sink.write(&[record(2, "a", "2")]).unwrap();
-        sink.write(&[record(3, "a", "3")]).unwrap();
-        assert_eq!(segments(&sink.folder).unwrap().len(), 2);
-        assert_eq!(folder.read(&last(9)), ["1", "2", "3"]);
     }
 
     #[test]
@@ -498,7 +374,7 @@ mod tests {
         let payload = "x".repeat(MAX_ANSWER / 4);
         let records: Vec<_> = (1..=9).map(|number| record(number, "a", &payload)).collect();
         sink.write(&records).unwrap();
-        let (_, path) = segments(&sink.folder).unwrap().pop().unwrap();
+        let (_, path) = segments(&folder.settings(0).folder("p")).unwrap().pop().unwrap();
         let held = |query: &HistoryQuery| {
             let lines = lines(&path, 0, query, (&mut |_| true, &HashSet::new())).unwrap();
             lines.iter().map(|line| line.value["message_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()

@@ -52,7 +52,7 @@ impl Sink for HttpSink {
         let lines: Vec<String> = batch.iter().map(|record| record.json()).collect();
         let body = format!("[{}]", lines.join(","));
         let ends = (batch.first(), batch.last());
-        let name = |record: Option<&Arc<Record>>| record.map(|record| record.id.clone()).unwrap_or_default();
+        let name = |record: Option<&Arc<Record>>| record.map(|record| record.id().to_owned()).unwrap_or_default();
         let idempotency = self.ids.of(&format!("{}-{}-{}", name(ends.0), name(ends.1), batch.len()));
         let signature = self.key.as_ref().map(|key| {
             let mut text = String::from("sha256=");
@@ -77,6 +77,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::message::Message;
     use crate::record::Content;
     use crate::sinks::Place;
 
@@ -111,7 +112,8 @@ mod tests {
 
     fn record(number: u64) -> Arc<Record> {
         let content = Content::Row(vec![("n".into(), json!(number))]);
-        Arc::new(Record { id: format!("id{number}"), content, ..Record::default() })
+        let message = Message { id: format!("id{number}"), ..Message::default() };
+        Arc::new(Record::new(Arc::new(message), content))
     }
 
     #[test]

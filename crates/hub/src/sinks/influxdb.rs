@@ -85,7 +85,7 @@ impl InfluxSink {
 /// The time of a point: the millisecond in which the broker took the message, and within it a place by the id. Points of
 /// one time and the same tags would overwrite each other; a message that comes again has the same time.
 fn nanoseconds(record: &Record) -> u64 {
-    let (source, number) = record.id.rsplit_once('-').unwrap_or((&record.id, ""));
+    let (source, number) = record.id().rsplit_once('-').unwrap_or((record.id(), ""));
     // FNV-1a: the same in each version of the hub.
     let hash = |text: &str| {
         text.bytes()
@@ -94,7 +94,7 @@ fn nanoseconds(record: &Record) -> u64 {
     // Messages of one source count up, so a million of them differ.
     let number = number.parse().unwrap_or_else(|_| hash(number));
     let place = (hash(source) % NANOSECONDS + number % NANOSECONDS) % NANOSECONDS;
-    record.timestamp.saturating_mul(NANOSECONDS).saturating_add(place)
+    record.timestamp().saturating_mul(NANOSECONDS).saturating_add(place)
 }
 
 /// Fields of objects under names with a point.
@@ -138,7 +138,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::message::{FieldName, Message};
     use crate::record::Content;
+
+    fn record(id: &str, fields: Vec<(FieldName, Value)>) -> Record {
+        let message = Message { id: id.to_owned(), timestamp: 7, ..Message::default() };
+        Record::new(Arc::new(message), Content::Row(fields))
+    }
 
     #[test]
     fn a_record_is_a_line_with_tags_and_fields() {
@@ -150,11 +156,11 @@ mod tests {
         };
         let sink = InfluxSink::new(&settings).unwrap();
         let fields = vec![
-            ("topic".to_owned(), json!("a b,c")),
-            ("temp".to_owned(), json!(31)),
-            ("payload".to_owned(), json!({ "f": 0.5, "ok": true, "none": null, "say": "a \"b\"" })),
+            ("topic".into(), json!("a b,c")),
+            ("temp".into(), json!(31)),
+            ("payload".into(), json!({ "f": 0.5, "ok": true, "none": null, "say": "a \"b\"" })),
         ];
-        let record = Record { id: "-12".to_owned(), content: Content::Row(fields), timestamp: 7, ..Record::default() };
+        let record = record("-12", fields);
         let line = r#"plant\ data,topic=a\ b\,c temp=31.0,payload.f=0.5,payload.ok=true,payload.say="a \"b\"" 7656049"#;
         assert_eq!(sink.line(&record).unwrap(), line);
         assert_eq!(sink.line(&Record::default()), None);
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn points_of_one_millisecond_are_kept_apart() {
-        let time = |id: &str| nanoseconds(&Record { id: id.to_owned(), timestamp: 7, ..Record::default() });
+        let time = |id: &str| nanoseconds(&record(id, Vec::new()));
         let times: BTreeSet<u64> = (999_000..1_001_000).map(|number| time(&format!("00c0ffee-{number}"))).collect();
         assert_eq!(times.len(), 2_000);
         assert!(times.iter().all(|time| time / NANOSECONDS == 7), "the millisecond stays");

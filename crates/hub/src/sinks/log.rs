@@ -54,7 +54,7 @@ impl LogSink {
         self.own(&bus)?;
         let (tell, outcomes) = channel();
         for record in batch {
-            let partition = partition_of(record.key.as_bytes(), self.settings.partitions);
+            let partition = partition_of(record.key().as_bytes(), self.settings.partitions);
             let Some(epoch) = usize::try_from(partition).ok().and_then(|at| self.epochs.get(at)) else { continue };
             let append = Append::new(record.body()).by(*epoch);
             let tell = tell.clone();

@@ -1,6 +1,7 @@
 //! Sinks: where records go. Each is one file with its settings and one [`Sink`].
 
 mod amqp;
+mod archive;
 mod discard;
 mod file;
 mod history;
@@ -36,6 +37,7 @@ pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
 pub use self::s3::S3Settings;
 pub use self::sqlite::SqliteSettings;
+use crate::archive::ArchiveSettings;
 use crate::core::Batching;
 use crate::log::LogSettings;
 use crate::record::Record;
@@ -114,12 +116,14 @@ pub enum SinkKind {
     Discard,
     /// The log of a pipeline on the bus.
     Log(LogSettings),
+    /// The archive of a pipeline.
+    Archive(ArchiveSettings),
 }
 
 impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::History(_) | Self::Log(_))
+        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::History(_) | Self::Log(_) | Self::Archive(_))
     }
 
     /// The key whose value is of no use, and why, as far as that is known without files and servers.
@@ -154,6 +158,7 @@ impl SinkSettings {
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
             SinkKind::Discard => Box::new(discard::DiscardSink),
+            SinkKind::Archive(settings) => Box::new(archive::ArchiveSink::new(settings)),
             SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
             SinkKind::Kafka(settings) => Box::new(kafka::KafkaSink::new(settings, ids, place.lane)?),

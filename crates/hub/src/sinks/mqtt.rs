@@ -63,8 +63,8 @@ impl MqttSink {
     }
 
     fn topic(&self, record: &Record) -> Result<TopicNameBuf, SinkError> {
-        let text = self.settings.topic.as_ref().unwrap_or(&record.topic);
-        TopicNameBuf::new(text.as_str()).map_err(|error| SinkError::Refused(format!("the topic `{text}`: {error}")))
+        let text = self.settings.topic.as_deref().unwrap_or(record.topic());
+        TopicNameBuf::new(text).map_err(|error| SinkError::Refused(format!("the topic `{text}`: {error}")))
     }
 
     /// A new client, with nothing left of a batch that failed: that comes again.
@@ -118,13 +118,13 @@ impl MqttSink {
             self.connect(deadline)?;
         }
         let mut waiting: Vec<(PublishToken, &str)> = Vec::with_capacity(batch.len());
-        for record in batch.iter().filter(|record| !self.accepted.contains(&record.id)) {
+        for record in batch.iter().filter(|record| !self.accepted.contains(record.id())) {
             let publish = Publish::new(self.topic(record)?, record.body())
                 .with_qos(self.settings.qos)
                 .with_retain(self.settings.retain);
             let token = self.driver.client().publish(Instant::now(), publish);
             let token = token.map_err(|error| unsendable(&error))?;
-            waiting.push((token, &record.id));
+            waiting.push((token, record.id()));
         }
         let mut failed = None;
         while !waiting.is_empty() {
@@ -213,7 +213,7 @@ impl Sink for MqttSink {
             self.restart()?;
         } else {
             for record in batch {
-                self.accepted.remove(&record.id);
+                self.accepted.remove(record.id());
             }
         }
         outcome
@@ -227,6 +227,8 @@ mod tests {
     use std::thread::JoinHandle;
 
     use super::*;
+    use crate::message::Message;
+    use crate::record::Content;
 
     /// A broker that gives these reason codes to the messages that come, and gives their topics. With the ones that
     /// PUBACK cannot have it ends the connection.
@@ -278,7 +280,8 @@ mod tests {
     }
 
     fn record(id: &str) -> Arc<Record> {
-        Arc::new(Record { id: id.to_owned(), topic: id.to_owned(), ..Record::default() })
+        let message = Message { id: id.to_owned(), topic: id.to_owned(), ..Message::default() };
+        Arc::new(Record::new(Arc::new(message), Content::default()))
     }
 
     #[test]

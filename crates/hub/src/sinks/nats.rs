@@ -88,9 +88,9 @@ async fn publish(
     let mut acknowledgements = Vec::with_capacity(batch.len());
     for record in batch {
         let mut headers = async_nats::HeaderMap::new();
-        headers.insert(async_nats::header::NATS_MESSAGE_ID, ids.of(&record.id).as_str());
-        headers.insert("Mqtt-Topic", record.topic.replace(['\r', '\n'], " ").as_str());
-        let subject = subject(&settings.subject, &record.topic);
+        headers.insert(async_nats::header::NATS_MESSAGE_ID, ids.of(record.id()).as_str());
+        headers.insert("Mqtt-Topic", record.topic().replace(['\r', '\n'], " ").as_str());
+        let subject = subject(&settings.subject, record.topic());
         let sent = context.publish_with_headers(subject, headers, record.body().into()).await;
         acknowledgements.push(sent.map_err(|error| judge(&error))?);
     }

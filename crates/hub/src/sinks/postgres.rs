@@ -79,7 +79,7 @@ impl PostgresSink {
 
     fn row(&self, record: &Record) -> Map<String, Value> {
         let mut row = record.object();
-        row.insert(ID.to_owned(), Value::String(self.ids.of(&record.id)));
+        row.insert(ID.to_owned(), Value::String(self.ids.of(record.id())));
         row
     }
 
@@ -205,6 +205,8 @@ impl Sink for PostgresSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Message;
+    use crate::record::Content;
     use crate::sinks::Place;
 
     #[test]
@@ -213,7 +215,8 @@ mod tests {
             PostgresSettings { url: "postgres://h/d".into(), table: "t".into(), ..PostgresSettings::default() };
         let key = |place: Place<'_>| {
             let sink = PostgresSink::new(&settings, Ids::new(&place, "db")).unwrap();
-            sink.row(&Record { id: "a-1".into(), ..Record::default() })[ID].clone()
+            let message = Message { id: "a-1".into(), ..Message::default() };
+            sink.row(&Record::new(Arc::new(message), Content::default()))[ID].clone()
         };
         let hot = Place { pipeline: "hot", ..Place::default() };
         assert_eq!(key(hot), "a-1/hot/db");

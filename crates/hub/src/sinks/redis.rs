@@ -85,14 +85,14 @@ impl RedisSink {
         if self.settings.max_entries > 0 {
             command.extend([b"MAXLEN".to_vec(), b"~".to_vec(), self.settings.max_entries.to_string().into_bytes()]);
         }
-        command.extend([b"*".to_vec(), b"message_id".to_vec(), self.ids.of(&record.id).into_bytes()]);
+        command.extend([b"*".to_vec(), b"message_id".to_vec(), self.ids.of(record.id()).into_bytes()]);
         for (name, value) in record.fields() {
             let value = match (value, record.original()) {
-                (_, Some(original)) if name == "payload" => original.to_vec(),
+                (_, Some(original)) if &**name == "payload" => original.to_vec(),
                 (Value::String(text), _) => text.clone().into_bytes(),
                 (value, _) => value.to_string().into_bytes(),
             };
-            command.extend([name.clone().into_bytes(), value]);
+            command.extend([name.as_bytes().to_vec(), value]);
         }
         command
     }
@@ -224,17 +224,15 @@ mod tests {
 
     #[test]
     fn a_record_is_an_entry_with_its_fields() {
-        let record = Record {
-            id: "7".to_owned(),
-            content: Content::Row(vec![("t".to_owned(), 1.into()), ("n".to_owned(), "x".into())]),
-            ..Record::default()
-        };
+        let fields = vec![("t".into(), 1.into()), ("n".into(), "x".into())];
+        let message = Message { id: "7".to_owned(), ..Message::default() };
+        let record = Record::new(Arc::new(message), Content::Row(fields));
         let mut sink = sink("redis://h").unwrap();
         sink.settings.max_entries = 9;
         let words = sink.add(&record);
         let message = Arc::new(Message { payload: vec![0xff], ..Message::default() });
-        let whole = Content::Whole(WholeMessage::new(message, crate::Format::Json));
-        let as_it_came = sink.add(&Record { content: whole, ..Record::default() });
+        let whole = Content::Whole(WholeMessage::new(crate::Format::Json));
+        let as_it_came = sink.add(&Record::new(message, whole));
         assert!(as_it_came.ends_with(&[b"payload".to_vec(), vec![0xff]]));
         let expected: Vec<&[u8]> =
             vec![b"XADD", b"s", b"MAXLEN", b"~", b"9", b"*", b"message_id", b"7", b"t", b"1", b"n", b"x"];

@@ -103,10 +103,10 @@ impl S3Sink {
     fn name(&self, batch: &[Arc<Record>]) -> String {
         let mut ids = digest::Context::new(&digest::SHA256);
         for record in batch {
-            ids.update(self.ids.of(&record.id).as_bytes());
+            ids.update(self.ids.of(record.id()).as_bytes());
             ids.update(b"\n");
         }
-        let stamp = rfc3339(batch.first().map_or(0, |record| record.timestamp));
+        let stamp = rfc3339(batch.first().map_or(0, |record| record.timestamp()));
         let (day, time) = stamp.split_once('T').unwrap_or((&stamp, ""));
         let (day, time) = (day.replace('-', "/"), time.replace(':', ""));
         let digest = hex(&ids.finish().as_ref()[..DIGEST]);
@@ -194,6 +194,8 @@ impl Sink for S3Sink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Message;
+    use crate::record::Content;
 
     fn settings() -> S3Settings {
         S3Settings {
@@ -213,7 +215,8 @@ mod tests {
     }
 
     fn record(id: &str) -> Arc<Record> {
-        Arc::new(Record { id: id.into(), timestamp: 1_767_323_045_678, ..Record::default() })
+        let message = Message { id: id.into(), timestamp: 1_767_323_045_678, ..Message::default() };
+        Arc::new(Record::new(Arc::new(message), Content::default()))
     }
 
     #[test]

@@ -74,8 +74,8 @@ impl SqliteSink {
     fn row<'a>(&self, record: &'a Record) -> Row<'a> {
         let fields = record.fields().iter();
         let mut row: Row<'a> =
-            fields.map(|(name, value)| (name.to_ascii_lowercase(), (name.as_str(), cell(value)))).collect();
-        row.insert(ID.to_owned(), (ID, Cell::Text(self.ids.of(&record.id))));
+            fields.map(|(name, value)| (name.to_ascii_lowercase(), (&**name, cell(value)))).collect();
+        row.insert(ID.to_owned(), (ID, Cell::Text(self.ids.of(record.id()))));
         row
     }
 
@@ -222,6 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::message::Message;
     use crate::record::Content;
     use crate::sinks::Place;
 
@@ -239,11 +240,9 @@ mod tests {
 
     fn record(id: u64, fields: Value) -> Arc<Record> {
         let Value::Object(fields) = fields else { panic!("fields are an object") };
-        Arc::new(Record {
-            id: id.to_string(),
-            content: Content::Row(fields.into_iter().collect()),
-            ..Record::default()
-        })
+        let fields = fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let message = Message { id: id.to_string(), ..Message::default() };
+        Arc::new(Record::new(Arc::new(message), Content::Row(fields)))
     }
 
     /// The rows of an answer, with a bar between cells.

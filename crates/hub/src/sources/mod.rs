@@ -6,6 +6,7 @@ mod kafka;
 mod log;
 mod nats;
 mod progress;
+mod replayed;
 mod topics;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use self::kafka::KafkaSourceSettings;
 pub(crate) use self::log::LogSource;
 pub(crate) use self::nats::Nats;
 pub use self::nats::NatsSourceSettings;
+pub(crate) use self::replayed::Replayed;
 pub(crate) use self::topics::Topics;
 pub use self::topics::TopicsSettings;
 use crate::core::Ending;

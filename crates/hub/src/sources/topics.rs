@@ -66,6 +66,8 @@ pub(crate) struct Topics {
     /// When the refused filters are asked for again, on the same connection.
     subscribe_at: Option<Instant>,
     pause: Duration,
+    /// When the last step came: acknowledgements of its turn leave by this clock.
+    now: Instant,
     /// Why the pipeline itself has ended the connection.
     left: Option<String>,
 }
@@ -102,6 +104,7 @@ impl Topics {
             is_partial: false,
             subscribe_at: None,
             pause: PAUSE.0,
+            now: Instant::now(),
             left: None,
         })
     }
@@ -148,9 +151,11 @@ impl Topics {
     /// The message as a pipeline sees it.
     fn own(&mut self, message: tidegate_client::Message) -> Message {
         let mut properties = message.properties;
-        let mut stated = properties.user_properties.iter().filter(|(name, _)| name == ORIGIN_PROPERTY);
-        let origin = stated.next().filter(|_| self.settings.origins).and_then(|(_, text)| Origin::parse(text));
-        properties.user_properties.retain(|(name, _)| name != ORIGIN_PROPERTY);
+        let mut stated = properties.user_properties.extract_if(.., |(name, _)| name == ORIGIN_PROPERTY);
+        let text = stated.next().map(|(_, text)| text);
+        // The rest of the property is dropped, too.
+        stated.for_each(drop);
+        let origin = text.filter(|_| self.settings.origins).and_then(Origin::parse);
         let lasting_id = origin.is_some();
         let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
             (id, timestamp, Some(client_id))
@@ -169,6 +174,7 @@ impl Topics {
             content_type: properties.content_type,
             user_properties: properties.user_properties,
             payload: message.payload,
+            archived: false,
         }
     }
 
@@ -261,7 +267,9 @@ impl Source for Topics {
             self.subscribe();
         }
         let deadline = [self.connect_at, self.subscribe_at, deadline].into_iter().flatten().min();
-        match self.driver.next(deadline) {
+        let turn = self.driver.next(deadline);
+        self.now = Instant::now();
+        match turn {
             Ok(Turn::Event(event)) => self.take(event),
             Ok(Turn::Woken | Turn::Deadline) => SourceStep::Idle,
             Err(error) => {
@@ -276,7 +284,7 @@ impl Source for Topics {
     }
 
     fn acknowledge(&mut self, delivery: Delivery, _ending: Ending) {
-        self.driver.client().acknowledge(Instant::now(), delivery);
+        self.driver.client().acknowledge(self.now, delivery);
     }
 
     fn is_connected(&self) -> bool {

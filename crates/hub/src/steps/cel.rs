@@ -25,6 +25,11 @@ impl Cel {
         Ok(Self { expression, needs_payload: text.contains("payload") })
     }
 
+    /// Whether it looks at the payload.
+    pub(super) fn needs_payload(&self) -> bool {
+        self.needs_payload
+    }
+
     fn with<T>(
         &self,
         environment: &Environment<'_>,

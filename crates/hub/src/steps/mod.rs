@@ -21,8 +21,8 @@ use tidegate_client::TopicFilterBuf;
 use self::cel::Cel;
 use self::node::Environment;
 use self::sql::Sql;
-use crate::format::Format;
-use crate::message::Message;
+use crate::format::{Format, Wanted};
+use crate::message::{FieldName, Message};
 use crate::record::{Content, Record, WholeMessage};
 
 /// A place in the text of a step, and how far it goes; both counted from 1, in characters.
@@ -129,9 +129,11 @@ pub struct Steps {
     format: Format,
     filter: Option<Cel>,
     sql: Option<Sql>,
-    set: Vec<(String, Cel)>,
+    set: Vec<(FieldName, Cel)>,
     topic: Option<Cel>,
     key: Option<Cel>,
+    /// The parts of the payload that they look at.
+    wanted: Wanted,
     forwards: bool,
 }
 
@@ -149,17 +151,32 @@ impl Steps {
                 .split_once('=')
                 .filter(|(name, rest)| is_name(name.trim()) && !rest.starts_with('='))
                 .ok_or_else(|| (part, StepError::new("it must be `NAME = EXPRESSION`")))?;
-            Ok((name.trim().to_owned(), cel(&expression.to_owned(), part)?))
+            Ok((name.trim().into(), cel(&expression.to_owned(), part)?))
         });
-        Ok(Self {
+        let mut steps = Self {
             format: settings.format,
             filter: settings.filter.as_ref().map(|text| cel(text, Part::Filter)).transpose()?,
             sql: sql.transpose()?,
             set: set.collect::<Result<_, _>>()?,
             topic: settings.topic.as_ref().map(|text| cel(text, Part::Topic)).transpose()?,
             key: settings.key.as_ref().map(|text| cel(text, Part::Key)).transpose()?,
+            wanted: Wanted::nothing(),
             forwards: settings.forwards,
-        })
+        };
+        steps.wanted = steps.look();
+        Ok(steps)
+    }
+
+    /// The parts of the payload that the steps look at. An expression of CEL gets the whole payload.
+    fn look(&self) -> Wanted {
+        let expressions = self.set.iter().map(|(_, cel)| cel);
+        let mut cels = expressions.chain(&self.filter).chain(&self.topic).chain(&self.key);
+        if cels.any(Cel::needs_payload) {
+            return Wanted::All;
+        }
+        let mut wanted = Wanted::nothing();
+        self.sql.iter().for_each(|sql| sql.look(&mut wanted));
+        wanted
     }
 
     /// The topic filters of FROM.
@@ -181,14 +198,9 @@ impl Steps {
     /// The whole message. Without a key of its own, also when a step fails, it has the topic as its key.
     fn logged(&self, message: &Arc<Message>, now: u64) -> Record {
         let computed = self.key.as_ref().and_then(|_| self.compute(message, now, None).ok().flatten());
-        Record {
-            id: message.id.clone(),
-            topic: message.topic.clone(),
-            key: computed.map_or_else(|| message.topic.clone(), |record| record.key),
-            timestamp: message.timestamp,
-            content: Content::Logged(message.to_bytes()),
-            ..Record::default()
-        }
+        let content = Content::Logged(message.to_bytes());
+        let computed_key = computed.and_then(|record| record.computed_key);
+        Record { computed_key, ..Record::new(Arc::clone(message), content) }
     }
 
     /// The same, and what each step gave.
@@ -210,7 +222,7 @@ impl Steps {
         now: u64,
         mut shown: Option<Shown<'_>>,
     ) -> Result<Option<Record>, String> {
-        let environment = Environment::new(message, self.format, now);
+        let environment = Environment::new(message, self.format, &self.wanted, now);
         if let Some(filter) = &self.filter {
             let passes = filter.truth(&environment, None).map_err(at("filter"))?;
             show(&mut shown, "filter", || Value::Bool(passes));
@@ -235,26 +247,22 @@ impl Steps {
         };
         for (name, expression) in &self.set {
             let value = expression.json(&environment, Some(&object(&fields))).map_err(at("set"))?;
-            sql::put(&mut fields, std::slice::from_ref(name), value);
+            sql::put(&mut fields, name, &[], value);
         }
         if !self.set.is_empty() {
             show(&mut shown, "set", || object(&fields));
         }
         let row = is_computed.then(|| object(&fields));
         let mut text = |cel: &Option<Cel>, step: &'static str| {
-            let Some(cel) = cel else { return Ok(message.topic.clone()) };
+            let Some(cel) = cel else { return Ok(None) };
             let text = cel.text(&environment, row.as_ref()).map_err(at(step))?;
             show(&mut shown, step, || Value::String(text.clone()));
-            Ok::<_, String>(text)
+            Ok::<_, String>(Some(text))
         };
-        let (topic, key) = (text(&self.topic, "topic")?, text(&self.key, "key")?);
-        let content = if changed {
-            Content::Row(fields)
-        } else {
-            Content::Whole(WholeMessage::new(Arc::clone(message), self.format))
-        };
-        let (id, timestamp) = (message.id.clone(), message.timestamp);
-        Ok(Some(Record { id, topic, key, timestamp, content, reason: None }))
+        let (computed_topic, computed_key) = (text(&self.topic, "topic")?, text(&self.key, "key")?);
+        let content = if changed { Content::Row(fields) } else { Content::Whole(WholeMessage::new(self.format)) };
+        let message = Arc::clone(message);
+        Ok(Some(Record { message, computed_topic, computed_key, content, reason: None }))
     }
 }
 
@@ -273,8 +281,8 @@ fn at(step: &'static str) -> impl Fn(String) -> String {
     move |error| format!("{step}: {error}")
 }
 
-fn object(fields: &[(String, Value)]) -> Value {
-    Value::Object(fields.iter().cloned().collect())
+fn object(fields: &[(FieldName, Value)]) -> Value {
+    Value::Object(fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect())
 }
 
 fn is_name(text: &str) -> bool {

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use serde_json::{Number, Value};
 
 use super::functions::Function;
-use crate::format::Format;
+use crate::format::{Format, Wanted};
 use crate::message::Message;
 
 /// What an expression looks at.
@@ -17,21 +17,23 @@ pub(crate) struct Environment<'a> {
     pub(crate) format: Format,
     /// Unix milliseconds.
     pub(crate) now: u64,
+    /// The parts of the payload that the expressions look at.
+    wanted: &'a Wanted,
     payload: OnceCell<Result<Value, String>>,
 }
 
 impl<'a> Environment<'a> {
     /// That of a message.
-    pub(crate) fn new(message: &'a Message, format: Format, now: u64) -> Self {
-        Self { message, format, now, payload: OnceCell::new() }
+    pub(crate) fn new(message: &'a Message, format: Format, wanted: &'a Wanted, now: u64) -> Self {
+        Self { message, format, now, wanted, payload: OnceCell::new() }
     }
 
-    /// The payload, read on the first use.
+    /// The wanted parts of the payload, read on the first use.
     ///
     /// # Errors
     /// In words, when it is not of its format.
     pub(crate) fn payload(&self) -> Result<&Value, String> {
-        let read = self.payload.get_or_init(|| self.format.decode(&self.message.payload));
+        let read = self.payload.get_or_init(|| self.format.decode_parts(&self.message.payload, self.wanted));
         read.as_ref().map_err(Clone::clone)
     }
 }
@@ -90,6 +92,41 @@ pub(crate) enum Node {
 }
 
 impl Node {
+    /// Notes the parts of the payload that it looks at.
+    pub(super) fn look(&self, wanted: &mut Wanted) {
+        let mut all = |nodes: &mut dyn Iterator<Item = &Self>| nodes.for_each(|node| node.look(wanted));
+        match self {
+            Self::Literal(_) | Self::Field(_) => {}
+            Self::Payload => wanted.add(std::iter::empty()),
+            Self::Path(root, steps) => {
+                all(&mut steps.iter().filter_map(|step| match step {
+                    Step::Index(index) => Some(index),
+                    Step::Field(_) => None,
+                }));
+                if !matches!(**root, Self::Payload) {
+                    return root.look(wanted);
+                }
+                wanted.add(steps.iter().map_while(|step| match step {
+                    Step::Field(name) => Some(name.as_str()),
+                    Step::Index(_) => None,
+                }));
+            }
+            Self::Not(operand) | Self::Minus(operand) | Self::IsNull(operand) | Self::Is(_, operand) => {
+                operand.look(wanted);
+            }
+            Self::Binary(_, left, right) | Self::Like(left, right, _) => {
+                all(&mut [left, right].into_iter().map(|side| &**side));
+            }
+            Self::In(operand, list) => all(&mut std::iter::once(&**operand).chain(list)),
+            Self::Between(operand, low, high) => all(&mut [operand, low, high].into_iter().map(|side| &**side)),
+            Self::Case { operand, cases, otherwise } => {
+                all(&mut operand.iter().chain(otherwise).map(|side| &**side));
+                all(&mut cases.iter().flat_map(|(when, then)| [when, then]));
+            }
+            Self::Call(_, arguments) => all(&mut arguments.iter()),
+        }
+    }
+
     /// Its result.
     ///
     /// # Errors

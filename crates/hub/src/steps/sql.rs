@@ -14,6 +14,8 @@ use tidegate_client::TopicFilterBuf;
 use super::compile::compile;
 use super::node::{Environment, Node};
 use super::{At, StepError};
+use crate::format::Wanted;
+use crate::message::FieldName;
 
 /// Longest text, bytes.
 const MAX_TEXT: usize = 8_192;
@@ -35,8 +37,8 @@ pub(crate) struct Sql {
 enum Column {
     /// `*`.
     All,
-    /// A value, and where it goes in the row: several names are nested objects.
-    Value { path: Vec<String>, node: Node },
+    /// A value, and where it goes in the row: a field, and below it nested objects.
+    Value { name: FieldName, below: Vec<String>, node: Node },
 }
 
 impl Sql {
@@ -86,6 +88,16 @@ impl Sql {
         Ok(Self { from: filters(select)?, select: columns?, condition })
     }
 
+    /// Notes the parts of the payload that it looks at.
+    pub(super) fn look(&self, wanted: &mut Wanted) {
+        let columns = self.select.iter().filter_map(|column| match column {
+            // All fields are made without the parts of the environment.
+            Column::All => None,
+            Column::Value { node, .. } => Some(node),
+        });
+        columns.chain(&self.condition).for_each(|node| node.look(wanted));
+    }
+
     /// The topic filters behind FROM.
     pub(crate) fn from(&self) -> &[TopicFilterBuf] {
         &self.from
@@ -95,7 +107,7 @@ impl Sql {
     ///
     /// # Errors
     /// In words, when the message cannot be computed with.
-    pub(crate) fn row(&self, environment: &Environment<'_>) -> Result<Option<Vec<(String, Value)>>, String> {
+    pub(crate) fn row(&self, environment: &Environment<'_>) -> Result<Option<Vec<(FieldName, Value)>>, String> {
         if !self.from.iter().any(|filter| filter.matches_text(&environment.message.topic)) {
             return Ok(None);
         }
@@ -104,31 +116,30 @@ impl Sql {
         {
             return Ok(None);
         }
-        let mut row = Vec::new();
+        let mut row = Vec::with_capacity(self.select.len());
         for column in &self.select {
             match column {
                 Column::All => {
                     for (name, value) in environment.message.fields(environment.format) {
-                        put(&mut row, &[name], value);
+                        put(&mut row, &name, &[], value);
                     }
                 }
-                Column::Value { path, node } => put(&mut row, path, node.value(environment)?),
+                Column::Value { name, below, node } => put(&mut row, name, below, node.value(environment)?),
             }
         }
         Ok(Some(row))
     }
 }
 
-/// Puts a value into a row, with nested objects for all but the first name.
-pub(super) fn put(row: &mut Vec<(String, Value)>, path: &[String], value: Value) {
-    let Some((first, rest)) = path.split_first() else { return };
-    let at = row.iter().position(|(name, _)| name == first);
+/// Puts a value into a field of a row, within nested objects if there are names below.
+pub(super) fn put(row: &mut Vec<(FieldName, Value)>, name: &FieldName, below: &[String], value: Value) {
+    let at = row.iter().position(|(known, _)| known == name);
     let index = at.unwrap_or_else(|| {
-        row.push((first.clone(), Value::Null));
+        row.push((FieldName::clone(name), Value::Null));
         row.len() - 1
     });
     let mut place = &mut row[index].1;
-    for name in rest {
+    for name in below {
         if !place.is_object() {
             *place = Value::Object(Map::new());
         }
@@ -170,9 +181,12 @@ fn column(item: &SelectItem) -> Result<Column, StepError> {
     match item {
         SelectItem::Wildcard(_) => Ok(Column::All),
         SelectItem::ExprWithAlias { expr, alias } => {
-            Ok(Column::Value { path: vec![alias.value.clone()], node: compile(expr, 0)? })
+            Ok(Column::Value { name: alias.value.as_str().into(), below: Vec::new(), node: compile(expr, 0)? })
         }
-        SelectItem::UnnamedExpr(expr) => Ok(Column::Value { path: path_of(expr), node: compile(expr, 0)? }),
+        SelectItem::UnnamedExpr(expr) => {
+            let (name, below) = path_of(expr);
+            Ok(Column::Value { name, below, node: compile(expr, 0)? })
+        }
         SelectItem::QualifiedWildcard(..) => {
             let said = "`name.*` is not understood: select the field, or `*`";
             Err(StepError::new(said).at(At::of(item.span())))
@@ -182,11 +196,14 @@ fn column(item: &SelectItem) -> Result<Column, StepError> {
 
 /// Where a value without a name goes: `payload.temp` to the field `temp` of the object `payload`, all else under its
 /// text.
-fn path_of(expr: &Expr) -> Vec<String> {
+fn path_of(expr: &Expr) -> (FieldName, Vec<String>) {
     match expr {
-        Expr::Identifier(name) => vec![name.value.clone()],
-        Expr::CompoundIdentifier(names) => names.iter().map(|name| name.value.clone()).collect(),
-        other => vec![other.to_string()],
+        Expr::Identifier(name) => (name.value.as_str().into(), Vec::new()),
+        Expr::CompoundIdentifier(names) => {
+            let mut names = names.iter().map(|name| name.value.clone());
+            (names.next().unwrap_or_default().into(), names.collect())
+        }
+        other => (other.to_string().into(), Vec::new()),
     }
 }
 

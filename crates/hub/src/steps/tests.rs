@@ -140,7 +140,7 @@ fn cel_filters_sets_and_routes() {
     let steps = Steps::new(&settings).unwrap();
     assert_eq!(steps.run(&message("t", &json!({ "temp": 20.0 })), 0), Ok(None));
     let record = steps.run(&message("t", &json!({ "temp": 40.0 })), 0).unwrap().unwrap();
-    assert_eq!((record.topic.as_str(), record.key.as_str()), ("out/pump-7", "pump-7"));
+    assert_eq!((record.topic(), record.key()), ("out/pump-7", "pump-7"));
     assert_eq!((&record.object()["temp_f"], &record.object()["twice"]), (&json!(104.0), &json!(208.0)));
     assert_eq!(record.original(), None, "the sinks get the fields");
 }
@@ -207,7 +207,7 @@ fn a_forwarded_message_is_whole_and_has_its_key() {
             ..Message::default()
         });
         let record = steps.run(&message, 0).unwrap().unwrap();
-        assert_eq!(record.key, key, "{payload}");
+        assert_eq!(record.key(), key, "{payload}");
         assert_eq!(Message::from_bytes(&record.body()).as_ref(), Some(&*message));
     }
 }

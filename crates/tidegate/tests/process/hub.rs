@@ -197,6 +197,37 @@ fn messages_wait_for_an_absent_sink_and_for_a_paused_pipeline() {
 }
 
 #[test]
+fn a_replay_needs_no_bus_and_goes_on_after_kill_9() {
+    const ALL: u64 = 2_000;
+    let (folder, server) = (Folder::new(), Server::start());
+    let config = folder.write(
+        "hub.toml",
+        &format!(
+            "[[sink]]\nname = \"web\"\nkind = \"http\"\nurl = \"{}\"\nbatch_messages = 10\n\
+             [[pipeline]]\nname = \"p\"\nkeep = \"1h\"\nwindow = 50\nto = [\"web\"]\n\
+             sql = \"SELECT payload.n AS n, topic FROM 'plant/+/temp'\"\n",
+            server.url
+        ),
+    );
+    let start = || Broker::start(&["-c", &config, "--data", &folder.file("data")]);
+    let broker = start();
+    let books = Mutex::new(BTreeSet::new());
+    publish_numbers(broker.address("mqtt://"), 0..ALL, &books);
+    let all: BTreeSet<u64> = (0..ALL).collect();
+    server.wait_for(all.clone());
+    status(&broker, |it| it["p"]["waiting"] == 0);
+    let admin = format!("http://{}", broker.address("admin=http://"));
+    let asked = run(&["hub", "replay", "p", "--from", "1h", "--admin", &admin]);
+    assert_eq!((asked.code, asked.err.as_str()), (Some(0), ""));
+    broker.signal("KILL");
+    broker.wait();
+    let broker = start();
+    // What was brought before the kill may come again, and what was not brought has to come.
+    server.wait_for(all);
+    status(&broker, |it| it["p"]["waiting"] == 0 && it["p"]["failed"] == 0);
+}
+
+#[test]
 fn a_message_that_cannot_be_worked_on_is_a_dead_letter() {
     let folder = Folder::new();
     let other = Broker::start(&[]);

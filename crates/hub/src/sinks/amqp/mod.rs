@@ -120,7 +120,7 @@ impl AmqpSink {
         if !queue.is_empty() {
             return Ok(("", queue.clone()));
         }
-        let key = if routing_key.is_empty() { record.topic.replace('/', ".") } else { routing_key.clone() };
+        let key = if routing_key.is_empty() { record.topic().replace('/', ".") } else { routing_key.clone() };
         if key.len() > MAX_NAME {
             return Err(SinkError::Refused(format!("a routing key has at most {MAX_NAME} bytes, and this topic more")));
         }
@@ -130,22 +130,22 @@ impl AmqpSink {
     fn publish(&mut self, connection: &mut AmqpChannel, records: &[Arc<Record>]) -> Result<(), SinkError> {
         let mut out = Vec::new();
         let mut window = Window::default();
-        for record in records.iter().filter(|record| !self.accepted.contains(&record.id)) {
+        for record in records.iter().filter(|record| !self.accepted.contains(record.id())) {
             let (exchange, routing_key) = self.route(record)?;
-            let (id, body) = (self.ids.of(&record.id), record.body());
+            let (id, body) = (self.ids.of(record.id()), record.body());
             let content_type =
                 if record.original().is_some() { "application/octet-stream" } else { "application/json" };
             let publication = Publication {
                 exchange,
                 routing_key: &routing_key,
                 id: &id,
-                topic: &record.topic,
+                topic: record.topic(),
                 content_type,
-                timestamp: record.timestamp,
+                timestamp: record.timestamp(),
                 body: &body,
             };
             publication.encode(connection.frame_max, &mut out);
-            let sent = Sent { record: record.id.clone(), id: wire::cut(id.as_bytes()).to_vec() };
+            let sent = Sent { record: record.id().to_owned(), id: wire::cut(id.as_bytes()).to_vec() };
             window.unconfirmed.insert(connection.next, sent);
             connection.next += 1;
         }
@@ -369,7 +369,7 @@ impl Sink for AmqpSink {
         self.open = Some(connection);
         // The other half of a batch that failed may still come.
         for record in batch {
-            self.accepted.remove(&record.id);
+            self.accepted.remove(record.id());
         }
         Ok(())
     }
@@ -382,6 +382,8 @@ mod tests {
 
     use super::super::socket::ServerAddress;
     use super::*;
+    use crate::message::Message;
+    use crate::record::Content;
 
     fn sink(settings: AmqpSettings) -> Result<AmqpSink, String> {
         let url = if settings.url.is_empty() { "amqp://h".to_owned() } else { settings.url };
@@ -390,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_record_goes_to_the_queue_or_by_its_topic() {
-        let record = |topic: &str| Record { topic: topic.to_owned(), ..Record::default() };
+        let record = |topic: &str| record(Message { topic: topic.to_owned(), ..Message::default() });
         let route = |settings: AmqpSettings, topic: &str| {
             let sink = sink(settings).unwrap();
             sink.route(&record(topic)).map(|(exchange, key)| format!("{exchange} {key}"))
@@ -405,6 +407,10 @@ mod tests {
         assert_eq!(route(AmqpSettings { queue: "q".to_owned(), ..exchange }, "a/b").unwrap(), " q");
     }
 
+    fn record(message: Message) -> Record {
+        Record::new(Arc::new(message), Content::default())
+    }
+
     /// A returned message, as the server sends it.
     fn returned(record: &Record) -> Vec<u8> {
         let mut arguments = vec![1, 56];
@@ -412,7 +418,7 @@ mod tests {
             wire::short(text.as_bytes(), &mut arguments);
         }
         let mut out = wire::method(CHANNEL, wire::RETURN, &arguments);
-        let id = Ids::default().of(&record.id);
+        let id = Ids::default().of(record.id());
         let publication = Publication {
             exchange: "x",
             routing_key: "a.b",
@@ -455,7 +461,7 @@ mod tests {
         let settings = AmqpSettings { timeout: Duration::from_secs(30), ..AmqpSettings::default() };
         let mut sink = sink(settings).unwrap();
         let ids = ["kept-1", "returned", "kept-2", "nacked"];
-        let batch = ids.map(|id| Arc::new(Record { id: id.to_owned(), ..Record::default() }));
+        let batch = ids.map(|id| Arc::new(record(Message { id: id.to_owned(), ..Message::default() })));
         let answers = [returned(&batch[1]), answer(wire::ACK, 3, true), answer(wire::NACK, 4, false)];
         let (outcome, sent) = write(&mut sink, &batch, &answers);
         assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");

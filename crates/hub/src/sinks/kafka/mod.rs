@@ -191,9 +191,9 @@ impl KafkaSink {
             None => self.seeker().cluster(&self.settings.topic, deadline)?,
         };
         let (mut groups, mut ids) = (BTreeMap::<i32, Vec<BatchEntry>>::new(), Vec::new());
-        for record in batch.iter().filter(|record| !marks.contains(&record.id)) {
-            groups.entry(cluster.partition_of(&record.key)).or_default().push(self.entry(record));
-            ids.push(IdHash::of(&record.id));
+        for record in batch.iter().filter(|record| !marks.contains(record.id())) {
+            groups.entry(cluster.partition_of(record.key())).or_default().push(self.entry(record));
+            ids.push(IdHash::of(record.id()));
         }
         let mut written = Ok(());
         if !ids.is_empty() {
@@ -208,12 +208,12 @@ impl KafkaSink {
 
     fn entry(&self, record: &Record) -> BatchEntry {
         BatchEntry {
-            key: record.key.clone().into_bytes(),
+            key: record.key().as_bytes().to_vec(),
             value: record.body(),
-            timestamp: record.timestamp,
+            timestamp: record.timestamp(),
             headers: vec![
-                ("message_id", self.ids.of(&record.id).into_bytes()),
-                ("mqtt_topic", record.topic.clone().into_bytes()),
+                ("message_id", self.ids.of(record.id()).into_bytes()),
+                ("mqtt_topic", record.topic().as_bytes().to_vec()),
             ],
         }
     }
@@ -268,7 +268,7 @@ impl KafkaSink {
                     if let Some(numbering) = numbering {
                         numbering.advance(group.len());
                     }
-                    self.accepted.extend(group.iter().map(|record| record.id.clone()));
+                    self.accepted.extend(group.iter().map(|record| record.id().to_owned()));
                 }
                 None => away = Some("the broker says nothing of a partition".to_owned()),
                 Some(error) if is_refusal(error) => {
@@ -299,8 +299,8 @@ impl KafkaSink {
         }
         let mut groups: BTreeMap<i32, Group> = BTreeMap::new();
         let Some(cluster) = &self.cluster else { return Ok(groups) };
-        for record in batch.iter().filter(|record| !self.accepted.contains(&record.id)) {
-            groups.entry(cluster.partition_of(&record.key)).or_default().push(Arc::clone(record));
+        for record in batch.iter().filter(|record| !self.accepted.contains(record.id())) {
+            groups.entry(cluster.partition_of(record.key())).or_default().push(Arc::clone(record));
         }
         Ok(groups)
     }
@@ -320,7 +320,7 @@ impl Numbering {
 }
 
 fn ids_of(group: &[Arc<Record>]) -> Vec<String> {
-    group.iter().map(|record| record.id.clone()).collect()
+    group.iter().map(|record| record.id().to_owned()).collect()
 }
 
 /// Whether a record is to blame, which no retry mends.
@@ -482,7 +482,7 @@ impl Sink for KafkaSink {
         }
         // The other half of a batch that failed may still come.
         for record in batch {
-            self.accepted.remove(&record.id);
+            self.accepted.remove(record.id());
         }
         Ok(())
     }
@@ -491,9 +491,12 @@ impl Sink for KafkaSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Message;
+    use crate::record::Content;
 
     fn group(ids: &[&str]) -> Group {
-        ids.iter().map(|id| Arc::new(Record { id: (*id).to_owned(), ..Record::default() })).collect()
+        let message = |id: &&str| Arc::new(Message { id: (*id).to_owned(), ..Message::default() });
+        ids.iter().map(|id| Arc::new(Record::new(message(id), Content::default()))).collect()
     }
 
     fn sink() -> KafkaSink {

@@ -56,6 +56,8 @@ pub(super) struct Share {
     /// All below it is trimmed, as far as this process knows.
     pub(super) trimmed: u64,
     pub(super) trim_at: Instant,
+    /// When messages that have waited too long are looked for.
+    pub(super) age_at: Instant,
 }
 
 impl Share {
@@ -75,6 +77,7 @@ impl Share {
             end: 0,
             trimmed: 0,
             trim_at: now,
+            age_at: now,
         }
     }
 
@@ -94,6 +97,11 @@ impl Share {
         self.end.saturating_sub(self.read_to.max(self.progress.next()))
     }
 
+    /// Whether there are messages that are not delivered, about.
+    pub(super) fn has_undelivered(&self) -> bool {
+        self.progress.len() > 0 || self.waiting() > 0
+    }
+
     /// Whether another process may continue with it.
     pub(super) fn is_finished(&self) -> bool {
         let works = matches!(self.phase, Phase::Works);
@@ -105,6 +113,10 @@ impl Share {
 pub(super) struct Search {
     pub(super) replay: u64,
     from: u64,
+    /// Records below this position are delivered.
+    delivered: u64,
+    /// The time for these.
+    delivered_from: u64,
     /// The search ends here.
     end: u64,
     reader: Option<Reader>,
@@ -112,12 +124,17 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(replay: u64, from: u64) -> Self {
-        Self { replay, from, end: 0, reader: None }
+        Self { replay, from, delivered: 0, delivered_from: 0, end: 0, reader: None }
     }
 
-    /// Begins to read. `end` is the position at which the search ends.
-    pub(super) fn begin(&mut self, end: u64, reader: Reader) {
-        self.end = end;
+    /// Looks for the first record that is kept: delivered ones from one time on, and ones that wait from another.
+    pub(super) fn of_kept(delivered_from: u64, from: u64) -> Self {
+        Self { delivered_from, ..Self::new(0, from) }
+    }
+
+    /// Begins to read. Records below `delivered` are delivered, and `end` is the position at which the search ends.
+    pub(super) fn begin(&mut self, delivered: u64, end: u64, reader: Reader) {
+        (self.delivered, self.end) = (delivered, end);
         self.reader = Some(reader);
     }
 
@@ -135,7 +152,9 @@ impl Search {
             let taken = reader.take(SEARCH_BATCH)?;
             for record in &taken.records {
                 let position = record.position.0;
-                let is_young = Message::time_of(&record.payload).is_none_or(|time| time >= self.from);
+                let is_delivered = position < self.delivered;
+                let from = if is_delivered { self.from.max(self.delivered_from) } else { self.from };
+                let is_young = Message::time_of(&record.payload).is_none_or(|time| time >= from);
                 if position >= self.end || is_young {
                     return Ok(Some(position.min(self.end)));
                 }
@@ -147,5 +166,51 @@ impl Search {
                 return Ok(None);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Condvar, Mutex};
+
+    use tidegate_bus::{Address, Append, Bus, LogName, LogSpec, Place, Settings};
+
+    use super::*;
+    use crate::log::wait;
+
+    /// The position that a search finds among messages of these times.
+    fn found(times: &[u64], delivered: u64, mut search: Search) -> u64 {
+        let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
+        let place = Place::new(LogName::new("hub-p").unwrap(), 0);
+        wait(|done| bus.create(LogSpec::shared(place.log.clone(), 1), done)).unwrap();
+        for time in times {
+            let message = Message { timestamp: *time, ..Message::default() };
+            wait(|done| bus.append(&place, Append::new(message.to_bytes()), done)).unwrap();
+        }
+        let bell = Arc::new((Mutex::new(false), Condvar::new()));
+        let ring = Arc::clone(&bell);
+        let wake = Arc::new(move || {
+            *ring.0.lock().unwrap() = true;
+            ring.1.notify_one();
+        });
+        search.begin(delivered, times.len() as u64, bus.read(&place, Position::START, wake).unwrap());
+        loop {
+            if let Some(found) = search.turn().unwrap() {
+                return found;
+            }
+            *bell.1.wait_while(bell.0.lock().unwrap(), |is_rung| !*is_rung).unwrap() = false;
+        }
+    }
+
+    #[test]
+    fn messages_that_have_waited_too_long_are_found() {
+        let times = [10, 20, 30, 40, 50];
+        // Three are delivered. Delivered ones are kept from 25 on, and all others from 15 on.
+        assert_eq!(found(&times, 3, Search::of_kept(25, 15)), 2);
+        // None is delivered: waiting messages are kept from 15 on.
+        assert_eq!(found(&times, 0, Search::of_kept(25, 15)), 1);
+        assert_eq!(found(&times, 0, Search::of_kept(0, 45)), 4);
+        assert_eq!(found(&times, 2, Search::of_kept(u64::MAX, 0)), 2);
+        assert_eq!(found(&times, 5, Search::of_kept(99, 99)), 5, "all are too old");
     }
 }

@@ -15,6 +15,8 @@ use crate::time::wall_clock;
 
 /// How often delivered messages are removed.
 const TRIM_EVERY: Duration = Duration::from_secs(5);
+/// How often messages that have waited too long are looked for, where that does not matter more often.
+const AGE_EVERY: Duration = Duration::from_secs(60);
 
 impl LogSource {
     /// Does what each partition needs next.
@@ -126,17 +128,24 @@ impl LogSource {
         Ok(())
     }
 
-    /// Removes messages that are delivered and older than a replay may ask for.
+    /// Removes messages that are delivered and older than a replay may ask for, and messages that have waited too long:
+    /// a bus in a directory has no limit of time.
     fn trim(&mut self, number: u32, part: &mut Share, now: Instant) -> Result<(), BusError> {
         let place = LogSettings::place(&self.names, number);
+        let is_aging = now >= part.age_at && part.has_undelivered();
         let below = match &mut part.trimming {
             Some(search) => search.turn()?,
-            None if now < part.trim_at || part.kept.position <= part.trimmed => None,
-            None if self.settings.keep.is_zero() => Some(part.kept.position.min(part.progress.done())),
+            None if now < part.trim_at => None,
+            None if self.settings.keep.is_zero() && part.kept.position > part.trimmed => {
+                Some(part.kept.position.min(part.progress.done()))
+            }
+            None if part.kept.position <= part.trimmed && !is_aging => None,
             None => {
-                part.trim_at = now + TRIM_EVERY;
-                let kept = u64::try_from(self.settings.keep.as_millis()).unwrap_or(u64::MAX);
-                part.trimming = Some(Search::new(0, wall_clock().saturating_sub(kept)));
+                let (keep, wait) = (self.settings.keep, self.settings.wait.max(self.settings.keep));
+                (part.trim_at, part.age_at) = (now + TRIM_EVERY, now + AGE_EVERY.min(wait / 4));
+                let before =
+                    |age: Duration| wall_clock().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+                part.trimming = Some(Search::of_kept(before(keep), before(wait)));
                 let run = part.run;
                 self.bus.bounds(&place, self.done(move |it| BusAnswer::Bounds(number, run, it)))?;
                 None
@@ -161,13 +170,15 @@ impl LogSource {
         let place = LogSettings::place(&self.names, number);
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.run == run) else { return Ok(()) };
         let kept = part.kept.position.min(part.progress.done());
-        let search = match (&mut part.phase, &mut part.trimming) {
-            (Phase::Seeks(search), _) | (_, Some(search)) if !search.is_begun() => search,
+        let (search, trims) = match (&mut part.phase, &mut part.trimming) {
+            (Phase::Seeks(search), _) if !search.is_begun() => (search, false),
+            (_, Some(search)) if !search.is_begun() => (search, true),
             _ => return Ok(()),
         };
         let begun = outcome.and_then(|bounds| {
             let reader = self.bus.read(&place, bounds.first, self.inbox.wake())?;
-            search.begin(kept.min(bounds.next.0), reader);
+            let end = if trims { bounds.next.0 } else { kept.min(bounds.next.0) };
+            search.begin(kept, end, reader);
             Ok(())
         });
         begun.map_err(|error| {

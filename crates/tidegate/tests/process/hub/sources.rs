@@ -38,6 +38,46 @@ fn messages_of_nats_come_to_devices_and_files() {
     assert_eq!((seen.len(), &seen[0]["topic"], &seen[0]["payload"]), (1, &"out/wanted".into(), &7.into()));
 }
 
+#[test]
+fn each_pipeline_has_all_messages_of_its_nats_source() {
+    let (folder, nats) = (Folder::new(), Nats::start());
+    let url = nats.address();
+    let source = |name: &str, kind: &str| {
+        format!("[[source]]\nname = \"{name}\"\nkind = \"{kind}\"\nurl = \"{url}\"\nsubject = \"orders.>\"\n")
+    };
+    let pipeline = |name: &str, source: &str, to: &str| {
+        format!("[[pipeline]]\nname = \"{name}\"\nsource = \"{source}\"\nto = [\"{to}\"]\n")
+    };
+    let config = folder.write(
+        "hub.toml",
+        &[
+            source("stored", "jetstream") + "stream = \"ORDERS\"\n",
+            source("shared", "jetstream") + "stream = \"ORDERS\"\ngroup = \"common\"\n",
+            source("live", "nats"),
+            format!("[[sink]]\nname = \"bus\"\nkind = \"nats\"\nurl = \"{url}\"\nstream = \"ORDERS\"\nsubject = \"orders\"\n"),
+            "[[sink]]\nname = \"nowhere\"\nkind = \"discard\"\n".to_owned(),
+            "[[pipeline]]\nname = \"give\"\nfrom = [\"out/#\"]\nto = [\"bus\"]\n".to_owned(),
+            pipeline("one", "stored", "nowhere"),
+            pipeline("the.other", "stored", "nowhere"),
+            pipeline("live-one", "live", "nowhere"),
+            pipeline("live.other", "live", "nowhere"),
+            pipeline("half", "shared", "nowhere"),
+            pipeline("other-half", "shared", "nowhere"),
+        ]
+        .concat(),
+    );
+    let broker = Broker::start(&["-c", &config, "--data", &folder.file("data")]);
+    status(&broker, |it| ["live-one", "live.other"].iter().all(|name| it[*name]["state"] == "running"));
+    for number in 0..10 {
+        publish(&broker, "pump", "out/a", &number.to_string());
+    }
+    let out = |it: &serde_json::Value, name: &str| it[name]["out"].as_u64().unwrap_or_default();
+    status(&broker, |it| {
+        let all = ["one", "the.other", "live-one", "live.other"].iter().all(|name| out(it, name) == 10);
+        all && out(it, "half") + out(it, "other-half") == 10
+    });
+}
+
 /// The status of a request.
 fn post(address: &str, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
