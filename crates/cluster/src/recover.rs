@@ -121,8 +121,7 @@ mod tests {
     #[test]
     fn the_newest_table_that_anybody_knows_counts() {
         let (table, _) = settled();
-        let mut older = Table::default();
-        older.epoch = table.epoch - 1;
+        let older = Table { epoch: table.epoch - 1, ..Table::default() };
         let all = [("a", 1, None, None), ("b", 2, None, Some(&table)), ("c", 3, None, Some(&older))];
         let Next::Table(made) = next(&logged(&older, 0), &seen(&all)) else { panic!("no table") };
         assert_eq!((made.epoch, made.homes), (table.epoch + 1, table.homes));

@@ -87,8 +87,7 @@ mod tests {
 
     /// Two partitions of this node, and one of another.
     fn table() -> Table {
-        let mut table = Table::default();
-        table.epoch = 1;
+        let mut table = Table { epoch: 1, ..Table::default() };
         table.give(0, "me", 1, None);
         table.give(1, "me", 1, None);
         table.give(2, "you", 1, None);

@@ -23,9 +23,13 @@ fn record(name: &str, current: &[u8]) -> Vec<u8> {
 }
 
 fn table() -> Table {
-    let mut table = Table::default();
-    table.epoch = 7;
-    table.lives = BTreeMap::from([("a".into(), 3), ("b".into(), 4)]);
+    let mut table = Table {
+        epoch: 7,
+        lives: BTreeMap::from([("a".into(), 3), ("b".into(), 4)]),
+        moves: vec![Move { id: 11, partitions: vec![1, 2, 1_000], from: "a".into(), to: "b".into() }],
+        given_up: BTreeMap::from([("c".into(), 8)]),
+        ..Table::default()
+    };
     let homes = Arc::make_mut(&mut table.homes);
     homes.set(0, Some(Home { node: "a".into(), since: 2, by: None, first: false, former: Vec::new() }));
     let former = vec![Former { node: "c".into(), since: 1, by: Some(5) }];
@@ -33,8 +37,6 @@ fn table() -> Table {
         let former = former.clone();
         homes.set(partition, Some(Home { node: "b".into(), since: 6, by: Some(9), first: false, former }));
     }
-    table.moves = vec![Move { id: 11, partitions: vec![1, 2, 1_000], from: "a".into(), to: "b".into() }];
-    table.given_up = BTreeMap::from([("c".into(), 8)]);
     table
 }
 
@@ -71,6 +73,7 @@ fn advert() -> Advert {
         refused: BTreeSet::from([12, 13]),
         kept: true,
         orchestrator: false,
+        address_prefix: None,
         known: Some(Box::new(table())),
         leads: true,
         ended: BTreeMap::from([("c".into(), 8)]),

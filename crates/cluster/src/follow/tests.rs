@@ -2,8 +2,7 @@ use super::*;
 use crate::Move;
 
 fn table(epoch: u64, home: Option<(&str, u64, Option<u64>)>, moves: &[(u64, &str, &str)]) -> Table {
-    let mut table = Table::default();
-    table.epoch = epoch;
+    let mut table = Table { epoch, ..Table::default() };
     table.lives.insert("me".to_owned(), 1);
     if let Some((node, since, by)) = home {
         table.give(0, node, since, by);

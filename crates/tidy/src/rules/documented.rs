@@ -1,6 +1,7 @@
 //! Every reason is explained to the people who meet it, and no page explains a reason or a metric that does not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use crate::Violation;
 use crate::source::{Source, Sources};
@@ -103,7 +104,11 @@ pub fn metrics(tree: &Tree, sources: &Sources) -> Vec<Violation> {
         .filter(|name| is_metric(name))
         .collect();
     let mut found = Vec::new();
-    for page in tree.files.iter().filter(|file| file.path.starts_with("docs/") && file.path.ends_with(".md")) {
+    for page in tree
+        .files
+        .iter()
+        .filter(|file| file.path.starts_with("docs/") && Path::new(&file.path).extension().is_some_and(|it| it == "md"))
+    {
         for (number, line) in (1..).zip(page.text.lines()) {
             let names = line.split('`').map(|name| name.split('{').next().unwrap_or_default());
             for name in names.filter(|name| is_metric(name) && !exposed.contains(name)) {
