@@ -5,51 +5,13 @@ mod ended;
 use std::collections::BTreeMap;
 
 use crate::table::is_at;
-use crate::{Advert, Home, MemberKind, Table, Weight, balance};
+use crate::{Advert, Home, MemberKind, Seen, Table, Weight, balance};
 
 use ended::Reports;
 pub use ended::deputy;
 
 /// Divided by a weight it is a whole number above 0, so that no two turns of a node are the same.
 const TURN: u64 = Weight::MAX.0 as u64;
-
-/// A member of the cluster's group as the leader sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
-    /// Which life of the node it is.
-    pub life: u64,
-    /// It has been this life for at least a lease by the leader's clock: an earlier one has ended, of any process.
-    pub settled: bool,
-}
-
-/// What the leader sees.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// Who is in the group.
-    pub members: BTreeMap<String, Sighting>,
-    /// What nodes say of themselves.
-    pub adverts: BTreeMap<String, Advert>,
-    /// Whether who is not in the group is dead: the leader has watched for at least a lease.
-    pub may_bury: bool,
-    /// Whether partitions may be moved now. Not so for a while after a move has failed.
-    pub may_move: bool,
-    /// Whether shares may be made even. Not so for a while after a node has gone: it may come back, and others may be
-    /// about to go.
-    pub may_balance: bool,
-}
-
-impl Seen {
-    /// The weight of a node.
-    pub(crate) fn weight(&self, name: &str) -> u64 {
-        self.adverts.get(name).map(|advert| advert.weight).unwrap_or_default().counted()
-    }
-
-    /// The advert of a node that is a member.
-    pub(crate) fn present(&self, name: &str) -> Option<&Advert> {
-        let advert = self.adverts.get(name)?;
-        self.members.get(name).filter(|member| member.life == advert.life).map(|_| advert)
-    }
-}
 
 /// The next table, or `None` when this one is as it should be.
 pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {

@@ -112,7 +112,7 @@ impl Node {
 }
 
 impl Retained {
-    /// Bytes that retained messages may hold: the configured number, or a quarter of what there is.
+    /// Bytes that retained messages may hold: the configured number, or a quarter of the memory.
     fn bytes(&self) -> u64 {
         match self.max_bytes.0 {
             0 => physical_memory::available().map_or(0, |bytes| bytes / 4),
@@ -155,7 +155,7 @@ pub fn tenant_quotas(tenants: &[Tenant]) -> BTreeMap<engine::TenantId, engine::T
     (1..).map(engine::TenantId).zip(quotas).collect()
 }
 
-/// Bytes that wait for a session in the store where nothing is configured: a part of what the store may have.
+/// Bytes that wait for a session in the store where nothing is configured: a part of the store's limit.
 fn stored_queue_bytes(store: &Store, mirror: &Mirror, cluster: &Cluster) -> u64 {
     let disk = store.directory.as_ref().and_then(|it| RealDisk::file_system_size(Path::new(it)).ok());
     let limit = Some(store.max_bytes.0).filter(|bytes| *bytes != 0);
@@ -193,7 +193,7 @@ fn engine_limits(limits: &Limits, memory: u64, shards: u16) -> engine::Limits {
         kept_deal_bytes: limits.kept_deal_bytes.0,
         parked_bytes: limits.parked_bytes.narrow(),
         block_timeout_ms: millis(limits.block_timeout),
-        // Some thirty short messages to one receiver each: whoever publishes that makes no turn long.
+        // Some thirty short messages to one receiver each do not make a turn long.
         lag_exempt_bytes: engine::Limits::default().lag_exempt_bytes,
     }
 }

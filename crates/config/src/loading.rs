@@ -100,7 +100,7 @@ impl Loading {
     pub(super) fn set(&mut self, path: KeyPath, raw: &Raw, source: Source) {
         if let Err(problem) = self.config.try_set(path, raw, source.clone()) {
             let said = if path.holds_credentials() {
-                problem.message.replace(&raw.describe(), "what it says")
+                problem.message.replace(&raw.describe(), "its value")
             } else {
                 problem.message.clone()
             };

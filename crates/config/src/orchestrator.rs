@@ -140,7 +140,7 @@ impl Orchestrator {
         self.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
     }
 
-    /// What engines are told of the fleet, if there is one.
+    /// The settings of the fleet for engines of an orchestrator.
     pub fn uplink_settings(&self) -> Option<UplinkSettings> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.enabled.then(|| UplinkSettings {

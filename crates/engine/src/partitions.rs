@@ -218,32 +218,34 @@ pub(crate) fn put_partitions(out: &mut Vec<u8>, partitions: Partitions) {
     }
 }
 
-/// Reads what [`put_partitions`] has written.
-pub(crate) fn read_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError> {
-    const WRONG: WireError = WireError { reading: "partitions" };
-    let mut all = Partitions::NONE;
-    let count = reader.u8(WRONG.reading)?;
-    if count == BITS {
-        for word in &mut all.0 {
-            *word = reader.u64(WRONG.reading)?;
+impl Partitions {
+    /// Reads what [`put_partitions`] has written.
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        const WRONG: WireError = WireError { reading: "partitions" };
+        let mut all = Self::NONE;
+        let count = reader.u8(WRONG.reading)?;
+        if count == BITS {
+            for word in &mut all.0 {
+                *word = reader.u64(WRONG.reading)?;
+            }
+            return Ok(all);
         }
-        return Ok(all);
-    }
-    for _ in 0..count {
-        let (first, step) = (reader.u16(WRONG.reading)?, reader.u16(WRONG.reading)?);
-        let count = reader.u16(WRONG.reading)?;
-        let last = u64::from(first) + u64::from(step) * u64::from(count.checked_sub(1).ok_or(WRONG)?);
-        if last >= u64::from(PARTITIONS) || step == 0 {
-            return Err(WRONG);
+        for _ in 0..count {
+            let (first, step) = (reader.u16(WRONG.reading)?, reader.u16(WRONG.reading)?);
+            let count = reader.u16(WRONG.reading)?;
+            let last = u64::from(first) + u64::from(step) * u64::from(count.checked_sub(1).ok_or(WRONG)?);
+            if last >= u64::from(PARTITIONS) || step == 0 {
+                return Err(WRONG);
+            }
+            (0..count).for_each(|at| all.add(PartitionId(first + at * step)));
         }
-        (0..count).for_each(|at| all.add(PartitionId(first + at * step)));
+        Ok(all)
     }
-    Ok(all)
-}
 
-/// Reads a set of earlier versions.
-pub(crate) fn read_earlier_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError> {
-    Ok(Partitions::of_earlier(reader.u64("partitions")?))
+    /// Reads a set of earlier versions.
+    pub(crate) fn read_earlier(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Ok(Self::of_earlier(reader.u64("partitions")?))
+    }
 }
 
 #[cfg(test)]
@@ -260,7 +262,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<Partitions, WireError> {
         let mut reader = WireReader::new(bytes);
-        let partitions = read_partitions(&mut reader)?;
+        let partitions = Partitions::read(&mut reader)?;
         if reader.is_empty() { Ok(partitions) } else { Err(WireError { reading: "the end" }) }
     }
 
@@ -289,7 +291,7 @@ mod tests {
     #[test]
     fn a_partition_of_earlier_versions_is_divided() {
         let mut reader = WireReader::new(&[0b10, 0, 0, 0, 0, 0, 0, 0x80]);
-        let partitions = read_earlier_partitions(&mut reader).unwrap();
+        let partitions = Partitions::read_earlier(&mut reader).unwrap();
         let those: Partitions = PartitionId::of_earlier(1).chain(PartitionId::of_earlier(63)).collect();
         assert_eq!((partitions, partitions.count()), (those, 32));
     }

@@ -29,7 +29,7 @@ pub(super) fn check(
     let why = if member.orchestrator == own.orchestrator {
         let [own, member] = [own, member].map(described);
         format!(
-            "orchestrator `{name}` has {own}, and `{other}`, a member of the cluster, has {member}: give all members the same, and start all of them anew"
+            "orchestrator `{name}` has {own}, and `{other}`, a member of the cluster, has {member}: stop all members, give them the same, and start them again"
         )
     } else {
         let kinds = ["is no orchestrator", "is an orchestrator"];

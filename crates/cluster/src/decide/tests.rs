@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::Sighting;
 use crate::{Follower, MOVE_AT_ONCE, PARTITIONS, Step};
 
 fn seen(nodes: &[(&str, u64)]) -> Seen {

@@ -305,7 +305,7 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
     found
 }
 
-/// Why there is no place for delivered messages, if there is none.
+/// The problem of a pipeline that has no place for delivered messages.
 fn kept_nowhere(pipeline: &Pipeline, hub: HubSections<'_>, moves: bool) -> Option<(&'static str, Problem)> {
     if !matches!(pipeline.keep, Keep::For(_)) {
         return None;

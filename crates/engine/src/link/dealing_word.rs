@@ -2,7 +2,7 @@
 
 use crate::ids::Partitions;
 use crate::link::exchange_word::ExchangeName;
-use crate::partitions::{put_partitions, read_partitions};
+use crate::partitions::put_partitions;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Dealing`](super::record::Record::Dealing).
@@ -52,7 +52,7 @@ impl DealingWord {
 
     pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let kind = reader.u8("a word about dealing")?;
-        let partitions = read_partitions(reader)?;
+        let partitions = Partitions::read(reader)?;
         Ok(match kind {
             0 => Self::Elsewhere { partitions },
             1 => Self::Seats { partitions, round: reader.u32("a round")?, all: reader.flag("whether these are all")? },

@@ -1,7 +1,7 @@
 //! Who has got a QoS 2 message that crosses between nodes.
 
 use crate::ids::Partitions;
-use crate::partitions::{put_partitions, read_earlier_partitions, read_partitions};
+use crate::partitions::put_partitions;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The layout in the store, in front of it. Two sets behind it are 2 bytes and whole series of 6, or more than 128
@@ -54,7 +54,7 @@ impl Got {
     }
 
     pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        Ok(Self { sessions: read_partitions(reader)?, groups: read_partitions(reader)? })
+        Ok(Self { sessions: Partitions::read(reader)?, groups: Partitions::read(reader)? })
     }
 
     /// Writes it for the store.
@@ -69,11 +69,11 @@ impl Got {
     pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         match reader.remaining() {
             ONE_EARLIER_SET => {
-                let sessions = read_earlier_partitions(reader)?;
+                let sessions = Partitions::read_earlier(reader)?;
                 Ok(Self { sessions, groups: sessions })
             }
             TWO_EARLIER_SETS => {
-                Ok(Self { sessions: read_earlier_partitions(reader)?, groups: read_earlier_partitions(reader)? })
+                Ok(Self { sessions: Partitions::read_earlier(reader)?, groups: Partitions::read_earlier(reader)? })
             }
             _ if reader.skip(STORED) => Self::read(reader),
             _ => Err(WireError { reading: "who has got a message" }),

@@ -11,14 +11,14 @@ use crate::roster::Shards;
 
 /// Marks that were sent and have not come back.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct SentMarks {
     /// Shards of other nodes that were sent messages since the last mark.
     unmarked: Shards,
     sent: u64,
     waiting: VecDeque<(u64, Shards)>,
 }
 
-impl Marks {
+impl SentMarks {
     /// A message was sent to a shard of another node.
     #[inline]
     pub(super) fn note_message(&mut self, peer: ShardId) {

@@ -28,7 +28,7 @@ use crate::now::Millis;
 use awaited::{Awaited, AwaitedAnswers};
 use envelope::{BatchHead, Passage, Ticket};
 use exchange_word::ExchangeWord;
-use marks::Marks;
+use marks::SentMarks;
 use promised::PromisedAnswers;
 use record::{PUBLISH_KIND, Record};
 
@@ -129,7 +129,7 @@ pub(crate) struct Links {
     due: bool,
     /// Interest that was noted and is confirmed once everything else is handed over.
     noted: Vec<Noted>,
-    marks: Marks,
+    marks: SentMarks,
     promised: PromisedAnswers,
     /// The name of the message that is being sent.
     pub(crate) exchange: Option<ExchangeWord>,
@@ -148,7 +148,7 @@ impl Links {
             credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX),
             due: false,
             noted: Vec::new(),
-            marks: Marks::default(),
+            marks: SentMarks::default(),
             promised: PromisedAnswers::new(),
             exchange: None,
         }

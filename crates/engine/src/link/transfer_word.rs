@@ -1,7 +1,7 @@
 //! What shards tell each other of partitions that move between nodes.
 
 use crate::ids::Partitions;
-use crate::partitions::{put_partitions, read_partitions};
+use crate::partitions::put_partitions;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Transfer`](super::record::Record::Transfer).
@@ -43,8 +43,8 @@ impl TransferWord {
         let kind = reader.u8("a word about a move")?;
         let id = reader.u64("a move")?;
         Ok(match kind {
-            0 => Self::Ask { id, partitions: read_partitions(reader)? },
-            1 => Self::Cut { id, partitions: read_partitions(reader)? },
+            0 => Self::Ask { id, partitions: Partitions::read(reader)? },
+            1 => Self::Cut { id, partitions: Partitions::read(reader)? },
             2 => Self::End { id },
             _ => return Err(WireError { reading: "a word about a move" }),
         })

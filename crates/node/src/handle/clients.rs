@@ -66,7 +66,7 @@ impl NodeClients<'_> {
         Ok(all)
     }
 
-    /// Adds a ban, and closes the matching connections: those of a client id (an MQTT 5 client receives
+    /// Adds a ban, and closes the matching connections: of a client id (an MQTT 5 client receives
     /// [`Reason::AdministrativeAction`]), of an address, and of a user name while its connections are counted. Returns
     /// their number, once the ban is in the store.
     ///

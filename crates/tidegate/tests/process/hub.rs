@@ -197,7 +197,7 @@ fn messages_wait_for_an_absent_sink_and_for_a_paused_pipeline() {
 }
 
 #[test]
-fn a_replay_needs_no_bus_and_goes_on_after_kill_9() {
+fn a_replay_needs_no_bus_and_continues_after_kill_9() {
     const ALL: u64 = 2_000;
     let (folder, server) = (Folder::new(), Server::start());
     let config = folder.write(
@@ -222,7 +222,7 @@ fn a_replay_needs_no_bus_and_goes_on_after_kill_9() {
     broker.signal("KILL");
     broker.wait();
     let broker = start();
-    // What was brought before the kill may come again, and what was not brought has to come.
+    // Messages delivered before the kill may come again; all others have to come.
     server.wait_for(all);
     status(&broker, |it| it["p"]["waiting"] == 0 && it["p"]["failed"] == 0);
 }

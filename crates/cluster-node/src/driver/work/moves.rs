@@ -87,7 +87,7 @@ impl Worker {
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
         let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
-        if self.has_no_rest() {
+        if self.shared.moves_end_with_images() {
             self.shared.counters.note_out(named.len());
         } else {
             self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
@@ -95,11 +95,6 @@ impl Worker {
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
-    }
-
-    /// Whether a move ends with the images: all later messages come from brokers, and are forwarded.
-    fn has_no_rest(&self) -> bool {
-        self.shared.is_orchestrator && !self.shared.exchanges_addresses
     }
 
     /// Sends the messages that came for leaving partitions, where all nodes send to the new home by now.
@@ -145,10 +140,10 @@ impl Worker {
             Kind::Rest if !taken_in => return,
             Kind::Rest => complete(&self.node, id, parcel),
         };
-        let is_last = kind == Kind::Rest || self.has_no_rest();
+        let is_last = kind == Kind::Rest || self.shared.moves_end_with_images();
         let outcome = outcome.and_then(|()| if is_last { self.remember_arrival(id, expected) } else { Ok(()) });
         match (outcome, kind) {
-            (Ok(()), Kind::Images) if !self.has_no_rest() => {
+            (Ok(()), Kind::Images) if !self.shared.moves_end_with_images() => {
                 if let Some(arriving) = self.arriving.get_mut(&id) {
                     arriving.taken_in = true;
                 }

@@ -5,7 +5,6 @@ use crate::ids::{PartitionId, Partitions, TenantId};
 use crate::link::exchange_word::ExchangeName;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::partitions::read_partitions;
 use crate::records::image::{read_delivery, read_message as read_publication};
 use crate::session::Delivery;
 use crate::session::table::Sessions;
@@ -30,7 +29,7 @@ impl Sessions {
     pub(crate) fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(Partitions, Entry), WireError> {
         let kind = reader.u8("a kind")?;
         if kind == NAME || kind == DEALT {
-            let partitions = read_partitions(reader)?;
+            let partitions = Partitions::read(reader)?;
             let name = ExchangeName::read(reader)?;
             return Ok((partitions, if kind == NAME { Entry::Name(name) } else { Entry::Dealt(name) }));
         }

@@ -91,11 +91,11 @@ impl BytesOfMoves {
 
 /// What was noted for each move, by its id. A move has one limit, however many partitions it has.
 #[derive(Debug, Default)]
-pub(crate) struct NotedByMove(BTreeMap<u64, Noted>);
+pub(crate) struct NotedByMove(BTreeMap<u64, MoveNotes>);
 
 /// What was noted for the partitions of a move, in the order in which it came.
 #[derive(Debug, Default)]
-struct Noted {
+struct MoveNotes {
     bytes: Vec<u8>,
     /// There was more than is kept.
     full: bool,
@@ -104,7 +104,7 @@ struct Noted {
 impl NotedByMove {
     /// The images of a move are given out.
     pub(crate) fn begin(&mut self, id: u64) {
-        self.0.insert(id, Noted::default());
+        self.0.insert(id, MoveNotes::default());
     }
 
     /// Forgets what was noted for moves that are over.

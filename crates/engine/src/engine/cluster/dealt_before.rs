@@ -2,14 +2,14 @@
 
 use crate::cluster::exchanges::dealt_before::DealtBefore;
 use crate::engine::facets::MoveCalls;
+use crate::ids::Partitions;
 use crate::link::exchange_word::ExchangeName;
-use crate::partitions::read_partitions;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {
     /// Reads what `put_dealt_before` has written.
     pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
         let count = reader.u32("a number of messages that were dealt")?;
-        (0..count).map(|_| Ok((ExchangeName::read(reader)?, read_partitions(reader)?))).collect()
+        (0..count).map(|_| Ok((ExchangeName::read(reader)?, Partitions::read(reader)?))).collect()
     }
 }

@@ -26,8 +26,8 @@ fn the_partitions_of_a_killed_node_begin_empty_at_the_others() {
         cluster.client(B, &["pub", "-i", &publisher, "-q", "1", "-t", "in/x", "-m", &number]);
     }
     cluster.wait_even();
-    let anew: u64 = [A, B].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
-    assert_eq!(anew, 341);
+    let emptied: u64 = [A, B].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
+    assert_eq!(emptied, 341);
     cluster.expect_owed(B, &stays, 4);
     // Whoever was at home there is served again, with nothing.
     assert!(connect(cluster.port(A), &dies).is_some());

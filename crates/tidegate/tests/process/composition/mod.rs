@@ -59,7 +59,7 @@ const ORCHESTRATOR: [Feature; 19] = [
     Feature::Orchestrator,
 ];
 
-/// What a fleet adds.
+/// The features that a fleet adds.
 const FLEET: [Feature; 2] = [Feature::Manager, Feature::Dns];
 
 #[test]

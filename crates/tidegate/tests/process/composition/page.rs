@@ -92,7 +92,7 @@ fn exceptions(tests: &[(&str, Vec<Feature>)]) -> String {
     rows
 }
 
-/// The features of a test, compared with those of the first one.
+/// The features of a test, compared with the first test.
 fn compared(first: &[Feature], features: &[Feature]) -> String {
     let (missing, more) = (without(first, features), without(features, first));
     match (missing.is_empty(), more.is_empty()) {
