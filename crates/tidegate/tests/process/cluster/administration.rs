@@ -66,6 +66,8 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     // What changes while it is away is what holds when it is back.
     done(&cluster, A, &["ban", "remove", "client", &id], 3);
     done(&cluster, B, &["ban", "add", "client", "other"], 3);
+    // A node that starts while others take its place ends.
+    cluster.wait_even();
     cluster.run(C);
     let nodes = until("the new ban on the node that is back", || {
         let nodes = asked(&cluster, A, &["ban", "list"], 0)["bans"].clone();
