@@ -267,7 +267,7 @@ fn tls_is_never_left_out_in_silence() {
         (&["-L", "mqtt://h/t", "--insecure"], "write mqtts://"),
         (&["--unix", "/s", "--insecure"], "not spoken over a Unix socket"),
         (&["--keyform", "pem"], "PEM files"),
-        (&["--ciphers", "x"], "by themselves"),
+        (&["--ciphers", "x"], "automatically"),
         (&["--tls-engine", "x"], "PEM files"),
         (&["--tls-engine-kpass-sha1", "x"], "PEM files"),
         (&["--tls-keylog", "x"], "not written"),

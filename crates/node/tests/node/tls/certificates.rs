@@ -196,7 +196,7 @@ fn unusable_files_are_named_with_a_remedy() {
     refused(with(&good.certificate, &good.certificate), &["k.pem has no private key", "interchanged"]);
     refused(with("", &good.key), &["c.pem has no certificate", "-----BEGIN CERTIFICATE-----"]);
     let cut = &good.certificate[..good.certificate.len() / 2];
-    refused(with(cut, &good.key), &["c.pem: not valid PEM"]);
+    refused(with(cut, &good.key), &["c.pem:1: not valid PEM"]);
     let encrypted = good.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
     refused(with(&good.certificate, &encrypted), &["k.pem is encrypted", "openssl pkey -in"]);
     let empty = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
