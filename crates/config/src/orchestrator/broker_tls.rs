@@ -11,10 +11,12 @@ use crate::sections::orchestrator::Orchestrator;
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerTlsError {
     /// There is no list of authorities.
-    #[error("the system has no list of authorities to trust: set self.broker_ca to a file with that of the brokers")]
+    #[error(
+        "the system has no list of authorities to trust: set orchestrator.broker_ca to a file with that of the brokers"
+    )]
     NoRoots,
     /// A file cannot be used.
-    #[error("TLS to brokers cannot be set up (self.broker_ca, broker_certificate, broker_key): {}", with_causes(.0))]
+    #[error("TLS to brokers cannot be set up (orchestrator.broker_ca, broker_certificate, broker_key): {}", with_causes(.0))]
     File(TlsFileError),
 }
 

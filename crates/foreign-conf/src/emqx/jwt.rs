@@ -187,8 +187,8 @@ fn claims(one: &Authenticator, draft: &mut Draft) -> Option<Vec<Setting>> {
                 continue;
             }
             (_, "${clientid}") => setting("client_id_claim", &claim),
-            ("iss", text) if !text.contains("${") => setting("issuer", text),
-            ("aud", text) if !text.contains("${") => setting("audience", text),
+            ("iss", text) if !text.is_empty() && !text.contains("${") => setting("issuer", text),
+            ("aud", text) if !text.is_empty() && !text.contains("${") => setting("audience", text),
             _ => {
                 draft.closed_by(part.index, "a claim with this value is not asked for");
                 return None;
