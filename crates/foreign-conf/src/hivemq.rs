@@ -215,7 +215,9 @@ fn take_listener(
         "tls.truststore.path" => {
             let of_listener = |key: &str| draft.report.value(&format!("listeners.{kind}.{number}.tls.{key}"));
             let asks = !matches!(of_listener("client-authentication-mode"), None | Some("NONE"));
-            let is_both = of_listener("keystore.path") == Some(entry.value.as_str());
+            // Both exports would have one name: it is not known which of them the file is.
+            let stem = |path: &str| std::path::Path::new(path).file_stem().map(ToOwned::to_owned);
+            let is_both = of_listener("keystore.path").is_some_and(|path| stem(path) == stem(&entry.value));
             match exported(entry, "pem", CERTIFICATE, read) {
                 _ if !asks => draft.report.changed(index, "says nothing without `client-authentication-mode`"),
                 Some(authorities) if !is_both => draft.listeners[at].authorities = Some((index, authorities)),

@@ -55,7 +55,8 @@ pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -
     let plain = one.value("bootstrap_type") == Some("plain");
     let algorithm = algorithm(&|key| one.value(&format!("password_hash_algorithm.{key}")).map(str::to_owned));
     let rows = if text.trim_start().starts_with('[') { of_json(&text) } else { of_csv(&text) };
-    let mut all = true;
+    // A file without a readable user says nothing of the users that EMQX has.
+    let mut all = !rows.is_empty();
     for (line, row) in rows {
         let index = draft.report.add(crate::entry::Entry::text(&path, line, &format!("user {}", row.name), ""));
         let password = if plain {
