@@ -150,7 +150,7 @@ impl Control {
             self.read_tables();
             self.read_images();
             self.read_tenants();
-            kind::check(&self.shared, &self.follower, &self.table, &self.adverts, &self.own);
+            self.check_kind();
             self.advertise();
             self.lead();
             self.report();
@@ -231,6 +231,13 @@ impl Control {
         }
         if let Some((tenure, _)) = life.tenure {
             self.leader.look(&life.membership, tenure, now);
+        }
+    }
+
+    fn check_kind(&self) {
+        let joined = self.life.as_ref().filter(|life| life.tenure.is_some() && !self.follower.is_member());
+        if let Some(life) = joined {
+            kind::check(&self.shared, &self.table, &self.adverts, &life.membership.members(), &self.own);
         }
     }
 

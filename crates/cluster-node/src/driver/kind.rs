@@ -3,28 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_cluster::{Advert, Follower, Table};
+use tidegate_bus::Member;
+use tidegate_cluster::{Advert, Table};
 
 use super::status::Shared;
 use super::watch;
 
-/// Ends the process if the members of the cluster are of another kind than this node, which is not a member yet.
+/// Ends the process if a member of the cluster is of another kind than this node. The group has to know this node, so
+/// that its list has no members of an earlier time.
 pub(super) fn check(
     shared: &Shared,
-    follower: &Follower,
     table: &Table,
     adverts: &BTreeMap<String, Advert>,
+    members: &[Member],
     own: &Advert,
 ) {
-    if follower.is_member() {
-        return;
-    }
-    let is_other = |(name, life): &(&String, &u64)| {
-        let advert = adverts.get(*name).filter(|advert| advert.life == **life);
-        advert.is_some_and(|advert| advert.kind() != own.kind())
-    };
-    let Some((other, _)) = table.lives.iter().find(is_other) else { return };
-    let Some(member) = adverts.get(other) else { return };
+    let Some((other, member)) = other_kind(shared.name(), table, adverts, members, own) else { return };
     let name = shared.name();
     let why = if member.orchestrator == own.orchestrator {
         let [own, member] = [own, member].map(described);
@@ -43,10 +37,59 @@ pub(super) fn check(
     }
 }
 
+/// Another member of the table and of the group that is of another kind. Adverts of lives that have ended do not count:
+/// all members may have stopped to change their kind.
+fn other_kind<'a>(
+    name: &str,
+    table: &Table,
+    adverts: &'a BTreeMap<String, Advert>,
+    members: &[Member],
+    own: &Advert,
+) -> Option<(&'a str, &'a Advert)> {
+    let is_member = |other: &str, life: u64| {
+        let is_there = |member: &Member| member.name.as_str() == other && member.incarnation == life;
+        table.lives.get(other) == Some(&life) && members.iter().any(is_there)
+    };
+    let is_other = |(other, advert): &(&str, &Advert)| {
+        *other != name && advert.kind() != own.kind() && is_member(other, advert.life)
+    };
+    adverts.iter().map(|(other, advert)| (other.as_str(), advert)).find(is_other)
+}
+
 /// The addresses of an orchestrator.
 fn described(advert: &Advert) -> String {
     match &advert.address_prefix {
         Some(prefix) => format!("addresses below `{prefix}`"),
         None => "no addresses".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_bus::MemberName;
+
+    use super::*;
+
+    #[test]
+    fn only_members_that_are_there_have_a_kind() {
+        let of = |prefix: &str, life| Advert {
+            life,
+            orchestrator: true,
+            address_prefix: Some(prefix.to_owned()),
+            ..Advert::default()
+        };
+        let lives = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let table = Table { lives, ..Table::default() };
+        let adverts = BTreeMap::from([("a".to_owned(), of("old", 1)), ("b".to_owned(), of("old", 2))]);
+        let member =
+            |name: &str, incarnation| Member { name: MemberName::new(name).unwrap(), incarnation, lease: None };
+        let found = |members: &[Member], own: &Advert| {
+            other_kind("a", &table, &adverts, members, own).map(|(name, _)| name.to_owned())
+        };
+        // After a stop of all members, a new life of `a` is alone with the adverts of former lives.
+        assert_eq!(found(&[member("a", 3)], &of("new", 3)), None);
+        assert_eq!(found(&[member("a", 3), member("b", 4)], &of("new", 3)), None, "the new life of `b` has no advert");
+        assert_eq!(found(&[member("a", 3), member("b", 2)], &of("new", 3)), Some("b".to_owned()));
+        assert_eq!(found(&[member("a", 3), member("b", 2)], &of("old", 3)), None);
     }
 }

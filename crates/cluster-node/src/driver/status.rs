@@ -129,7 +129,6 @@ struct State {
     watched: Verdict,
 }
 
-/// What both threads and the console share.
 /// The kind of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeKind {
@@ -139,6 +138,7 @@ pub(super) struct NodeKind {
     pub(super) exchanges_addresses: bool,
 }
 
+/// State that both threads and the console share.
 pub(super) struct Shared {
     name: String,
     node: NodeHandle,

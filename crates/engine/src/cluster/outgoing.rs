@@ -14,8 +14,13 @@ use crate::records::stored::read_message as read_stored_message;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
 
-/// Version of the stored value; a reader refuses others.
-pub(crate) const OUTGOING_VERSION: u8 = 1;
+/// Version of the stored value; a reader refuses others, but for [`VERSION_OF_64_PARTITIONS`].
+pub(crate) const OUTGOING_VERSION: u8 = 2;
+/// Its sets of partitions had 64 places.
+const VERSION_OF_64_PARTITIONS: u8 = 1;
+
+/// A reader of the sets of partitions in a head.
+type ReadGot = fn(&mut WireReader<'_>) -> Result<Got, WireError>;
 
 /// A message under way to other nodes.
 #[derive(Clone, Debug)]
@@ -53,10 +58,14 @@ impl OutgoingMessage {
 
     /// Reads the head of a stored message. A message that another process has sent is sent again.
     pub(crate) fn read_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
+        Self::read_head_with(reader, Got::read)
+    }
+
+    fn read_head_with(reader: &mut WireReader<'_>, read_got: ReadGot) -> Result<OutgoingHead, WireError> {
         let tenant = TenantId(reader.u16("a tenant")?);
         let client_id = reader.text("a client id")?.into();
         let sent = reader.flag("whether it was sent")?;
-        let sent = sent.then(|| Ok((ExchangeName::read(reader)?, Got::read(reader)?))).transpose()?;
+        let sent = sent.then(|| Ok((ExchangeName::read(reader)?, read_got(reader)?))).transpose()?;
         Ok(OutgoingHead { tenant, client_id, sent })
     }
 }
@@ -91,16 +100,14 @@ pub(crate) struct Outgoing {
 /// Reads the client whose message is stored.
 pub(crate) fn client_of_outgoing(value: &[u8]) -> Result<(TenantId, Box<str>), WireError> {
     let mut reader = WireReader::new(value);
-    read_version(&mut reader)?;
-    let head = OutgoingMessage::read_head(&mut reader)?;
+    let head = read_stored_head(&mut reader)?;
     Ok((head.tenant, head.client_id))
 }
 
 /// Reads a stored value.
 pub(crate) fn read_outgoing(value: &[u8], now: Now) -> Result<OutgoingMessage, WireError> {
     let mut reader = WireReader::new(value);
-    read_version(&mut reader)?;
-    let head = OutgoingMessage::read_head(&mut reader)?;
+    let head = read_stored_head(&mut reader)?;
     let message = read_stored_message(&mut reader, now, head.tenant)?;
     Ok(head.with(message))
 }
@@ -113,7 +120,42 @@ pub(crate) fn describe_outgoing(value: &[u8], now: Now) -> Result<String, WireEr
     Ok(format!("a will of {:?}: {topic:?}, {bytes} bytes, {state}", it.client_id))
 }
 
-fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
-    let version = reader.u8("a version")?;
-    if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
+/// Reads the version and the head of a stored value.
+fn read_stored_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
+    let read_got: ReadGot = match reader.u8("a version")? {
+        OUTGOING_VERSION => Got::read,
+        VERSION_OF_64_PARTITIONS => Got::read_earlier,
+        _ => return Err(WireError { reading: "a value of this version" }),
+    };
+    OutgoingMessage::read_head_with(reader, read_got)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_mqtt::QoS;
+
+    use crate::ids::Partitions;
+    use crate::message::Publication;
+    use crate::now::Millis;
+    use crate::records::stored::put_message;
+
+    use super::*;
+
+    #[test]
+    fn a_sent_message_of_64_partitions_is_read() {
+        let name = ExchangeName { origin: 5, number: 7 };
+        let message = Publication::new(TenantId::DEFAULT, "a", QoS::ExactlyOnce, false, &[], Millis::NEVER, b"x", 0);
+        let mut value = vec![VERSION_OF_64_PARTITIONS];
+        value.put_u16(TenantId::DEFAULT.0);
+        value.put_bytes(b"client");
+        value.put_u8(1);
+        name.write(&mut value);
+        value.put_u64(1 << 63);
+        value.put_u64(1);
+        put_message(&mut value, Now::default(), &message);
+        let read = read_outgoing(&value, Now::default()).unwrap();
+        let of = |place: u16| PartitionId::of_earlier(place).collect::<Partitions>();
+        assert_eq!(read.sent, Some((name, Got { sessions: of(63), groups: of(0) })));
+        assert_eq!(client_of_outgoing(&value).unwrap().1.as_ref(), "client");
+    }
 }

@@ -57,6 +57,11 @@ impl Got {
         Ok(Self { sessions: Partitions::read(reader)?, groups: Partitions::read(reader)? })
     }
 
+    /// Reads the two sets of a version with 64 partitions.
+    pub(crate) fn read_earlier(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Ok(Self { sessions: Partitions::read_earlier(reader)?, groups: Partitions::read_earlier(reader)? })
+    }
+
     /// Writes it for the store.
     pub(crate) fn write_stored(self, out: &mut Vec<u8>) {
         out.put_u8(STORED);
@@ -65,16 +70,13 @@ impl Got {
 
     /// Reads a stored record, to the end. Earlier versions had fewer partitions, and the first of them did not separate
     /// groups from sessions.
-    /// groups from sessions.
     pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         match reader.remaining() {
             ONE_EARLIER_SET => {
                 let sessions = Partitions::read_earlier(reader)?;
                 Ok(Self { sessions, groups: sessions })
             }
-            TWO_EARLIER_SETS => {
-                Ok(Self { sessions: Partitions::read_earlier(reader)?, groups: Partitions::read_earlier(reader)? })
-            }
+            TWO_EARLIER_SETS => Self::read_earlier(reader),
             _ if reader.skip(STORED) => Self::read(reader),
             _ => Err(WireError { reading: "who has got a message" }),
         }
