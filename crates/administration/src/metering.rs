@@ -15,7 +15,7 @@ use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Durability, TenantId, Usage};
 use tidegate_identity::access::Tenancy;
-use tidegate_meter::{Amounts, Books, Counted, Present, Reading};
+use tidegate_meter::{Amounts, Books, Counted, Present, Reading, lasting_name};
 use tidegate_node::NodeHandle;
 
 use crate::usage_log::UsageLog;
@@ -170,12 +170,33 @@ pub enum MeteringError {
         /// The cause.
         source: io::Error,
     },
+    /// The name for records of usage cannot be read or made.
+    #[error("cannot read the name for records of usage in {directory}: {source}")]
+    Name {
+        /// The data directory.
+        directory: String,
+        /// The cause.
+        source: io::Error,
+    },
     /// The bus has no log for records of usage.
     #[error("the log of usage has no name on the bus: {0}")]
     Log(#[from] tidegate_bus::NameError),
     /// The system gives no thread.
     #[error("cannot start the thread that meters usage: {0}")]
     Thread(io::Error),
+}
+
+/// The records of usage on the bus, where the configuration has some.
+fn usage_records(config: &Config, directory: &str) -> Result<Option<UsageLog>, MeteringError> {
+    let Some((address, settings, name)) = usage_bus(&config.hub, &config.cluster, &config.orchestrator) else {
+        return Ok(None);
+    };
+    let node = match name {
+        Some(name) => name,
+        None => lasting_name(Path::new(directory))
+            .map_err(|source| MeteringError::Name { directory: directory.to_owned(), source })?,
+    };
+    Ok(Some(UsageLog::new(address, settings, node)?))
 }
 
 /// The thread that makes entries.
@@ -203,8 +224,9 @@ impl Metering {
             Some(directory) => Books::open(Path::new(directory))
                 .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
         };
-        let mut records = match usage_bus(&config.hub, &config.cluster, &config.orchestrator) {
-            Some((address, settings, node)) => Some(UsageLog::new(address, settings, node)?),
+        // Without a data directory the configuration has no records.
+        let mut records = match directory {
+            Some(directory) => usage_records(config, directory)?,
             None => None,
         };
         let account = Mutex::new(Account { books, booked: Reading::default(), booked_at: Instant::now() });

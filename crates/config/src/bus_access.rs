@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_bus::{Address, AddressError, Sasl, Settings, TlsIdentity};
+use tidegate_engine::Durability;
 
+use crate::Config;
 use crate::finding::Findings;
-use crate::origins::Origins;
 use crate::sections::cluster::{BusSasl, Cluster};
 use crate::sections::context::Context;
 use crate::sections::hub::HubBus;
@@ -80,11 +81,13 @@ impl<'a> BusAccess<'a> {
 
 /// How long a record of usage waits for a bus that is away.
 const USAGE_WITHIN: Duration = Duration::from_secs(10);
-/// The name of a broker in records of usage, if it is no node of a cluster.
-const ALONE: &str = "broker";
 
-/// The bus for records of usage, where there are some, and the name of this broker in them.
-pub fn usage_bus(hub: &HubBus, cluster: &Cluster, orchestrator: &Orchestrator) -> Option<(Address, Settings, String)> {
+/// The bus for records of usage, where there are some, and the configured name of this broker.
+pub fn usage_bus(
+    hub: &HubBus,
+    cluster: &Cluster,
+    orchestrator: &Orchestrator,
+) -> Option<(Address, Settings, Option<String>)> {
     let address = usage_address(hub, cluster).filter(|_| hub.usage)?.ok()?;
     let settings = BusAccess::of_cluster(cluster).put(Settings {
         prefix: cluster.prefix.clone(),
@@ -94,18 +97,27 @@ pub fn usage_bus(hub: &HubBus, cluster: &Cluster, orchestrator: &Orchestrator) -
         ..Settings::default()
     });
     let node = [&cluster.name, &orchestrator.name].into_iter().find(|name| !name.is_empty());
-    Some((address, settings, node.cloned().unwrap_or_else(|| ALONE.to_owned())))
+    Some((address, settings, node.cloned()))
 }
 
 fn usage_address(hub: &HubBus, cluster: &Cluster) -> Option<Result<Address, AddressError>> {
     hub.bus.as_ref().or(cluster.bus.as_ref()).map(|bus| bus.parse())
 }
 
-/// Checks that records of usage have a bus that others can read.
-pub(crate) fn check_usage(hub: &HubBus, cluster: &Cluster, origins: &Origins, findings: &mut Findings) {
-    if hub.usage && matches!(usage_address(hub, cluster), None | Some(Ok(Address::Embedded))) {
-        let problem = Problem::new("records of usage have no bus");
-        findings.push(problem.hint("set hub.bus"), origins.source_of("hub", "usage").clone());
+/// Checks that records of usage have a bus that others can read, and books that outlive the process: with books in
+/// memory a restart would replace the sum of an hour by a smaller one.
+pub(crate) fn check_usage(config: &Config, findings: &mut Findings) {
+    let Config { hub, cluster, store, origins, .. } = config;
+    if !hub.usage {
+        return;
+    }
+    let source = origins.source_of("hub", "usage");
+    if matches!(usage_address(hub, cluster), None | Some(Ok(Address::Embedded))) {
+        findings.push(Problem::new("records of usage have no bus").hint("set hub.bus"), source.clone());
+    }
+    if store.engine_durability() == Durability::Memory {
+        let problem = Problem::new("records of usage need a data directory");
+        findings.push(problem.hint("name one with `store.directory` or --data"), source.clone());
     }
 }
 
@@ -119,6 +131,18 @@ mod tests {
         assert_eq!([&kafka, &nats].map(|bus| lease_on(bus, Cluster::default().lease).as_secs()), [30, 10]);
         assert_eq!([&kafka, &nats].map(|bus| lease_on(bus, Context::default().lease).as_secs()), [30, 10]);
         assert_eq!(lease_on(&kafka, Lease::For(Duration::from_secs(2))), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn records_of_usage_need_a_bus_and_a_directory() {
+        let with_usage = |text: &str| crate::tests::from_file(&format!("[hub]\nusage = true\n{text}"));
+        let bus = "bus = \"nats://h\"\n";
+        assert!(with_usage("").unwrap_err().contains("records of usage have no bus"));
+        let said = with_usage(bus).unwrap_err();
+        assert!(said.contains("records of usage need a data directory") && said.contains("store.directory"), "{said}");
+        let config = with_usage(&format!("{bus}[store]\ndirectory = \"data\"\n")).unwrap();
+        let (_, _, name) = usage_bus(&config.hub, &config.cluster, &config.orchestrator).unwrap();
+        assert_eq!(name, None, "a broker alone has no configured name");
     }
 
     #[test]

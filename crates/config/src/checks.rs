@@ -41,7 +41,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::cluster::check(config, findings);
     check_store(store, origins, findings);
     crate::mirror::check(&config.mirror, &config.cluster, store, origins, findings);
-    crate::bus_access::check_usage(&config.hub, &config.cluster, origins, findings);
+    crate::bus_access::check_usage(config, findings);
     if orchestrator.passes_clients_through() {
         crate::orchestrator::check_identity(listeners, &config.auths, store, origins, findings);
     }

@@ -4,12 +4,14 @@
 
 mod books;
 mod ledger;
+mod name;
 mod period;
 mod reading;
 mod record;
 
 pub use books::{Books, FILE};
 pub use ledger::Ledger;
+pub use name::{NAME_FILE, lasting_name};
 pub use period::{DAYS_KEPT_S, HOURS_KEPT_S, MINUTES_KEPT_S, Period};
 pub use reading::{Counted, Present, Reading};
 pub use record::{Amounts, Record};

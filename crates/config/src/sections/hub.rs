@@ -91,7 +91,8 @@ section! {
         /// log is there.
         partitions: u16 = 8, in Kind::Integer(Range::of(1, 256));
         /// Whether the usage of tenants is on the bus, too: in the log `usage`, a record for each hour, tenant and node.
-        /// Without `hub.bus` that is the bus of the cluster. See [metering](metering.md#records-on-the-bus).
+        /// Without `hub.bus` that is the bus of the cluster. It needs a data directory. See
+        /// [metering](metering.md#records-on-the-bus).
         usage: bool = false, in Kind::Boolean;
     }
 }
