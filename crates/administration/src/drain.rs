@@ -37,14 +37,14 @@ impl Drain {
     /// # Errors
     /// When the system gives no thread. When a shard does not answer, which will join in as soon as it can.
     pub fn begin(&self, node: &NodeHandle, request: &DrainRequest) -> Result<(), ControlError> {
-        let (goes_on, ended) = channel();
+        let (may_continue, ended) = channel();
         let (evicting, per_second) = (node.clone(), request.per_second);
         let evict_after = Duration::from_secs(request.evict_after_s);
         Builder::new()
             .name("drain".into())
             .spawn(move || evict(&evicting, &ended, per_second, evict_after))
             .map_err(|error| ControlError::Refused(format!("cannot start a thread for the drain: {error}")))?;
-        *self.current() = Some(goes_on);
+        *self.current() = Some(may_continue);
         node.fleet().begin_redirecting(request.server_reference.as_deref()).map_err(|_| Unavailable.into())
     }
 

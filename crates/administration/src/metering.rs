@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -78,8 +78,9 @@ impl Meter {
         Ok(())
     }
 
-    /// Writes the sums of the books to the bus. Returns whether the bus is away. `was_away` is the result of the last call.
-    fn write_records(&self, records: &mut UsageLog, was_away: bool) -> bool {
+    /// Writes the sums of the books to the bus while the turn lasts. Returns whether the bus is away. `was_away` is the
+    /// result of the last call.
+    fn write_records(&self, records: &mut UsageLog, was_away: bool, may_continue: &mut dyn FnMut() -> bool) -> bool {
         let missing = {
             let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
             records.missing(&account.books, unix_seconds())
@@ -87,13 +88,13 @@ impl Meter {
         if missing.is_empty() {
             return was_away;
         }
-        let written = records.write(missing);
+        let written = records.write(missing, may_continue);
         match &written {
             Err(error) if !was_away => tracing::warn!(%error, "records of usage are not on the bus yet"),
-            Ok(()) if was_away => tracing::info!("records of usage are on the bus again"),
+            Ok(true) if was_away => tracing::info!("records of usage are on the bus again"),
             _ => {}
         }
-        written.is_err()
+        written.map_or(true, |is_all| was_away && !is_all)
     }
 
     fn usage(&self, request: &MeterRequest) -> (Vec<TenantUsage>, bool) {
@@ -235,7 +236,9 @@ impl Metering {
         let read = Arc::clone(&meter);
         let run = move || {
             let (mut failing, mut away) = (false, false);
-            while ended.recv_timeout(BOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let mut next = Instant::now() + BOOKED_EVERY;
+            while ended.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
+                next = Instant::now() + BOOKED_EVERY;
                 let booked = read.book_now();
                 match &booked {
                     Err(error) if !failing => tracing::warn!(%error, "usage is not stored yet"),
@@ -244,7 +247,9 @@ impl Metering {
                 }
                 failing = booked.is_err();
                 if let Some(records) = &mut records {
-                    away = read.write_records(records, away);
+                    // The books come first: what the bus has not taken by then is written in the next turn.
+                    let mut may_continue = || Instant::now() < next && ended.try_recv() == Err(TryRecvError::Empty);
+                    away = read.write_records(records, away, &mut may_continue);
                 }
             }
             // The last entry of a stop comes behind this: the next start writes it.

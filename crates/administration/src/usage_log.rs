@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, NameError, Place, Settings};
+use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, NameError, Place, Position, Settings};
 use tidegate_meter::{Amounts, Books};
 
 /// The log.
@@ -22,9 +22,19 @@ const HOURS_AGAIN: u64 = 48;
 /// For how long records are kept.
 const KEPT: Duration = Duration::from_secs(62 * 24 * 3600);
 const HOUR_S: u64 = 3600;
+/// How often a wait for the bus asks whether the turn lasts.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
 
 /// The sum of a tenant in an hour that is not on the bus yet, with the hour in Unix seconds and the tenant.
 pub(crate) type Sum = ((u64, String), Amounts);
+
+/// A request to the bus that is not answered yet.
+type Answer<T> = Receiver<Result<T, BusError>>;
+
+struct UnderWay {
+    sum: Sum,
+    answer: Answer<Position>,
+}
 
 /// Writes sums of the books to the bus.
 pub(crate) struct UsageLog {
@@ -33,6 +43,8 @@ pub(crate) struct UsageLog {
     place: Place,
     node: String,
     bus: Option<Bus>,
+    /// The record that the bus has not confirmed yet. The next one waits for it, so that records of a key keep their order.
+    under_way: Option<UnderWay>,
     /// The sums that the bus has, by the hour and the tenant.
     written: BTreeMap<(u64, String), Amounts>,
 }
@@ -44,7 +56,7 @@ impl UsageLog {
     /// When the log has no name on this bus.
     pub(crate) fn new(address: Address, settings: Settings, node: String) -> Result<Self, NameError> {
         let place = Place::new(LogName::new(LOG)?, 0);
-        Ok(Self { address, settings, place, node, bus: None, written: BTreeMap::new() })
+        Ok(Self { address, settings, place, node, bus: None, under_way: None, written: BTreeMap::new() })
     }
 
     /// The sums of the books that the bus does not have.
@@ -60,30 +72,62 @@ impl UsageLog {
         hours.flat_map(of).filter(|(key, amounts)| self.written.get(key) != Some(amounts)).collect()
     }
 
-    /// Writes sums, and waits until the bus has them.
+    /// Writes sums while the turn lasts. Returns whether the bus has them all: the others are missing, and are written
+    /// in the next turn.
     ///
     /// # Errors
-    /// When the bus does not take all. The sums are missing then, and are written with the next ones.
-    pub(crate) fn write(&mut self, sums: Vec<Sum>) -> Result<(), BusError> {
-        let bus = self.open()?;
-        for (key, amounts) in sums {
-            let (hour, tenant) = &key;
-            let record = Append::new(record(&self.node, *hour, tenant, &amounts))
-                .with_key(format!("{}/{hour}/{tenant}", self.node));
-            wait(|done| bus.append(&self.place, record, done)).inspect_err(|error| {
-                if matches!(error, BusError::Unknown(_)) {
-                    // The servers have lost the log: it is made again, and all sums are written.
-                    (self.bus, self.written) = (None, BTreeMap::new());
-                }
-            })?;
-            self.written.insert(key, amounts);
+    /// When the bus does not take all. The sums are missing then, too.
+    pub(crate) fn write(&mut self, sums: Vec<Sum>, may_continue: &mut dyn FnMut() -> bool) -> Result<bool, BusError> {
+        if !self.settle(may_continue)? {
+            return Ok(false);
         }
-        Ok(())
+        let Some(bus) = self.open(may_continue)? else { return Ok(false) };
+        for sum in sums {
+            if self.written.get(&sum.0) == Some(&sum.1) {
+                continue;
+            }
+            if !may_continue() {
+                return Ok(false);
+            }
+            let ((hour, tenant), amounts) = &sum;
+            let record = Append::new(record(&self.node, *hour, tenant, amounts))
+                .with_key(format!("{}/{hour}/{tenant}", self.node));
+            let answer = ask(|done| bus.append(&self.place, record, done)).inspect_err(|error| self.lose(error))?;
+            self.under_way = Some(UnderWay { sum, answer });
+            if !self.settle(may_continue)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    fn open(&mut self) -> Result<Bus, BusError> {
-        if let Some(bus) = &self.bus {
-            return Ok(bus.clone());
+    /// Waits for the record that is under way. False when the turn ends before.
+    fn settle(&mut self, may_continue: &mut dyn FnMut() -> bool) -> Result<bool, BusError> {
+        let Some(UnderWay { sum, answer }) = self.under_way.take() else { return Ok(true) };
+        match wait(&answer, may_continue) {
+            None => {
+                self.under_way = Some(UnderWay { sum, answer });
+                Ok(false)
+            }
+            Some(outcome) => {
+                outcome.inspect_err(|error| self.lose(error))?;
+                self.written.insert(sum.0, sum.1);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Where the servers have lost the log, it is made again, and all sums are written.
+    fn lose(&mut self, error: &BusError) {
+        if matches!(error, BusError::Unknown(_)) {
+            (self.bus, self.written) = (None, BTreeMap::new());
+        }
+    }
+
+    /// The bus with the log. Nothing when the turn ends before.
+    fn open(&mut self, may_continue: &mut dyn FnMut() -> bool) -> Result<Option<Bus>, BusError> {
+        if self.bus.is_some() {
+            return Ok(self.bus.clone());
         }
         let bus = Bus::open(&self.address, self.settings.clone(), Arc::new(|_| {}))?;
         let spec = LogSpec {
@@ -92,9 +136,11 @@ impl UsageLog {
             keep_for: Some(KEPT),
             ..LogSpec::shared(self.place.log.clone(), 1).latest_of_key()
         };
-        wait(|done| bus.create(spec, done))?;
-        self.bus = Some(bus.clone());
-        Ok(bus)
+        let answer = ask(|done| bus.create(spec, done))?;
+        let Some(made) = wait(&answer, may_continue) else { return Ok(None) };
+        made?;
+        self.bus = Some(bus);
+        Ok(self.bus.clone())
     }
 }
 
@@ -118,19 +164,29 @@ fn record(node: &str, hour: u64, tenant: &str, amounts: &Amounts) -> String {
     value.to_string()
 }
 
-/// Waits for the end of a request to the bus, which the bus bounds in time.
-fn wait<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
-    let (tell, outcome) = channel();
-    // A receiver that has gone needs no outcome.
+/// Makes a request to the bus.
+fn ask<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<Answer<T>, BusError> {
+    let (tell, answer) = channel();
+    // A receiver that has gone needs no answer.
     call(Box::new(move |result| drop(tell.send(result))))?;
-    outcome.recv().unwrap_or(Err(BusError::Stopped))
+    Ok(answer)
+}
+
+/// Waits for an answer of the bus. Nothing when the turn ends before.
+fn wait<T>(answer: &Answer<T>, may_continue: &mut dyn FnMut() -> bool) -> Option<Result<T, BusError>> {
+    loop {
+        match answer.recv_timeout(ASKED_EVERY) {
+            Ok(outcome) => return Some(outcome),
+            Err(RecvTimeoutError::Disconnected) => return Some(Err(BusError::Stopped)),
+            Err(RecvTimeoutError::Timeout) if !may_continue() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-
-    use tidegate_bus::Position;
 
     use super::*;
 
@@ -140,6 +196,12 @@ mod tests {
 
     fn add(books: &mut Books, now_s: u64, tenant: &str, messages_in: u64) {
         books.add(now_s, &[(tenant.to_owned(), Amounts { messages_in, ..Amounts::default() })]).unwrap();
+    }
+
+    /// One turn.
+    fn write(log: &mut UsageLog, books: &Books, may_continue: &mut dyn FnMut() -> bool) -> Result<bool, BusError> {
+        let missing = log.missing(books, 3_600);
+        log.write(missing, may_continue)
     }
 
     fn sums(missing: &[Sum]) -> Vec<(u64, &str, u64)> {
@@ -152,7 +214,7 @@ mod tests {
         let rung = std::sync::Mutex::new(rung);
         let wake = Arc::new(move || rung.lock().unwrap().send(()).unwrap_or_default());
         let bus = log.bus.clone().unwrap();
-        let end = wait(|done| bus.bounds(&log.place, done)).unwrap().next;
+        let end = ask(|done| bus.bounds(&log.place, done)).unwrap().recv().unwrap().unwrap().next;
         let mut reader = bus.read(&log.place, Position::START, wake).unwrap();
         let mut found = BTreeMap::new();
         loop {
@@ -176,16 +238,52 @@ mod tests {
         add(&mut books, 3_700, "b", 4);
         let missing = log.missing(&books, 3_700);
         assert_eq!(sums(&missing), [(0, "a", 1), (3_600, "a", 2), (3_600, "b", 4)]);
-        log.write(missing).unwrap();
+        assert!(log.write(missing, &mut || true).unwrap());
         assert!(log.missing(&books, 3_700).is_empty(), "nothing has changed");
         add(&mut books, 3_800, "a", 8);
         let missing = log.missing(&books, 3_800);
         assert_eq!(sums(&missing), [(3_600, "a", 10)]);
-        log.write(missing).unwrap();
+        assert!(log.write(missing, &mut || true).unwrap());
         let found = records(&log);
         let total: u64 = found.values().map(|record| record["messages_in"].as_u64().unwrap()).sum();
         assert_eq!((found.len(), total), (3, 15));
         assert_eq!(found["n/3600/a"]["to_s"], 7_200);
+    }
+
+    #[test]
+    fn a_turn_that_is_over_leaves_records_to_the_next_one() {
+        let (mut books, mut log) = (Books::in_memory(), log());
+        for tenant in ["a", "b", "c"] {
+            add(&mut books, 3_600, tenant, 1);
+        }
+        assert!(!write(&mut log, &books, &mut || false).unwrap());
+        assert_eq!(log.missing(&books, 3_600).len(), 3);
+        // Each turn ends after one question.
+        let (mut asked, mut turns) = (0, 1);
+        let mut may_continue = || {
+            asked += 1;
+            asked % 2 == 1
+        };
+        while !write(&mut log, &books, &mut may_continue).unwrap() {
+            turns += 1;
+        }
+        assert!(turns >= 3, "{turns}");
+        assert_eq!(records(&log).len(), 3);
+    }
+
+    #[test]
+    fn a_silent_bus_holds_no_turn_up() {
+        let (mut books, mut log) = (Books::in_memory(), log());
+        add(&mut books, 3_600, "a", 1);
+        let missing = log.missing(&books, 3_600);
+        let (tell, answer) = channel();
+        log.under_way = Some(UnderWay { sum: missing[0].clone(), answer });
+        assert!(!log.write(missing, &mut || false).unwrap());
+        add(&mut books, 3_600, "a", 2);
+        tell.send(Ok(Position::START)).unwrap();
+        // The record of the last turn is confirmed, and the newer sum comes behind it.
+        assert!(write(&mut log, &books, &mut || true).unwrap());
+        assert_eq!(records(&log)["n/3600/a"]["messages_in"], 3);
     }
 
     #[test]
