@@ -155,7 +155,11 @@ fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
             let unusable = source.kafka(&Pipeline::default()).unusable();
             found.extend(unusable.map(|(key, why)| (key, Problem::new(why))));
         }
-        _ => {}
+        SourceType::Nats | SourceType::Jetstream => {
+            let unusable = source.nats(&Pipeline::default()).unusable();
+            found.extend(unusable.map(|(key, why)| (key, Problem::new(why))));
+        }
+        SourceType::Http => {}
     }
     let is_open = source.kind == SourceType::Http && source.token_file.is_none();
     if let Some(listen) = source.listen.as_ref().filter(|_| is_open) {
@@ -500,6 +504,18 @@ mod tests {
         };
         assert_eq!(two(""), "");
         assert!(two("group = \"g\"\n").contains("share the records of the group `g`"), "{}", two("group = \"g\"\n"));
+    }
+
+    #[test]
+    fn names_that_nats_refuses_are_shown_with_their_key() {
+        let of = |more: &str| {
+            findings(&format!("[[source]]\nname = \"s\"\nkind = \"jetstream\"\nurl = \"nats://h\"\n{more}{RIGHT}"))
+        };
+        assert_eq!(of("stream = \"S\"\ngroup = \"g\"\n"), "");
+        let found = of("stream = \"S\"\ngroup = \"a b\"\n");
+        assert!(found.contains("tidegate.toml:6") && found.contains("`a b` is no name of a group"), "{found}");
+        assert!(of("stream = \"a.b\"\n").contains("`a.b` is no name of a stream"));
+        assert!(of("stream = \"S\"\nsubject = \"\"\n").contains("is no subject"));
     }
 
     #[test]

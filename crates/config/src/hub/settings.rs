@@ -414,14 +414,19 @@ impl SourceSection {
         if self.kind == SourceType::Kafka {
             return Ok(SourceSettings::Kafka(self.kafka(pipeline)));
         }
+        Ok(SourceSettings::Nats(self.nats(pipeline)))
+    }
+
+    /// The settings of a source of kind `nats` or `jetstream` for a pipeline.
+    pub(super) fn nats(&self, pipeline: &Pipeline) -> NatsSourceSettings {
         let is_stream = self.kind == SourceType::Jetstream;
-        Ok(SourceSettings::Nats(NatsSourceSettings {
+        NatsSourceSettings {
             url: self.url.clone().unwrap_or_default(),
             subject: self.subject.clone(),
             stream: self.stream.clone().filter(|_| is_stream),
-            group: self.group.clone().unwrap_or_else(|| usual_group(&pipeline.name).replace('.', "%2E")),
-            window,
-        }))
+            group: self.group.clone().unwrap_or_else(|| usual_group(&escaped(&pipeline.name))),
+            window: pipeline.window,
+        }
     }
 
     /// The settings of a source of kind `kafka` for a pipeline. The consumer group is `group`, or one that is
@@ -441,6 +446,15 @@ impl SourceSection {
 /// The group of a source that names none: each pipeline has its own, and so it has all messages.
 fn usual_group(pipeline: &str) -> String {
     format!("{USUAL_GROUP}-{pipeline}")
+}
+
+/// A text as a part of a name at NATS, which refuses some characters. Different texts stay different.
+fn escaped(text: &str) -> String {
+    let of = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(of).collect()
 }
 
 /// How a broker is reached, with TLS where its address says so.
@@ -469,4 +483,25 @@ pub(super) fn first_line(path: &str) -> Result<Vec<u8>, PipelineError> {
         return Err(PipelineError::EmptySecret(path.to_owned()));
     }
     Ok(line.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_group_of_nats_fits_each_name_of_a_pipeline() {
+        let group = |name: &str| {
+            let pipeline = Pipeline { name: name.to_owned(), ..Pipeline::default() };
+            let settings = SourceSection::default().nats(&pipeline);
+            assert_eq!(settings.unusable(), None, "{name:?}");
+            settings.group
+        };
+        assert_eq!(group("hot_1-a"), "tidegate-hot_1-a");
+        assert_eq!(group("a.b"), "tidegate-a%2Eb");
+        assert_eq!(group("a b"), "tidegate-a%20b");
+        let names = ["a b", "a\tb", "a*b", "a>b", "a/b", "a\\b", "a%b", "a%20b", "a.b", "\u{e4}", "a\nb"];
+        let groups: std::collections::BTreeSet<String> = names.into_iter().map(group).collect();
+        assert_eq!(groups.len(), names.len(), "different names stay different: {groups:?}");
+    }
 }

@@ -43,6 +43,19 @@ pub struct NatsSourceSettings {
     pub window: u16,
 }
 
+impl NatsSourceSettings {
+    /// The key whose value is of no use, and why, as far as that is known without servers.
+    pub fn unusable(&self) -> Option<(&'static str, String)> {
+        if self.subject.is_empty() || self.subject.contains(char::is_whitespace) {
+            return Some(("subject", format!("`{}` is no subject", self.subject)));
+        }
+        if let Some(stream) = self.stream.as_ref().filter(|stream| !is_name(stream)) {
+            return Some(("stream", format!("`{stream}` is no name of a stream")));
+        }
+        (!is_name(&self.group)).then(|| ("group", format!("`{}` is no name of a group", self.group)))
+    }
+}
+
 /// What the client says.
 enum Heard {
     Ready,
@@ -66,7 +79,9 @@ impl Nats {
     /// # Errors
     /// In words, when the settings are of no use, or the system has no threads left.
     pub(crate) fn new(settings: &NatsSourceSettings) -> Result<Self, String> {
-        check(settings)?;
+        if let Some((_, why)) = settings.unusable() {
+            return Err(why);
+        }
         // The client answers pings in the background, so it needs a thread of its own.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -113,19 +128,10 @@ impl Nats {
     }
 }
 
-/// Checks settings.
-///
-/// # Errors
-/// In words.
-pub(crate) fn check(settings: &NatsSourceSettings) -> Result<(), String> {
-    let is_name = |text: &str| !text.is_empty() && !text.contains([' ', '.', '*', '>', '\t']);
-    if settings.subject.is_empty() || settings.subject.contains([' ', '\t']) {
-        return Err(format!("`{}` is no subject", settings.subject));
-    }
-    if let Some(stream) = settings.stream.as_ref().filter(|stream| !is_name(stream)) {
-        return Err(format!("`{stream}` is no name of a stream"));
-    }
-    if is_name(&settings.group) { Ok(()) } else { Err(format!("`{}` is no name of a group", settings.group)) }
+/// Whether servers take it as the name of a stream, a consumer or a group.
+fn is_name(text: &str) -> bool {
+    let is_refused = |letter: char| letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter);
+    !text.is_empty() && !text.contains(is_refused)
 }
 
 /// Takes messages until the runtime ends.
@@ -291,6 +297,22 @@ mod tests {
         headers.insert(TOPIC_HEADER, "plant/a b/temp");
         message.headers = Some(headers);
         assert_eq!(own(&message, "i".into(), 5).topic, "plant/a b/temp");
+    }
+
+    #[test]
+    fn names_that_servers_refuse_are_found() {
+        let key = |subject: &str, stream: &str, group: &str| {
+            let (subject, stream, group) = (subject.to_owned(), Some(stream.to_owned()), group.to_owned());
+            NatsSourceSettings { subject, stream, group, ..NatsSourceSettings::default() }
+                .unusable()
+                .map(|(key, _)| key)
+        };
+        assert_eq!(key("plant.>", "ORDERS", "tidegate-a%20b"), None);
+        assert_eq!([key("", "S", "g"), key("a b", "S", "g")], [Some("subject"); 2]);
+        for refused in ["", "a b", "a\tb", "a\nb", "a.b", "*", ">", "a/b", "a\\b", "\u{7f}"] {
+            assert_eq!(key("a", refused, "g"), Some("stream"), "{refused:?}");
+            assert_eq!(key("a", "S", refused), Some("group"), "{refused:?}");
+        }
     }
 
     #[test]
