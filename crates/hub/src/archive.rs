@@ -135,6 +135,15 @@ impl ArchiveReader {
     /// # Errors
     /// When a segment cannot be read. A later call tries again.
     pub(crate) fn next(&mut self) -> io::Result<Option<(Message, ArchivePlace)>> {
+        let found = self.find();
+        if found.is_err() {
+            // The file may be inside of a line: the next call opens it at the begin of this line.
+            self.file = None;
+        }
+        found
+    }
+
+    fn find(&mut self) -> io::Result<Option<(Message, ArchivePlace)>> {
         while self.next < self.replay.end {
             let Some(file) = &mut self.file else {
                 if !self.open()? {
@@ -213,6 +222,20 @@ mod tests {
         let (_, first) = segments(&folder).unwrap().remove(0);
         fs::remove_file(first).unwrap();
         assert_eq!(times(&mut ArchiveReader::new(&folder, replay)), [9], "older messages are deleted");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_line_is_read_again_after_an_error() {
+        let folder = folder("error");
+        write(&folder, &[1, 2, 3]);
+        let mut reader = ArchiveReader::new(&folder, ArchiveReplay::new(&folder, 0).unwrap());
+        assert_eq!(reader.next().unwrap().unwrap().0.timestamp, 1);
+        let (_, path) = segments(&folder).unwrap().remove(0);
+        // A file that is open for writing alone cannot be read.
+        reader.file = Some(BufReader::new(File::options().append(true).open(path).unwrap()));
+        assert!(reader.next().is_err());
+        assert_eq!(times(&mut reader), [2, 3]);
         fs::remove_dir_all(folder).unwrap();
     }
 
