@@ -87,8 +87,8 @@ impl Message {
     pub(crate) fn to_line(&self) -> Vec<u8> {
         let mut line = self.head();
         match std::str::from_utf8(&self.payload) {
-            Ok(text) => line["payload"] = text.into(),
-            Err(_) => line["payload_base64"] = STANDARD.encode(&self.payload).into(),
+            Ok(text) if escaped_len(text) <= base64_len(text.len()) => line["payload"] = text.into(),
+            _ => line["payload_base64"] = STANDARD.encode(&self.payload).into(),
         }
         let mut bytes = line.to_string().into_bytes();
         bytes.push(b'\n');
@@ -191,6 +191,21 @@ impl Message {
     }
 }
 
+/// Bytes of a text in JSON, without its quotes.
+fn escaped_len(text: &str) -> usize {
+    let of = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(of).sum()
+}
+
+/// Bytes of base64 for so many bytes.
+fn base64_len(bytes: usize) -> usize {
+    bytes.div_ceil(3) * 4
+}
+
 /// Names that expressions may look at.
 pub(crate) const FIELDS: &[&str] =
     &["id", "topic", "clientid", "qos", "retain", "flags", "timestamp", "publish_received_at", "pub_props", "payload"];
@@ -198,6 +213,21 @@ pub(crate) const FIELDS: &[&str] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_payload_of_a_line_is_written_in_the_shorter_form() {
+        for payload in ["{\"temp\": 21.5}", "\u{1}\u{1}\u{1}", "\"\"\"\n\n\t\\", "\u{8}\u{c}\u{7f}\u{e4}", ""] {
+            let escaped = serde_json::to_string(payload).unwrap().len() - 2;
+            assert_eq!(escaped_len(payload), escaped, "{payload:?}");
+            let message = Message { lasting_id: true, payload: payload.into(), ..Message::default() };
+            let line = message.to_line();
+            let encoded = STANDARD.encode(payload).len();
+            assert_eq!(base64_len(payload.len()), encoded);
+            let shown: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(shown.get("payload_base64").is_some(), encoded < escaped, "{payload:?}");
+            assert_eq!(Message::from_line(&line), Some(message));
+        }
+    }
 
     #[test]
     fn a_message_is_the_same_after_a_log() {

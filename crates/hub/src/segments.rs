@@ -3,7 +3,7 @@
 //! A segment is `MILLISECONDS.ndjson`, by the time of its making. The oldest segments are deleted as wholes.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,8 +17,14 @@ const SEGMENTS: u64 = 16;
 const MIN_SEGMENT: u64 = 64 << 10;
 /// Largest segment that is not finished, bytes. One batch may be larger.
 const MAX_SEGMENT: u64 = 16 << 20;
-/// Longest line that is read, bytes. A longer one is passed over.
-const MAX_LINE: u64 = 64 << 20;
+/// Largest MQTT packet, bytes.
+const MAX_PACKET: u64 = 256 << 20;
+/// Bytes of JSON for one byte of text, at most.
+const ESCAPED: u64 = 6;
+/// Bytes of a line beside the packet, at most: the names of fields and the client id.
+const MAX_REST: u64 = 1 << 20;
+/// Longest line that is read, bytes: that of each message of MQTT is shorter. A longer one is passed over.
+const MAX_LINE: u64 = ESCAPED * MAX_PACKET + MAX_REST;
 
 /// The bounds of a folder. The oldest segments beyond them are deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,7 +133,7 @@ pub(crate) fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn next_line(file: &mut BufReader<File>, text: &mut Vec<u8>) -> io::Result<bool> {
+pub(crate) fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         text.clear();
         if (&mut *file).take(MAX_LINE).read_until(b'\n', text)? == 0 {
@@ -176,6 +182,18 @@ mod tests {
         writer.shorten(wall_clock() + 4_000_000).unwrap();
         assert_eq!(segments(&writer.folder).unwrap().len(), 1, "the newest stays");
         fs::remove_dir_all(writer.folder).unwrap();
+    }
+
+    #[test]
+    fn a_line_of_a_large_message_is_read() {
+        const LONG: usize = (64 << 20) + 1;
+        let lines = io::repeat(b'x').take(LONG as u64).chain(&b"\n\nnext\n"[..]);
+        let (mut file, mut text) = (io::BufReader::new(lines), Vec::new());
+        assert!(next_line(&mut file, &mut text).unwrap());
+        assert_eq!(text.len(), LONG + 1);
+        assert!(next_line(&mut file, &mut text).unwrap());
+        assert_eq!(text, b"next\n");
+        assert!(!next_line(&mut file, &mut text).unwrap());
     }
 
     #[test]
