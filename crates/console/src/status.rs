@@ -381,7 +381,7 @@ pub struct PipelineNumbers {
     pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
-    /// Messages of QoS 0 for which it had no room.
+    /// Messages of QoS 0 for which it had no room, and messages that a bus has removed by age before they were taken.
     pub dropped: u64,
     /// Messages that it works on.
     pub held: u64,

@@ -76,7 +76,10 @@ fn explained(name: &str, it: &Value) -> String {
     }
     let dropped = number(it, "dropped");
     if dropped > 0 {
-        let _ = writeln!(out, "    dropped: {dropped} messages of QoS 0, for which there was no room");
+        let _ = writeln!(
+            out,
+            "    dropped: {dropped} messages: of QoS 0 without room, or removed from the bus after `keep_for`"
+        );
     }
     out
 }

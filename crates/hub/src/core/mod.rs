@@ -73,7 +73,7 @@ pub struct Numbers {
     pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
-    /// Messages of QoS 0 for which there was no room.
+    /// Messages of QoS 0 for which there was no room, and messages that a bus has removed by age before they were taken.
     pub dropped: u64,
 }
 

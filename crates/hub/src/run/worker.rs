@@ -248,6 +248,7 @@ impl<S: Source> Worker<S> {
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         snapshot.takes_messages = self.course.takes;
         snapshot.numbers = core.numbers();
+        snapshot.numbers.dropped += self.source.removed();
         snapshot.held = core.held();
         snapshot.waiting = self.source.waiting();
         snapshot.oldest = core.oldest();

@@ -79,6 +79,11 @@ pub trait Source: Send {
         0
     }
 
+    /// Messages that were removed at the sender by their age before they were taken, as far as the source knows.
+    fn removed(&self) -> u64 {
+        0
+    }
+
     /// Where it is, for the log.
     fn place(&self) -> String;
 

@@ -50,6 +50,11 @@ impl Progress {
         self.next
     }
 
+    /// Messages below a position that were taken and are not done.
+    pub(super) fn open_below(&self, end: u64) -> u64 {
+        self.under_way.iter().map(|(position, done)| u64::from(*position < end && !done)).sum()
+    }
+
     /// Messages that are not done, or that wait for an earlier one.
     pub(super) fn len(&self) -> usize {
         self.under_way.len()
@@ -68,7 +73,7 @@ mod tests {
             progress.take(position);
         }
         progress.finish(6);
-        assert_eq!((progress.done(), progress.len()), (5, 3));
+        assert_eq!((progress.done(), progress.len(), progress.open_below(9)), (5, 3, 1));
         progress.finish(5);
         assert_eq!((progress.done(), progress.len()), (9, 1));
         progress.finish(7);

@@ -216,6 +216,10 @@ where
         self.source.waiting()
     }
 
+    fn removed(&self) -> u64 {
+        self.source.removed()
+    }
+
     fn place(&self) -> String {
         self.source.place()
     }

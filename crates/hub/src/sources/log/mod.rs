@@ -61,6 +61,8 @@ pub(crate) struct LogSource {
     state: SharedState,
     parts: BTreeMap<u32, Share>,
     runs: u64,
+    /// Messages that were removed from the log before a process took them.
+    removed: u64,
     steps: VecDeque<SourceStep<Token>>,
     /// Pauses and replays that the bus does not have yet, in order.
     orders: VecDeque<Append>,
@@ -101,6 +103,7 @@ impl LogSource {
             state: SharedState::default(),
             parts: BTreeMap::new(),
             runs: 0,
+            removed: 0,
             steps: VecDeque::new(),
             orders: VecDeque::new(),
             is_ordering: false,
@@ -378,6 +381,10 @@ impl Source for LogSource {
         self.parts.values().map(Share::waiting).sum()
     }
 
+    fn removed(&self) -> u64 {
+        self.removed
+    }
+
     fn place(&self) -> String {
         self.settings.address.to_string()
     }
@@ -409,5 +416,46 @@ impl Source for LogSource {
         if let Some(membership) = self.membership.take() {
             membership.leave(LEAVE_WITHIN);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_bus::{Address, Settings};
+
+    use super::*;
+    use crate::log::wait;
+    use crate::message::Message;
+
+    #[test]
+    fn messages_that_are_removed_by_age_are_counted() {
+        const MESSAGES: u64 = 3;
+        let settings = LogSettings {
+            pipeline: "p".to_owned(),
+            address: Address::Embedded,
+            bus: Settings::default(),
+            partitions: 1,
+            max_bytes: 1 << 20,
+            wait: Duration::from_secs(1),
+            keep: Duration::ZERO,
+            window: 1,
+            member: "m".to_owned(),
+        };
+        let mut source = LogSource::new(&settings).unwrap();
+        let (bus, place) = (source.bus.clone(), LogSettings::place(&source.names, 0));
+        wait(|done| bus.create(settings.messages(&source.names), done)).unwrap();
+        let epoch = wait(|done| bus.own(&place, done)).unwrap();
+        let old = Message { timestamp: 1, ..Message::default() };
+        for _ in 0..MESSAGES {
+            wait(|done| bus.append(&place, Append::new(old.to_bytes()).by(epoch), done)).unwrap();
+        }
+        let is_message = |step: &SourceStep<Token>| u64::from(matches!(step, SourceStep::Message(..)));
+        let mut taken = 0;
+        while source.removed() == 0 {
+            taken += is_message(&source.next(None));
+        }
+        taken += source.steps.iter().map(is_message).sum::<u64>();
+        assert!(taken <= 1, "the window has one message");
+        assert_eq!(source.removed(), MESSAGES - taken);
     }
 }

@@ -97,6 +97,13 @@ impl Share {
         self.end.saturating_sub(self.read_to.max(self.progress.next()))
     }
 
+    /// The messages that a removal below a position takes away before all sinks have them.
+    pub(super) fn undelivered_below(&self, below: u64) -> Option<Undelivered> {
+        let first = self.progress.done().max(self.trimmed);
+        let taken = self.read_to.max(self.progress.next()).max(self.trimmed);
+        (below > first).then(|| Undelivered { first, untaken: below.saturating_sub(taken) })
+    }
+
     /// Whether there are messages that are not delivered, about.
     pub(super) fn has_undelivered(&self) -> bool {
         self.progress.len() > 0 || self.waiting() > 0
@@ -107,6 +114,15 @@ impl Share {
         let works = matches!(self.phase, Phase::Works);
         !works || (self.progress.len() == 0 && self.sent.is_none() && self.unkept().is_none())
     }
+}
+
+/// Messages that are removed before all sinks have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Undelivered {
+    /// The position of the first one.
+    pub(super) first: u64,
+    /// How many of them this process has not taken: no sink gets these.
+    pub(super) untaken: u64,
 }
 
 /// Looks for the first record that is as old as a time, or younger.
@@ -200,6 +216,25 @@ mod tests {
             }
             *bell.1.wait_while(bell.0.lock().unwrap(), |is_rung| !*is_rung).unwrap() = false;
         }
+    }
+
+    #[test]
+    fn a_removal_counts_undelivered_messages_once() {
+        let mut share = Share::new(1, Instant::now());
+        share.progress = Progress::at(3);
+        assert_eq!(share.undelivered_below(3), None);
+        assert_eq!(share.undelivered_below(8), Some(Undelivered { first: 3, untaken: 5 }));
+        share.progress.take(3);
+        share.progress.take(4);
+        assert_eq!(
+            share.undelivered_below(5),
+            Some(Undelivered { first: 3, untaken: 0 }),
+            "they may still be delivered"
+        );
+        share.read_to = 6;
+        assert_eq!(share.undelivered_below(8), Some(Undelivered { first: 3, untaken: 2 }));
+        share.trimmed = 7;
+        assert_eq!(share.undelivered_below(8), Some(Undelivered { first: 7, untaken: 1 }));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tidegate_bus::{Bounds, BusError, Position};
 
 use super::super::progress::Progress;
-use super::partition::{Phase, Search, Share, Token};
+use super::partition::{Phase, Search, Share, Token, Undelivered};
 use super::{BATCH, BusAnswer, LogSource};
 use crate::log::{LogSettings, Replay};
 use crate::message::Message;
@@ -32,20 +32,34 @@ impl LogSource {
                 part.reader = None;
                 part.trimming = None;
                 self.error = Some(error.to_string());
-                self.restart(number, &mut part, matches!(error, BusError::Trimmed { .. }));
+                let trimmed = match &error {
+                    // A log that was made again has lower positions.
+                    BusError::Trimmed { from, first, .. } => Some(if first > from { first.0 } else { 0 }),
+                    _ => None,
+                };
+                self.restart(number, &mut part, trimmed);
             }
             self.parts.insert(number, part);
         }
     }
 
-    /// Begins a partition again, at its mark, or at its first message when the messages behind the mark are gone.
-    fn restart(&mut self, number: u32, part: &mut Share, from_first: bool) {
+    /// Begins a partition again, at its mark, or at its first message when the messages behind the mark are gone: the
+    /// ones below `trimmed`.
+    fn restart(&mut self, number: u32, part: &mut Share, trimmed: Option<u64>) {
+        let from_first = trimmed.is_some();
+        if let Some(first) = trimmed
+            && let Some(lost) = part.undelivered_below(first)
+        {
+            // The ones that were taken are forgotten.
+            self.removed += lost.untaken + part.progress.open_below(first);
+        }
         self.forget(number, part.run);
         self.runs += 1;
         let (mark, losing, kept) = (part.mark(), part.losing, part.kept);
         let is_known = !matches!(part.phase, Phase::Asks | Phase::Catches(_));
         *part = Share::new(self.runs, Instant::now());
         part.losing = losing;
+        part.trimmed = trimmed.unwrap_or(0);
         if !is_known {
             return;
         }
@@ -154,6 +168,17 @@ impl LogSource {
         let Some(below) = below else { return Ok(()) };
         (part.trimming, part.trim_at) = (None, now + TRIM_EVERY);
         if below > part.trimmed {
+            if let Some(Undelivered { first, untaken }) = part.undelivered_below(below) {
+                self.removed += untaken;
+                let (pipeline, last) = (self.settings.pipeline.as_str(), below - 1);
+                tracing::warn!(
+                    pipeline,
+                    partition = number,
+                    first,
+                    last,
+                    "messages were removed from the log before all sinks had them: they are older than `keep_for`"
+                );
+            }
             part.trimmed = below;
             // What stays is trimmed the next time.
             self.bus.trim(&place, Position(below), Box::new(drop))?;
