@@ -250,6 +250,11 @@ class OfTheRelease(unittest.TestCase):
         del document["spec"]["selector"]
         self.assertEqual(len(self.schemas.faults(document)), 3)
 
+    def test_a_field_that_an_api_service_lacks_is_found(self):
+        spec = {"groupPriorityMinimum": 100, "versionPriority": 100, "servise": {"name": "manager"}}
+        service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.x"}, "spec": spec}
+        self.assertEqual(self.schemas.faults(service), ["APIService.spec: servise is not known"])
+
 
 class Running(unittest.TestCase):
     """The configuration of each mode, with the paths and ports of this machine."""

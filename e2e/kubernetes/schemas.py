@@ -3,7 +3,7 @@
 import json
 
 # Kinds of other projects, which a release of Kubernetes does not describe.
-FOREIGN_GROUPS = {"monitoring.coreos.com", "cert-manager.io", "keda.sh", "apiregistration.k8s.io"}
+FOREIGN_GROUPS = {"monitoring.coreos.com", "cert-manager.io", "keda.sh"}
 TYPES = {"string": str, "boolean": bool, "integer": int, "number": (int, float), "array": list, "object": dict}
 # Texts that may also be numbers.
 NUMBERS_TOO = {"io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"}
