@@ -132,13 +132,23 @@ fn a_closing_key_never_leaves_an_open_listener() {
     }
 }
 
+/// A row of the page of each broker.
+fn known_row(broker: Broker) -> &'static str {
+    match broker {
+        Broker::Emqx => "| `listeners.*.*.enable` | carried | yes | with `false` the listener is not in the result |",
+        Broker::HiveMq => "| `listeners.*.*.path` | carried | yes | the path in `listener.address` |",
+        Broker::NanoMq => "| `listeners.*.certfile` | carried | yes | `listener.certificate` |",
+        Broker::RabbitMq => "| `mqtt.listeners.ssl` | carried | yes | `none`: no listener with TLS |",
+        Broker::VerneMq => "| `allow_anonymous` | carried | yes | `listener.allow_anonymous` |",
+    }
+}
+
 #[test]
-fn the_page_of_keys_has_each_key() {
+fn the_page_of_keys_has_a_row_for_each_key() {
     for broker in Broker::ALL {
         let page = broker.key_page();
         assert!(page.contains(&format!("\n## Keys of {}\n", broker.name())), "{page}");
-        for key in broker.keys() {
-            assert!(page.contains(&format!("\n| `{}` | {} | ", key.pattern, key.outcome())), "{}", key.pattern);
-        }
+        assert!(page.lines().any(|line| line == known_row(broker)), "{page}");
+        assert_eq!(page.lines().filter(|line| line.starts_with("| `")).count(), broker.keys().len(), "{page}");
     }
 }

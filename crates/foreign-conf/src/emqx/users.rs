@@ -54,7 +54,12 @@ pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -
     draft.users_line.get_or_insert(file.index);
     let plain = one.value("bootstrap_type") == Some("plain");
     let algorithm = algorithm(&|key| one.value(&format!("password_hash_algorithm.{key}")).map(str::to_owned));
-    let rows = if text.trim_start().starts_with('[') { of_json(&text) } else { of_csv(&text) };
+    let is_json = text.trim_start().starts_with(['[', '{']);
+    let rows = if is_json { of_json(&text) } else { Ok(of_csv(&text)) };
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(why) => return draft.closed_by(file.index, &format!("cannot read {path}: {why}")),
+    };
     // A file without a readable user says nothing of the users that EMQX has.
     let mut all = !rows.is_empty();
     for (line, row) in rows {
@@ -153,8 +158,12 @@ fn of_csv(text: &str) -> Vec<(usize, Row)> {
     rows
 }
 
-fn of_json(text: &str) -> Vec<(usize, Row)> {
-    let Ok(serde_json::Value::Array(all)) = serde_json::from_str(text) else { return Vec::new() };
+/// The users of a list in JSON.
+///
+/// # Errors
+/// In words, when the text is something else. The parser's own words would repeat parts of it, such as passwords.
+fn of_json(text: &str) -> Result<Vec<(usize, Row)>, &'static str> {
+    let Ok(serde_json::Value::Array(all)) = serde_json::from_str(text) else { return Err("it is no list in JSON") };
     let row = |value: &serde_json::Value| {
         let field = |names: &[&str]| {
             let found = names.iter().find_map(|name| value.get(*name)?.as_str());
@@ -165,5 +174,5 @@ fn of_json(text: &str) -> Vec<(usize, Row)> {
         let superuser = value.get("is_superuser").and_then(serde_json::Value::as_bool) == Some(true);
         (line, Row { name, secret: field(&["password_hash", "password"]), salt: field(&["salt"]), superuser })
     };
-    all.iter().map(row).collect()
+    Ok(all.iter().map(row).collect())
 }
