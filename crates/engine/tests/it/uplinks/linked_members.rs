@@ -109,3 +109,55 @@ fn retained_values_of_addresses_are_found_at_each_member() {
     }
     assert!(broker.taken().is_empty());
 }
+
+#[test]
+fn a_message_sent_again_reaches_groups_of_another_member() {
+    let world = World::orchestrators(MEMBERS, 1);
+    let steady = |member, stem: &str| v5(&world.name_on(member, stem)).expiry(u32::MAX).accept_on(member);
+    let groups: Vec<Client> = (0..MEMBERS)
+        .map(|member| {
+            let client = world.connect(steady(member, "member "));
+            client.subscribe("$share/g/ctx/up", ExactlyOnce);
+            client
+        })
+        .collect();
+    let publisher = steady(0, "publisher ");
+    let client = world.connect(publisher.clone());
+    world.hold(0, 1);
+    client.send_publish(message("ctx/up", "x").qos2());
+    world.run();
+    assert!(client.answers().is_empty(), "the other member has not confirmed it");
+    world.break_link(0, 1, 0);
+    world.run();
+    client.lose();
+    world.mend_links();
+    let client = world.connect(publisher.clean(false));
+    let id = client.next_id();
+    let mut again = message("ctx/up", "x").qos2();
+    (again.dup, again.id) = (true, Some(id));
+    client.send_publish(again);
+    world.run();
+    for member in &groups {
+        assert_eq!(member.payloads(), ["x"], "each member of the cluster deals to its own groups");
+    }
+}
+
+#[test]
+fn a_takeover_repeats_no_retained_value_of_a_broker() {
+    let world = World::orchestrators(MEMBERS, 1);
+    let broker = world.broker("a");
+    let name = world.name_on(0, "first ");
+    let first = world.connect(v5(&name));
+    first.subscribe("t", AtLeastOnce);
+    broker.publish(&message("t", "x").qos1().retain());
+    first.expect_publish("t", "x");
+    world.fall(1, usize::MAX, 0);
+    world.run();
+    let second = world.connect(v5(&world.name_on(0, "second ")).accept_on(0));
+    second.subscribe_later("#");
+    let count = |client: &Client| client.messages_among_others().iter().filter(|it| it.topic == "t").count();
+    let before = count(&second);
+    world.take_over(1);
+    world.advance(seconds(1));
+    assert_eq!(before + count(&second), 1);
+}
