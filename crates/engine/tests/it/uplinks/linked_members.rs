@@ -1,7 +1,9 @@
 //! Orchestrators of a cluster exchange messages on topics of addresses over their links. All other messages cross by
 //! brokers.
 
-use tidegate_engine::{MembershipChange, MembershipOutcome, TenantId};
+use tidegate_engine::{
+    MembershipChange, MembershipOutcome, OrchestratorMoves, Place, Roster, ShardId, TenantId, partition_of,
+};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 
 use crate::harness::*;
@@ -159,4 +161,26 @@ fn a_takeover_repeats_no_retained_value_of_a_broker() {
     world.take_over(1);
     world.advance(seconds(1));
     assert_eq!((before, second.messages_among_others()), (1, Vec::new()));
+}
+
+#[test]
+fn a_session_whose_move_is_forwarded_again_is_no_node() {
+    let (world, [sender, _]) = two();
+    let name = world.name_on(0, "truck ");
+    let steady = v5(&name).expiry(u32::MAX).accept_on(0);
+    world.connect(steady).lose();
+    let partition = partition_of(TenantId::DEFAULT, &name);
+    let queued = || {
+        sender.publish(message("ctx/to/all", "x").qos1());
+        world.engine(0, |engine, _| engine.questions().owed(partition).queued)
+    };
+    assert_eq!(queued(), 1);
+    // As after a restart: the store has the session of a node, and its home is elsewhere.
+    let roster =
+        Roster::alone(Place { shard: ShardId(0), shards: 1 }).with_peer(ShardId(1)).with_home(partition, ShardId(1));
+    world.engine(0, |engine, now| {
+        engine.cluster().set_roster(now, roster.with_topics_below("ctx"));
+        OrchestratorMoves::of(engine).begin_forwarding(1, [partition].into_iter().collect());
+    });
+    assert_eq!(queued(), 1, "the new home has the second message");
 }
